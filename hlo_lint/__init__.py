@@ -102,15 +102,15 @@ _HOMES = {
     ),
     "hlo_lint.text.source": "Span",
 }
-"""Modules of the public names. They are imported when asked for: pytest imports this package for
-its plugin in every run, and most of these runs want nothing of it."""
+"""The modules of the public names. They are imported on demand: pytest imports this package for its
+plugin in every run, and most of these runs do not use it."""
 
 _MODULES = {
     "live": "hlo_lint.apps.jax.xla_hook",
     "match": "hlo_lint.analysis.match",
     "testing": "hlo_lint.apps.testing",
 }
-"""Public modules, which lie deeper in the package."""
+"""Public modules, which are deeper in the package."""
 
 __all__ = [
     "Allowance",

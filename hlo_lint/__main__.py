@@ -8,7 +8,7 @@ import sys
 
 def main() -> None:
     """Import the command line and run it."""
-    # One short run: what is read lives until the report, and neither that nor imports make cycles.
+    # In a short run, all data lives until the report, and neither data nor imports make cycles.
     gc.disable()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         # An interrupt ends the process without a traceback, until there is something to clean up.
@@ -19,7 +19,7 @@ def main() -> None:
 
 
 def _leave_working_folder() -> None:
-    """Import nothing from the working folder, which `python -m` puts first: anybody's files."""
+    """Prevent imports from the working folder, which `python -m` puts first in `sys.path`."""
     home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     if not sys.flags.safe_path and sys.path[:1] == [os.getcwd()] != [home]:
         del sys.path[0]

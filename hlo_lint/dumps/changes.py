@@ -1,4 +1,4 @@
-"""Disagreements between the texts of a module and the changes that its passes report."""
+"""Disagreements between the dumps of a module and the changes that its passes report."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from hlo_lint.hlo.records import name_of, references_of, root_mark_of
 
 @dataclass(frozen=True)
 class Disagreement:
-    """Two consecutive dumps that differ, or are equal, against what was reported."""
+    """Two consecutive dumps whose difference contradicts the pass's report."""
 
     before: PassDump
     after: PassDump
     reported: bool
-    """True if the pass in between reported a change, and there is none."""
+    """True if the pass in between reported a change, but the dumps are equal."""
 
 
 def disagreements(pipeline: Pipeline) -> Iterator[Disagreement]:
-    """Changes that no pass reported, and reports of changes that there are not.
+    """Unreported changes, and reported changes that did not happen.
 
-    What a pass reported is in the module's metadata; with `xla_dump_hlo_pass_re=.*` a pass that
-    reported none leaves no dump. No pass stands at the start of a pipeline: what has changed there
-    changed on the way. Scheduling, and pipelines that run within a pass, are left out.
+    The module's metadata has the reports; with `xla_dump_hlo_pass_re=.*` a pass without a reported
+    change leaves no dump. No pass runs at the start of a pipeline: a change there happened between
+    pipelines. Scheduling, and pipelines inside a pass, are left out.
     """
     steps = pipeline.steps
     if not pipeline.records_every_change or not pipeline.releases:
@@ -40,7 +40,7 @@ def disagreements(pipeline: Pipeline) -> Iterator[Disagreement]:
     releases = () if pipeline.backend == "tpu" else pipeline.releases
     starts = {entry for release in releases for entry in release.passes}
     for before, after in pairwise(steps):
-        # Between others a pass may have run that left no dump.
+        # Other pairs may have a pass without a dump in between.
         if not _are_neighbours(before, after):
             continue
         if after.name.after == "pipeline-start":
@@ -53,17 +53,17 @@ def disagreements(pipeline: Pipeline) -> Iterator[Disagreement]:
 
 
 def _are_neighbours(before: NumberedDump, after: NumberedDump) -> bool:
-    """True if one pass is between two dumps: neither was written during a pass, nor is the second
-    what a pass left after a pipeline within it."""
+    """True if a single pass is between two dumps: neither was written during a pass, and the second
+    is not the dump of a pass that ends with an inner pipeline."""
     ours, theirs = before.name, after.name
-    # The pass ran a pipeline of its own: spmd-partitioning ends with spmd-cleanup, and the pass
-    # layout_normalization is one.
+    # The pass ran an inner pipeline: spmd-partitioning ends with spmd-cleanup, and
+    # layout_normalization is itself a pipeline.
     is_record = theirs.after != "pipeline-start" and ours.pipeline != theirs.pipeline
     return bool(ours.before and theirs.before) and not is_record and after.step == before.step + 1
 
 
 def _same(before: PassDump, after: PassDump) -> bool:
-    """True if two dumps have one text. Equal texts share their pieces."""
+    """True if two dumps have equal texts. Equal texts share their pieces."""
     if before.memo is None or before.memo is not after.memo:
         return before.file.text == after.file.text
     ours, theirs = before.file.modules, after.file.modules
@@ -71,7 +71,7 @@ def _same(before: PassDump, after: PassDump) -> bool:
 
 
 def adds_only_unread(before: Module, after: Module) -> bool:
-    """True if a module has all that it had before, and otherwise only what no instruction uses."""
+    """True if a pass only added instructions without uses."""
     earlier = {computation.name: frozenset(computation.rows) for computation in before.computations}
     same_names = earlier.keys() == {computation.name for computation in after.computations}
     if not same_names or before.header != after.header:
@@ -91,11 +91,11 @@ def adds_only_unread(before: Module, after: Module) -> bool:
 
 
 def resizes_only_workspaces(before: Module, after: Module) -> bool:
-    """True if two modules differ in nothing but result shapes and configurations of cuDNN calls.
+    """True if two modules differ only in result shapes and configurations of cuDNN calls.
 
-    GpuCompiler::RunCudnnCompilerPasses runs CuDnnCustomCallCompiler outside any pipeline that is
-    dumped: it learns the size of the workspace from cuDNN and reports the change. The configuration
-    that it writes back spells what it did not say before: `"force_deterministic":false`.
+    GpuCompiler::RunCudnnCompilerPasses runs CuDnnCustomCallCompiler outside any dumped pipeline: it
+    gets the size of the workspace from cuDNN and reports the change. It also writes defaults into
+    the configuration: `"force_deterministic":false`.
     """
     ours, theirs = before.computations, after.computations
     if before.header != after.header or [c.name for c in ours] != [c.name for c in theirs]:

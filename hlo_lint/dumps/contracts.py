@@ -1,7 +1,7 @@
 """Contracts between the passes of a pipeline, as data; `docs/contracts.md` is generated from them.
 
-A contract that is about the order of passes has it as data, in `orders`: those are held against the
-pass lists of the releases, and against the passes that a run is known to have run.
+A contract about the order of passes has it as data, in `orders`, which are checked against the pass
+lists of the releases, and against the passes that a run is known to have run.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ _ORDERS: Final = {
         "{guilty} runs between {first} and {then}",
     ),
 }
-"""An order in words, and the sentence that says that a pass breaks it."""
+"""An order in words, and the sentence for a pass that breaks it."""
 
 
 class Order(NamedTuple):
-    """An order of passes that a contract demands, by the names that dump files spell."""
+    """An order of passes that a contract demands, by the names in dump files."""
 
     kind: OrderKind
     first: tuple[str, ...]
@@ -61,7 +61,7 @@ class Order(NamedTuple):
     """Any of these."""
     breakers: tuple[str, ...] = ()
     pipelines: tuple[str, ...] = ()
-    """The pipelines that it is about; all if empty."""
+    """The pipelines that it applies to; all if empty."""
 
     def _spelled(self, template: str, **others: str) -> str:
         first, then, breakers = map(" or ".join, (self.first, self.then, self.breakers))
@@ -74,16 +74,16 @@ class Order(NamedTuple):
         return self._spelled(_ORDERS[self.kind][0]) + where
 
     def breach(self, guilty: str) -> str:
-        """A sentence that says which pass breaks the order, and how."""
+        """The sentence about a pass that breaks the order."""
         return self._spelled(_ORDERS[self.kind][1], guilty=guilty)
 
     def among(self, places: Mapping[str, Sequence[int]]) -> list[int]:
-        """Positions in a run of the passes that it is about, ascending."""
+        """The positions in a run of the passes of the order, ascending."""
         names = {*self.first, *self.then, *self.breakers}
         return sorted(place for name in names for place in places.get(name, ()))
 
     def broken_by(self, passes: Sequence[PassName]) -> PassName | None:
-        """The first pass of a run that breaks it; None where none does.
+        """The first pass of a run that breaks the order, or None.
 
         >>> order = Order(OrderKind.NEEDS, ("flatten-call-graph",), ("layout-assignment",))
         >>> order.broken_by([("layout_assignment", "layout-assignment")])
@@ -113,7 +113,7 @@ class Order(NamedTuple):
 
     def _not_followed(self, passes: Sequence[PassName]) -> PassName | None:
         open_: PassName | None = None
-        # The first of `first` after the last of `then` is guilty: nothing closes it.
+        # The first of `first` after the last of `then` is guilty: no `then` follows it.
         for entry in passes:
             if entry[1] in self.then:
                 open_ = None
@@ -129,7 +129,7 @@ class Order(NamedTuple):
             if name in self.first:
                 begun, earlier = pipeline, None
             elif name in self.then:
-                # Only within one pipeline: a pipeline nested in another has passes of its own.
+                # Only within a pipeline: a nested pipeline has its own passes.
                 if begun == pipeline and earlier is not None:
                     return earlier
                 begun = None
@@ -151,7 +151,7 @@ class Order(NamedTuple):
 
 
 class Contract(NamedTuple):
-    """One promise: the pass that relies on it, those that keep and break it, and the symptom."""
+    """A promise, with the passes that rely on it, keep it and break it, and the symptom."""
 
     number: int
     relies: str
@@ -161,21 +161,21 @@ class Contract(NamedTuple):
     kept_by: str
     broken_by: str
     source: str
-    """The file of XLA where it is to be read."""
+    """The file of XLA that states it."""
     symptom: str
     unchecked: bool
     """True if no release build of XLA checks it."""
     backends: tuple[str, ...]
     """`gpu`, `cpu`"""
     rules: tuple[str, ...]
-    """The rules that look at what it says of a module."""
+    """The rules that check it on modules."""
     orders: tuple[Order, ...]
     """The orders of passes that it demands."""
 
 
 _FILE = Path(__file__).parent / "contracts.toml"
 _STATED = ("relies", "promise", "kept_by", "symptom")
-"""The columns that a contract has of its own, or from its precondition."""
+"""The columns that a contract states itself, or takes from its precondition."""
 _COLUMNS = ("broken_by", "source", "unchecked", "backends", "rules", "orders")
 _ORDER_COLUMNS = ("kind", "first", "then", "breakers", "pipelines")
 
@@ -190,8 +190,8 @@ def read_contracts(text: str) -> tuple[Contract, ...]:
     """The contracts of a text like `contracts.toml`.
 
     Raises:
-        ConfigError: a key that no contract has, one that is missing, an unknown kind, backend or
-            precondition; says which is near.
+        ConfigError: an unknown or missing key, or an unknown kind, backend or precondition; names
+            the nearest.
     """
     import tomllib
 
@@ -200,19 +200,19 @@ def read_contracts(text: str) -> tuple[Contract, ...]:
 
 
 def unlisted_passes(text: str | None = None) -> frozenset[str]:
-    """The passes that run only with some flag or device, so that no pass list has them."""
+    """Passes that run only with certain flags or devices, so that the pass lists lack them."""
     import tomllib
 
     return frozenset(tomllib.loads(text or _FILE.read_text("utf-8"))["unlisted"])
 
 
 def check_contract_names(rules: Collection[str], text: str | None = None) -> None:
-    """Refuse the name of a rule, pass or pipeline that there is not.
+    """Refuse unknown names of rules, passes and pipelines.
 
-    `make docs` and a test ask: to read the pass lists takes longer than most checks.
+    Only `make docs` and a test call it: reading the pass lists takes longer than most checks.
 
     Raises:
-        ConfigError: such a name; says which is near.
+        ConfigError: an unknown name; names the nearest.
     """
     text = _FILE.read_text("utf-8") if text is None else text
     lists = pass_lists()
@@ -295,8 +295,8 @@ def broken_orders(
 
 @cache
 def orders_broken_anyway(release: PassList) -> frozenset[tuple[int, Order]]:
-    """The orders that a release itself does not keep, with the numbers of their contracts."""
-    # A contract may be read wrongly, or kept in a way that the order does not show: what a whole
-    # release breaks in each run, and lives with, is not reported.
+    """The orders that a release itself breaks, with the numbers of their contracts."""
+    # A contract may be wrong, or kept in a way that the order does not show: an order that a
+    # release breaks in every run is not reported.
     broken = broken_orders(release.backend, release.passes)
     return frozenset((contract.number, order) for contract, order, _ in broken)

@@ -1,9 +1,9 @@
-"""The passes in which a compilation that began and never ended may have stopped.
+"""The passes in which an unfinished compilation may have stopped.
 
-A pass that fails leaves no dump, so the last dump is what it met, or what a pass before it met that
-changed nothing. XLA writes a dump where the pass that ran, or the one that is next in the list,
-matches `xla_dump_hlo_pass_re`; with `.*` only where the module changed, and at the start of each
-pipeline. The first place that should have left a dump and did not bounds the passes in question.
+A pass that fails leaves no dump, so the last dump is its input, or the input of an earlier pass
+that changed nothing. XLA writes a dump if the pass that ran, or the next pass of the pipeline,
+matches `xla_dump_hlo_pass_re`; with `.*` only if the module changed, and at the start of each
+pipeline. The first missing dump bounds the suspects.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ class CrashSite:
     """The end of a compilation that has no final dump."""
 
     dump: PassDump
-    """The last one: what the failing pass met."""
+    """The last dump: the input of the failing pass."""
     suspects: tuple[PassName, ...]
-    """The passes of which one failed, in the order of the run; empty where none is known."""
+    """The passes that may have failed, in the order of the run; empty if unknown."""
     why: str
     """The evidence for them."""
     is_complete: bool
-    """True if it is certainly one of them."""
+    """True if the failing pass is certainly among them."""
 
 
 def find_crash_site(pipeline: Pipeline) -> CrashSite:
-    """The passes of which one ended a compilation. The pipeline has crashed."""
+    """The passes that may have ended a compilation. The pipeline has crashed."""
     dump = (pipeline.steps or pipeline.dumps)[-1]
     name = dump.name
     if name is None or name.step is None:
         return CrashSite(dump, (), "no pass was dumped", False)
     options = pipeline.options
     release, passes = upcoming_passes(pipeline, dump)
-    # Without the flags no pass is known to leave a dump; without the list none is known to run.
+    # Without the flags it is unknown which passes leave dumps; without the list, which run.
     if release is None or options is None or not pipeline.is_of_known_release:
         has_next = bool(name.before) and name.before != "pipeline-end"
         following = ((name.pipeline, name.before),) if has_next else ()
@@ -50,8 +50,8 @@ def find_crash_site(pipeline: Pipeline) -> CrashSite:
         return CrashSite(
             dump, following, "the last dump names the pass that is next in the list", False
         )
-    # A pass that leaves a dump for certain has ended if its dump is there. So the failing one is
-    # among those up to the first that leaves a dump.
+    # A pass that certainly leaves a dump has ended if its dump exists. So the failing pass is among
+    # those up to the first that certainly leaves a dump.
     left = [entry for entry in passes if not options.disabled(entry[1])]
     suspects = tuple(_until_dumped(left, _leaves_dump(options)))
     return CrashSite(dump, suspects, pipeline.release_title, bool(suspects))
@@ -69,7 +69,7 @@ def _leaves_dump(options: DebugOptions) -> _Leaves:
         return lambda entry, _: entry[1] == "pipeline-start"
     try:
         matches = re.compile(pattern).search
-    except re.error:  # RE2 knows spellings that Python does not
+    except re.error:  # RE2 accepts spellings that Python does not
         return lambda _, __: False
     return lambda entry, after: bool(
         matches(entry[1]) or (after and after[0] == entry[0] and matches(after[1]))
@@ -77,13 +77,13 @@ def _leaves_dump(options: DebugOptions) -> _Leaves:
 
 
 def _until_dumped(passes: Sequence[PassName], leaves: _Leaves) -> list[PassName]:
-    """The passes up to the first that leaves a dump; the checks at its start where it is the
-    first of a pipeline and nothing runs before."""
+    """The passes up to the first that leaves a dump; the invariant checkers if that is the start
+    of a pipeline and no pass precedes it."""
     suspects: list[PassName] = []
     for number, entry in enumerate(passes):
         pipeline, name = entry
         after = passes[number + 1] if number + 1 < len(passes) else None
-        # The outer pass of a nested pipeline stands after its parts: these are the suspects.
+        # The outer pass of a nested pipeline is listed after its parts, which are the suspects.
         nested = number > 0 and passes[number - 1] == (name, "pipeline-end")
         if name == "pipeline-start":
             if leaves(entry, after):

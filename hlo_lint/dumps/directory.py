@@ -1,4 +1,4 @@
-"""A dump directory: its files by module, loose files, and files that are not read."""
+"""A dump directory: its files by module, loose files, and skipped files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from hlo_lint.text.stored import is_archive, on_disk, plain_name, read_stored, u
 
 TEXT_ENDINGS = (".txt", ".hlo")
 RUN_RECORDS = (".debug_options", ".metadata.textproto")
-"""Endings of what is read of a run besides its HLO."""
+"""Endings of the records of a run that are read with its HLO."""
 _KNOWN_ARTEFACTS = (
     "-buffer-assignment.txt",
     "-buffer-assignment-values.txt",
@@ -42,7 +42,7 @@ MEMORY_DEVICES = 1
 """The major number of `/dev/zero` and `/dev/random`, which never end, on Linux."""
 EXCLUDED = "it is excluded"
 MAX_INNER_ARCHIVE = 64 << 20
-"""Bytes of the largest archive that is unpacked though only a folder above it was named."""
+"""The largest archive, in bytes, that is unpacked if only a folder above it was named."""
 _SNIFFED_BYTES = 1 << 12
 _MODULE_START = rb"^[ \t]*HloModule(?![\w.\-])"
 _SETTINGS = ("compile_options.textproto", "topology.textproto")
@@ -54,22 +54,22 @@ class Skipped(NamedTuple):
     path: str
     reason: str
     rule: str = ""
-    """The rule that does not apply to it; empty if no rule does."""
+    """The rule that does not apply to it; empty for a file."""
     given: bool = False
-    """True if the caller named the path and nothing of it was checked."""
+    """True if the caller named the path and no part of it was checked."""
     cut: bool = False
     """True if a limit of the settings left something unchecked."""
     minor: bool = False
-    """True if it does not change what follows from the findings: files that hold no HLO, rules that
-    do not apply. Text reports list it with `--verbose`."""
+    """True if it does not affect the conclusions: files without HLO, rules that do not apply. Text
+    reports list it with `--verbose`."""
 
 
 @dataclass(eq=False)
 class Dump:
-    """The files of one or several paths: modules with their pipelines, and loose files."""
+    """The files under some paths: modules with their pipelines, and loose files."""
 
     pipelines: list[Pipeline] = field(default_factory=list)
-    """One for each compilation of a module; a file that no compiler named is one of its own."""
+    """A pipeline for each compilation of a module; a loose file is a pipeline by itself."""
     skipped: list[Skipped] = field(default_factory=list)
     """Files that were not read, folder by folder."""
 
@@ -77,7 +77,7 @@ class Dump:
         """The first pipeline of a module, by its name: `jit_step`.
 
         Raises:
-            KeyError: naming the modules there are.
+            KeyError: names the modules.
         """
         for pipeline in self.pipelines:
             name = pipeline.dumps[0].name
@@ -89,10 +89,9 @@ class Dump:
         return iter(self.pipelines)
 
     def skip_other_files(self) -> None:
-        """Move files that hold nothing a rule could read to `skipped`; `.hlo` is an ending of other
-        files, too.
+        """Move files without HLO to `skipped`; other formats use the ending `.hlo`, too.
 
-        Text that is HLO in part stays: rules report the rest of it.
+        Text that is partly HLO stays: rules report the rest of it.
         """
         kept = []
         self.skipped = [
@@ -122,10 +121,10 @@ def _holds_hlo(dump: PassDump) -> bool:
         if not dump.is_read and re.search(
             _MODULE_START, read_stored(dump.path, _SNIFFED_BYTES), re.M
         ):
-            return True  # and stays unread: the cache may know its findings
+            return True  # without reading: the cache may have its findings
         modules = dump.file.modules
     except (OSError, DumpError):
-        return True  # the check reports that it cannot be read
+        return True  # the check reports the error
     return dump.file_type is not FileType.HLO or any(
         module.header or any(computation.instructions for computation in module.computations)
         for module in modules
@@ -138,15 +137,14 @@ def open_dump(
     *,
     exclude_given: bool = False,
 ) -> Dump:
-    """The dumps under a path, or under several: directories, files, or both. Nothing is read yet.
+    """The dumps under some paths: directories, files, or both. Texts are read on demand.
 
     A file given by name is judged by its name, by the debug options and metadata beside it, and by
-    the release that the names in its folder show. What is given twice counts once. Files and
-    folders that are excluded are not looked at; those that are given by name are, unless
-    `exclude_given`.
+    the release that the names in its folder show. A path given twice counts once. Excluded files
+    and folders are skipped, but not if they are given by name, unless `exclude_given`.
 
     Raises:
-        DumpError: for a path that is not there.
+        DumpError: for a missing path.
         TypeError: for an object of another type.
     """
     dump = Dump()
@@ -172,9 +170,9 @@ def open_dump(
 
 
 def held_dump(file: HloFile, path: Path) -> Dump:
-    """A file given by name whose text is in memory, as in an editor: saved or not.
+    """A file whose text is in memory, as in an editor: saved or not.
 
-    What lies beside it is read as for a file given by name, where the path is one of a disk.
+    For an absolute path, the records beside it are read as for a file given by name.
     """
     file_type, parts = FileType.HLO, parse_name(path.name)
     if not any(module.header or module.computations for module in file.modules):
@@ -209,7 +207,7 @@ def _status(path: Path) -> os.stat_result:
     """The status of a regular file.
 
     Raises:
-        OSError: it is not one, or cannot be read.
+        OSError: it is not a regular file, or unreadable.
     """
     status = on_disk(path).stat()
     if not stat.S_ISREG(status.st_mode):
@@ -219,7 +217,7 @@ def _status(path: Path) -> os.stat_result:
 
 def _is_new(status: os.stat_result, seen: set[tuple[int, int]]) -> bool:
     """True if a file was not seen before, under any name."""
-    # Links, and a path that is given twice, are one file.
+    # Links, and a path that is given twice, are the same file.
     identity = status.st_dev, status.st_ino
     new = identity not in seen
     seen.add(identity)
@@ -234,7 +232,7 @@ def _add_directory(
     *,
     given: bool = True,
 ) -> None:
-    """Add what lies below a folder, or in an archive; `given` if the caller named it."""
+    """Add the files below a folder, or in an archive; `given` if the caller named it."""
     before = len(dump.pipelines)
     unread: list[str] = []
     reason, excluded = "there is no HLO in it", False
@@ -274,7 +272,7 @@ def _add_directory(
 def _add_inner_archive(
     dump: Dump, path: Path, seen: set[tuple[int, int]], excludes: Callable[[Path], bool]
 ) -> None:
-    """Add an archive in a folder that the caller named; it may be something else."""
+    """Add an archive in a folder that the caller named; it may not hold dumps."""
     try:
         if (size := path.stat().st_size) > MAX_INNER_ARCHIVE:
             raise DumpError(f"an archive of {size} bytes; give its path to have it read")
@@ -286,7 +284,7 @@ def _add_inner_archive(
 def _walked(
     root: Path, not_listed: Callable[[OSError], None]
 ) -> Iterator[tuple[Path, list[str], list[str]]]:
-    """Each folder under a path, with the names of its folders, which may be changed, and files."""
+    """The folders under a path, with their folders, a list to prune in place, and files."""
     if "://" not in str(root) or not root.is_dir():
         top = root if root.is_dir() else unpacked(root)
         for folder, folders, names in os.walk(top, onerror=not_listed):
@@ -304,7 +302,7 @@ def _walked(
 def _add_folder(
     dump: Dump, folder: Path, files: Mapping[str, Path], seen: set[tuple[int, int]]
 ) -> list[str]:
-    """Add the files of a folder itself, by name; return the names of those that are not HLO."""
+    """Add the direct files of a folder; return the names of non-HLO files."""
     memo = Memo()
     texts: dict[tuple[str, int, str], list[PassDump]] = {}
     artefacts: dict[tuple[str, int, str], list[Path]] = {}
@@ -345,7 +343,7 @@ def _add_folder(
             from hlo_lint.dumps.gaps import left_over
 
             dump.skipped += left_over(dumps)
-        # Metadata names no module, and some artefacts bear no timestamp though the texts do.
+        # Metadata files do not name a module, and some artefacts lack the texts' timestamp.
         others = {
             path
             for timestamp in (key[0], "")
@@ -372,18 +370,18 @@ _Key = tuple[str, int, str]
 
 
 def _join_renumbered(texts: dict[_Key, list[PassDump]], artefacts: dict[_Key, list[Path]]) -> None:
-    """Join the modules to which XLA:TPU gives a new number during their compilation.
+    """Join the modules that XLA:TPU renumbers during their compilation.
 
-    Its xprecision-rewriter replaces the module: `module_0000` ends within a pipeline, and
-    `module_0006` of the same name goes on in that pipeline, with steps that start from 0 again.
+    Its xprecision-rewriter replaces the module: `module_0000` ends inside a pipeline, and
+    `module_0006` of the same name continues that pipeline, with steps that restart from 0.
     """
     unfinished: dict[tuple[str, str], _Key] = {}
     for key in sorted(texts):
         names = [dump.name for dump in texts[key] if dump.name]
         if backend_of(names) != "tpu":
             continue
-        # The steps of the renumbered module count from 0 again, so a pipeline at its end and at the
-        # beginning of the next number is what shows that the two are one run.
+        # The steps of the renumbered module restart from 0. The evidence that both numbers are the
+        # same run is the pipeline, at the end of the first and at the beginning of the second.
         steps = sorted((name.step, name.pipeline) for name in names if name.step is not None)
         first = unfinished.pop((key[0], key[2]), None)
         begins = any(name.rest.startswith("before_optimizations") for name in names)
@@ -402,7 +400,7 @@ def _join_renumbered(texts: dict[_Key, list[PassDump]], artefacts: dict[_Key, li
 
 
 def _read_alone(dumps: list[PassDump]) -> None:
-    """Drop the cache of a file that has no other beside it."""
+    """Drop the cache of the only file of a folder."""
     if len(dumps) == 1:
         dumps[0].memo = None
 
@@ -440,7 +438,7 @@ def _add_picked(dump: Dump, folder: Path, files: list[Path]) -> None:
 
 
 def _tell_release(pipeline: Pipeline, folder: Path) -> None:
-    """Tell a file given by name the release that the names of all files of its folder show."""
+    """Set the release of a file given by name, from the names of all files of its folder."""
     if not pipeline.names or "://" in str(folder):
         return
     try:
@@ -462,7 +460,7 @@ def _names_in(folder: Path, modified: int) -> list[list[DumpName]]:
 
 
 def _records(folder: Path, name: DumpName | None) -> Iterator[Path]:
-    """The debug options and the metadata that lie beside a dump."""
+    """The debug options and the metadata beside a dump."""
     if name is None:
         return
     for prefix in {f"{name.timestamp}." if name.timestamp else "", ""}:
@@ -481,24 +479,24 @@ def _is_text(path: Path) -> bool:
 
 
 def _is_read(path: Path, parts: DumpName | None, beside: Container[str]) -> bool:
-    """True if a file of a directory is to be read, as HLO or as a log: by its first words.
+    """True if a file of a directory is HLO or a log, by its first words.
 
-    What XLA writes after a pass is HLO by its name.
+    The name is enough for XLA's dumps after passes.
 
     Raises:
-        OSError: it cannot be read, or is not a regular file.
+        OSError: it is unreadable, or not a regular file.
         DumpError: it is compressed, and its data is damaged.
     """
     name = plain_name(path.name)
     if _is_text(path):
         if name.endswith(".hlo") or (parts is not None and parts.step is not None):
             return True
-        _status(path)  # to read a pipe would wait
+        _status(path)  # reading a pipe would block
         head = read_stored(path, 64).lstrip()
         return head.startswith(b"HloModule") or name.endswith(EMITTER_TEXT)
     if name.endswith(PROTO_TEXT) and name not in _SETTINGS and parts is None:
         return file_type_of(name, decode(read_stored(path, 4096))) is FileType.AUTOTUNE_LOG
     if name.endswith((".hlo.pb", ".hlo.pbtxt", ".hlo_proto.pb")):
         stem = name.partition(".hlo.pb")[0]
-        return f"{stem}.txt" not in beside  # the text says the same, and says where
+        return f"{stem}.txt" not in beside  # the text has the same content, with positions
     return False

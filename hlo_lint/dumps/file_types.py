@@ -18,11 +18,11 @@ class FileType(Enum):
 
 
 PROFILE = ".xplane.pb"
-"""A profile of `jax.profiler.trace`: it holds the programs that ran."""
+"""A profile of `jax.profiler.trace`: it contains the programs that ran."""
 PROTO_TEXT = (".textproto", ".pbtxt", ".prototxt", ".txtpb")
 
 _RECORD = r"(?:instruction_profiles|logs|entries|results)\s*:?\s*[{<]"
-"""Begins each record that the autotuner writes."""
+"""The beginning of each record that the autotuner writes."""
 
 _begins_record = late(rf"^{_RECORD}", re.M).search
 _begins_as_autotuning = late(
@@ -41,11 +41,11 @@ DESCRIPTOR_STARTS = (CUTLASS_START, FMHA_START, ATTRIBUTE_START, MESSAGE_START)
 """The starts of a printed tensor descriptor: CUTLASS, FMHA, XLA's two."""
 
 _DESCRIPTORS = ("TMA", "tma", "TmaDescriptor")
-"""Each text that prints a tensor descriptor has one of these."""
+"""Words of which every text with a tensor descriptor has at least one."""
 
 
 def file_type_of(name: str, text: str) -> FileType:
-    """The type of a file by its name and text; HLO unless something else shows.
+    """The type of a file by its name and text; HLO by default.
 
     >>> file_type_of("module_0001.jit_f.ptx", ".version 8.7")
     <FileType.PTX: 'PTX'>
@@ -66,7 +66,7 @@ def file_type_of(name: str, text: str) -> FileType:
 
 
 def is_instead(name: str) -> bool:
-    """True if a file is read for its HLO where no text beside it has that: a profile, a snapshot.
+    """True for a profile or a snapshot, which is read only if no text beside it has its HLO.
 
     >>> is_instead("host.xplane.pb"), is_instead("module_0001.jit_f.snapshot.7.pb")
     (True, True)
@@ -81,5 +81,5 @@ _is_snapshot = late(
 
 
 def looks_like_autotuning(text: str) -> bool:
-    """True if a text proto begins as a log or as results do: their names are the user's own."""
+    """True if a text proto begins like a log or results: users choose the names of these files."""
     return _begins_as_autotuning(text) is not None

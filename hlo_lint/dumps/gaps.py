@@ -1,4 +1,4 @@
-"""Gaps of a folder: passes that it does not show, and dumps that are of another run."""
+"""Gaps of a folder: passes that it does not show, and dumps of another run."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ from hlo_lint.text.stored import archive_of
 NO_PASSES = f"{NOT_LOOKED_AT}what each pass did; XLA_FLAGS=--xla_dump_hlo_pass_re=.* dumps it"
 EARLIER = "an earlier run left it in this folder"
 _BETWEEN_RUNS = 1_000_000_000
-"""Nanoseconds that are between the files of two runs at least; those of a copy are written at
-once."""
+"""The least nanoseconds between the files of two runs; files of a copy have no such gap."""
 
 
 def left_over(dumps: list[PassDump]) -> list[Skipped]:
     """Remove the dumps of a module that an earlier run left, and return them with the reason: they
-    are older than the module that the last run began with.
+    are older than the first dump of the last run.
 
-    They are known where two dumps have one number, and those of the last run, which is a second
-    younger at least, then count from 0 without a gap: in a copy, times say nothing.
+    Required are two dumps with the same number, a second or more between the runs, and steps of the
+    last run that count from 0 without a gap: in a copy, times are meaningless.
     """
     names = [dump.name for dump in dumps if dump.name]
     if numbered_twice(names) is None or "://" in str(dumps[0].path) or archive_of(dumps[0].path):
@@ -50,7 +49,7 @@ def _begins(dump: PassDump) -> bool:
 
 
 def gaps(folder: Path, runs: Sequence[Pipeline]) -> list[Skipped]:
-    """The reason why passes of a folder were not looked at; none if they were."""
+    """The reason why passes of a folder were not checked; empty if they were."""
     cached = [run for run in runs if run.final and not run.begins and not run.steps]
     options = cached[0].options if cached else None
     if options is not None and "xla_dump_hlo_pass_re" in options.values:

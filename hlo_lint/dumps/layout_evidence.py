@@ -1,9 +1,9 @@
 """Evidence that layout-assignment has run on a module, or has not.
 
-Before it, a module that is printed with layouts has those that shape inference gave
-it (`shape_inference.cc`). A transpose permutes the order of its operand, elementwise instructions
-pass it on, and what is made anew descends; a custom call may come with the order that its kernel
-needs. Any other order was assigned, or written by hand.
+Before it, printed layouts are those of shape inference (`shape_inference.cc`). A transpose permutes
+the order of its operand, elementwise instructions keep it, and other results are descending; a
+custom call may have the order that its kernel needs. Any other order was assigned, or written by
+hand.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hlo_lint.text.patterns import late
 
 _printed_orders = late(r"[\]>]\{([\d,]+)").findall
 _assigned = late(r"[\]>]\{[\d,]*:(?!E\(|L\()").search
-"""Tiles and memory spaces: no shape inference gives them. `E(4)` and `L(1)` belong to the type."""
+"""Tiles and memory spaces, which shape inference never adds. `E(4)` and `L(1)` belong to types."""
 
 
 class Evidence(Enum):
@@ -34,7 +34,7 @@ class Evidence(Enum):
 
     @property
     def binds(self) -> bool | None:
-        """True if layouts were assigned for certain, False if nothing shows it; None if unclear."""
+        """True if layouts were certainly assigned, False without evidence; None if unclear."""
         return _BINDS[self]
 
 
@@ -50,22 +50,22 @@ ALREADY_ASSIGNED = frozenset({"fusion", "copy-start", "slice-start", "slice-done
 """Opcodes of passes that run after layout-assignment."""
 
 _sharding_target = late(r'custom_call_target="(?:Sharding|SPMD\w+|xla\.sdy\.\w+)"').search
-"""Custom calls that the SPMD partitioner, Shardy's import or sharding-remover take out."""
+"""Custom calls that the SPMD partitioner, Shardy's import or sharding-remover remove."""
 
 _stays = late(r'inlineable="false"|xla_cpu_small_call|to_apply=%?parallel_').search
-"""Calls that call-inliner leaves, and that XLA:CPU makes of small loops and of parallel tasks."""
+"""Calls that call-inliner keeps, and that XLA:CPU makes of small loops and of parallel tasks."""
 
 MADE_ANEW = frozenset(
     {"constant", "convolution", "custom-call", "dot", "iota", "reduce", "reshape", "rng"}
 )
-"""Opcodes whose inferred shape descends, whatever the order of their operands."""
+"""Opcodes whose inferred layout is descending for any operands."""
 
 
 def evidence_in(file: HloFile) -> Evidence:
-    """The strongest evidence in the modules of a file, which are of one moment of a run.
+    """The strongest evidence in the modules of a file, which are at the same stage of a run.
 
-    A plain `bitcast` decides: layout-assignment refuses a module that has one outside a fusion
-    (`layout_assignment.cc`, "Unexpected bitcast"). It never runs on a module that has a schedule.
+    A plain `bitcast` decides: layout-assignment refuses a module with a bitcast outside fusions
+    (`layout_assignment.cc`, "Unexpected bitcast"). It never runs on a scheduled module.
     """
     cache = file.modules[0].analysis_cache
     answer = cache.get(evidence_in)
@@ -90,7 +90,7 @@ def _evidence_in_module(module: Module) -> Evidence:
     if any(map(_is_removed, _calls_in(module))):
         return Evidence.UNASSIGNED
     odd = {text for text in types if not all(map(_descends, _printed_orders(text)))}
-    # Without any, which is usual, it is decided without a look at any instruction.
+    # Usually there are none, and no instruction needs to be read.
     inferred = not odd or all(_is_inferred(computation, odd) for computation in module.computations)
     return Evidence.INFERRED if inferred else Evidence.NOT_INFERRED
 
@@ -102,7 +102,7 @@ def _calls_in(module: Module) -> Iterator[RowKind]:
 
 
 def _is_removed(call: RowKind) -> bool:
-    """True if no module has such a call after layout-assignment: call-inliner runs before it."""
+    """True if call-inliner, which runs before layout-assignment, removes such a call."""
     opcode, _, attributes, _ = call
     return not _stays(attributes) if opcode == "call" else bool(_sharding_target(attributes))
 
@@ -110,11 +110,11 @@ def _is_removed(call: RowKind) -> bool:
 _CALLS = frozenset({"call", "custom-call"})
 
 _ASKED_WHOLE = frozenset({"transpose", "copy", "custom-call"})
-"""Opcodes whose order depends on more than their type."""
+"""Opcodes whose layout depends on more than their type."""
 
 
 def _is_inferred(computation: Computation, odd: Set[str]) -> bool:
-    """True if shape inference may have given every layout of a computation."""
+    """True if shape inference may have produced every layout of a computation."""
     if odd.isdisjoint(types_of(computation)):
         return True
     different: dict[object, RowKind] = {}
@@ -137,14 +137,14 @@ def _has_inferred_order(kind: RowKind, in_entry: bool) -> bool:
     shape = shape_or_none(type_text)
     if not isinstance(shape, ArrayShape) or shape.layout is None or shape.layout.is_descending:
         return True
-    # Shape inference permutes the layout with the dimensions: the bytes stay where they are.
+    # Shape inference permutes the layout with the dimensions: no bytes move.
     if opcode == "transpose":
         return _permuted_order(attributes, operands) == shape.minor_to_major
     return not (opcode == "parameter" and in_entry) and opcode not in MADE_ANEW
 
 
 def _permuted_order(attributes: str, operands: Sequence[str | None]) -> tuple[int, ...] | None:
-    """The order that `ShapeUtil::PermuteDimensions` leaves to a transpose."""
+    """The order that `ShapeUtil::PermuteDimensions` gives a transpose."""
     from hlo_lint.hlo.attributes.reading import read_attribute
     from hlo_lint.hlo.attributes.splitting import attribute_span
 

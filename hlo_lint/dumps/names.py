@@ -6,7 +6,7 @@ module_0001.jit_f.0023.hlo_normalization.after_algsimp.before_cse.txt         (b
 module_0001.jit_f.0319.copy-insertion.after_removing_unnecessary_copies.txt   (during a pass)
 module_0000.jit_f.cl_9.0052.tpu-tiling-rewriter.before_tiling_rewriter.txt    (the same, on TPU)
 module_0001.jit_f.sm_9.0a_gpu_after_optimizations.txt                         (a named dump)
-module_0001.metadata.textproto                                                (of no module)
+module_0001.metadata.textproto                                                (without a module)
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class DumpName(NamedTuple):
     """
 
     timestamp: str
-    """Microseconds since 1970 where `xla_dump_include_timestamp` was set, else empty."""
+    """Microseconds since 1970 if `xla_dump_include_timestamp` was set, else empty."""
     module_id: int
     module: str
     """The module's name; empty for `module_0001.metadata.textproto`."""
@@ -57,8 +57,8 @@ class DumpName(NamedTuple):
     """The module's own count of dumps; None for named dumps and other artefacts."""
     pipeline: str
     after: str
-    """The pass that has just run; `pipeline-start` at the start. Of a dump that a pass writes
-    before one of its parts, `before_` and that part."""
+    """The pass that has just run; `pipeline-start` at the start. For a dump that a pass writes
+    before a part of it, `before_` and that part."""
     before: str
     """The next pass of the pipeline, `pipeline-end` at the end; empty if written during a pass."""
     rest: str
@@ -66,13 +66,13 @@ class DumpName(NamedTuple):
 
     @property
     def key(self) -> tuple[str, int, str]:
-        """The parts that all files of one compilation of one module share."""
+        """The parts that all files of a compilation of a module share."""
         return self.timestamp, self.module_id, self.module
 
     @property
     def backend(self) -> str | None:
-        """`tpu` if the module is named like `jit_f.cl_933746096`, `gpu` or `cpu` if the named dump
-        says so; else None."""
+        """`tpu` for a module name like `jit_f.cl_933746096`; `gpu` or `cpu` from the named dump;
+        else None."""
         if _is_tpu(self.module):
             return "tpu"
         named = None if self.step is not None else _backend(self.rest)
@@ -80,17 +80,17 @@ class DumpName(NamedTuple):
 
     @property
     def is_final(self) -> bool:
-        """True if it is what the compiler ended with: an `…after_optimizations` text."""
+        """True if it is the final module: an `…after_optimizations` text."""
         return _final(self.rest) is not None
 
     def continued(self, module_id: int, offset: int) -> DumpName:
-        """The name as if the module had kept its number, and its count of steps gone on."""
+        """The name as if the module had kept its number and its count of steps."""
         step = None if self.step is None else self.step + offset
         return self._replace(module_id=module_id, step=step)
 
     @property
     def label(self) -> str:
-        """The pass that it follows, or the named dump: `after dce`."""
+        """The pass before the dump, or the named dump: `after dce`."""
         if self.step is None:
             return self.rest.rpartition(".")[0]
         within = self.after.startswith("before_")
@@ -98,7 +98,7 @@ class DumpName(NamedTuple):
 
 
 def parse_name(name: str) -> DumpName | None:
-    """The parts of a file name (no directory), or None if no dump has such a name."""
+    """The parts of a file name (without directory); None if it is not the name of a dump."""
     match = _name(plain_name(name)) if "module_" in name else None
     if match is None:
         return None
@@ -125,14 +125,14 @@ def parse_name(name: str) -> DumpName | None:
 
 
 def numbered_twice(names: Iterable[DumpName]) -> tuple[DumpName, DumpName] | None:
-    """Two dumps after different passes that have one number, of the names of one module; or None.
+    """Two dumps of a module with the same number but after different passes, or None.
 
-    Two compilations wrote to one folder then. A pass may be there twice: as a text and as a proto.
+    They mean that two compilations wrote to the folder. A pass may occur twice, as text and proto.
     """
     steps: dict[int, DumpName] = {}
     for name in names:
         if name.step is not None:
-            other = steps.setdefault(name.step, name)
-            if (other.pipeline, other.after) != (name.pipeline, name.after):
-                return other, name
+            earlier = steps.setdefault(name.step, name)
+            if (earlier.pipeline, earlier.after) != (name.pipeline, name.after):
+                return earlier, name
     return None

@@ -1,4 +1,4 @@
-"""The records of a run that lie beside its dumps: debug options, the passes that ran, settings."""
+"""The records of a run beside its dumps: debug options, the passes that ran, settings."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from hlo_lint.hlo.text_format import Message
 
 RECORDS = (".debug_options", ".config.pbtxt", ".gpu_target_config.pbtxt")
-"""Endings of the files that say how a module was to be compiled, and for what."""
+"""Endings of the files with the configuration and the target of a compilation."""
 
 CHANGED_PASSES = ".*"
-"""Value of `xla_dump_hlo_pass_re` with which a pass leaves a dump if it changed the module."""
+"""The value of `xla_dump_hlo_pass_re` with which a pass leaves a dump if it changed the module."""
 
 EVERY_PASS = ".+"
-"""Value with which each pass leaves a dump, changed or not."""
+"""The value with which each pass leaves a dump, even without a change."""
 
 _OF_THE_RUN = ("xla_dump", "xla_gpu_dump", "entry_computation_layout")
-"""Settings that differ between runs without effect on the program, or are the program's own."""
+"""Settings without effect on the program, or that belong to the program."""
 
 _unsafe = late(r"[/\\\[\] ]")
 
@@ -41,19 +41,19 @@ class DebugOptions:
 
     @property
     def pass_pattern(self) -> str | None:
-        """`xla_dump_hlo_pass_re`: which passes were dumped; None where only named dumps were."""
+        """`xla_dump_hlo_pass_re`, the passes that were dumped; None for only named dumps."""
         return self.values.get("xla_dump_hlo_pass_re", (None,))[-1]
 
     @property
     def records_every_change(self) -> bool:
-        """True if every pass of every pipeline was dumped, at least where it changed something."""
+        """True if every pass of every pipeline was dumped, at least if it changed the module."""
         if "xla_dump_hlo_pipeline_re" in self.values:
             return False
         return self.pass_pattern in (CHANGED_PASSES, EVERY_PASS)
 
     @property
     def shows_metadata(self) -> bool:
-        """False if the text leaves out metadata, so that a change of it alone is not seen."""
+        """False if the text leaves out metadata, so that changes of metadata are invisible."""
         return "true" not in self.values.get("xla_dump_disable_metadata", ())
 
     def disabled(self, name: str) -> bool:
@@ -67,12 +67,12 @@ class DebugOptions:
 
 
 def read_debug_options(text: str) -> DebugOptions:
-    """Read the text proto of DebugOptions; what cannot be read is left out."""
+    """Read the text proto of DebugOptions; unreadable parts are left out."""
     return DebugOptions(_values(text))
 
 
 def _values(text: str) -> dict[str, tuple[str, ...]]:
-    """The values of each scalar of a text proto, by the names on the way to it."""
+    """The values of each scalar of a text proto, by its path."""
     from hlo_lint.hlo.text_format import read_text_proto
 
     message, _ = read_text_proto(text)
@@ -83,15 +83,15 @@ def _values(text: str) -> dict[str, tuple[str, ...]]:
 
 
 class PassRun(NamedTuple):
-    """One pass that ran, as `*.metadata.textproto` records it."""
+    """A pass that ran, from `*.metadata.textproto`."""
 
     pipeline: str
-    """As dump file names spell it."""
+    """As in dump file names."""
     name: str
     changed: bool
     """True if it reported a change."""
     dumps: tuple[str, ...]
-    """Names of the files written after it, without their folder."""
+    """The names of the files written after it, without their folder."""
     microseconds: int | None = None
     """Its duration, if that is recorded."""
 
@@ -112,7 +112,7 @@ def read_pass_runs(text: str) -> tuple[PassRun, ...]:
                 _spelled(name),
                 bool(changed),
                 tuple([path.rpartition("/")[2] for path in dumps]),
-                # proto3 leaves out what is 0: a pass without times has none, not a run of 0
+                # proto3 leaves out 0: a pass without times has an unknown duration, not 0
                 # microseconds.
                 end - begin if begin and end else None,
             )
@@ -139,7 +139,7 @@ _find_records = late(
 
 
 def _records(text: str) -> Iterator[tuple[str, str, Sequence[str], object, int, int]]:
-    """The same of any text."""
+    """The records of text in any spelling."""
     from hlo_lint.hlo.text_format import read_text_proto
 
     for ran in read_text_proto(text)[0].messages("pass_metadata"):
@@ -154,19 +154,19 @@ def _records(text: str) -> Iterator[tuple[str, str, Sequence[str], object, int, 
 
 
 def _spelled(name: str) -> str:
-    """A name as those of dump files spell it."""
+    """A name as in dump file names."""
     return _unsafe.sub("_", name)
 
 
 class OptionDifference(NamedTuple):
-    """A setting that two runs do not share."""
+    """A setting that differs between two runs."""
 
     record: str
     """The record: `debug_options`, `config.pbtxt`, `gpu_target_config.pbtxt`."""
     name: str
-    """The setting; a field of a message stands after a dot."""
+    """The setting; a field of a message follows a dot."""
     before: tuple[str, ...]
-    """Its values in the first run; none where the record does not name it, as for a default."""
+    """Its values in the first run; empty if the record does not name it, as for a default."""
     after: tuple[str, ...]
     """Its values in the second run."""
 
@@ -186,7 +186,7 @@ def differences(before: Pipeline, after: Pipeline) -> tuple[OptionDifference, ..
         ours, theirs = (_values(text) for text in texts if text is not None)
         record = ending.removeprefix(".")
         for name in dict.fromkeys([*ours, *theirs]):
-            # config.pbtxt holds the debug options once more.
+            # config.pbtxt repeats the debug options.
             bare = name.removeprefix("debug_options.")
             values = ours.get(name, ()), theirs.get(name, ())
             if values[0] != values[1] and not bare.startswith(_OF_THE_RUN) and bare not in reported:
@@ -196,7 +196,7 @@ def differences(before: Pipeline, after: Pipeline) -> tuple[OptionDifference, ..
 
 
 def _flat(message: Message, prefix: str) -> Iterator[tuple[str, str]]:
-    """Every scalar of a message, named by the way to it."""
+    """Every scalar of a message, by its path."""
     for field in message.fields:
         if isinstance(field.value, str):
             yield prefix + field.name, field.value

@@ -1,4 +1,4 @@
-"""One dump of a module: a file of HLO, read when asked for."""
+"""A dump of a module: a file of HLO, read on demand."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from hlo_lint.text.stored import on_disk, plain_name, read_stored
 
 @dataclass(eq=False)
 class PassDump:
-    """One file of HLO; its text is read when asked for."""
+    """A file of HLO; its text is read on demand."""
 
     path: Path
     name: DumpName | None
-    """The parts of its name; None for a loose file, which no compiler named."""
+    """The parts of its name; None for a loose file, whose name is not from a compiler."""
     memo: Memo | None = field(default=None, repr=False)
-    """The cache that files of one folder share."""
+    """The cache shared by the files of a folder."""
     _file: HloFile | None = field(default=None, repr=False)
     file_type: FileType = FileType.HLO
-    """The type of the file; of a file that no compiler named it is known once it is read."""
+    """The type of the file; for a loose file, known once it is read."""
     edited: bool = False
-    """True if a fix has changed the text: artefacts beside it then no longer fit."""
+    """True if a fix has changed the text: artefacts beside it then no longer match."""
     _can_be_read_again: bool = False
-    """True if it was read from its path, not handed over."""
+    """True if it was read from its path, rather than passed in."""
     _has_directives: bool | None = field(default=None, repr=False)
     """True if the text holds `DIRECTIVE`; None before it is read."""
 
@@ -40,14 +40,14 @@ class PassDump:
         """Its content, read once.
 
         Raises:
-            OSError: where the file cannot be read.
+            OSError: if the file cannot be read.
             DumpError: for a protocol buffer that cannot be turned into text.
         """
         if self._file is None:
             self._can_be_read_again = True
             name = plain_name(self.path.name)
             is_record = is_proto(name)
-            # The text alone says if a text proto is a log of the autotuner. The bytes are let go.
+            # Only its text shows whether a text proto is an autotuner log. The bytes are released.
             may_be_other = self.name is None and not name.endswith((".pb", ".hlo", ".hlo.pbtxt"))
             text = decode(read_stored(self.path)) if may_be_other or not is_record else ""
             if may_be_other:
@@ -63,7 +63,7 @@ class PassDump:
         return self._file
 
     def _printed(self, name: str) -> str:
-        """The text of the protocol buffer that the file is, by its name."""
+        """The text of a file that is a protocol buffer, by its name."""
         from hlo_lint.xla.proto import read_proto
 
         path = on_disk(self.path)
@@ -80,14 +80,14 @@ class PassDump:
 
     @property
     def module(self) -> Module:
-        """The module it holds; of several, the first."""
+        """Its first module."""
         return self.file.modules[0]
 
     @property
     def text_identity(self) -> tuple[int, ...]:
-        """A key that is equal for dumps of the same text, as long as both are held.
+        """A key that is equal for dumps of equal text, while both are in memory.
 
-        One that cannot be read equals itself alone.
+        The key of an unreadable dump is unique.
         """
         try:
             return tuple([id(module.pieces) for module in self.file.modules])
@@ -96,48 +96,48 @@ class PassDump:
 
     @property
     def is_named_before_layouts(self) -> bool:
-        """True if people named a loose file for the time before layout-assignment."""
+        """True if the name of a loose file places it before layout-assignment."""
         return self.name is None and self.stem_ends_with(LOOSE_BEFORE_LAYOUTS)
 
     def stem_ends_with(self, endings: tuple[str, ...]) -> bool:
-        """True if the file's name without its extension has one of these endings."""
+        """True if the file's name without its extension has any of these endings."""
         return plain_name(self.path.name).rpartition(".")[0].endswith(endings)
 
     @property
     def may_have_directives(self) -> bool:
-        """False if the text is known to hold no comment addressed to hlo-lint."""
+        """False if the text is known to have no comments for hlo-lint."""
         return self._has_directives is not False and self.file_type in (FileType.HLO, FileType.PTX)
 
     @classmethod
     def of(cls, file: HloFile, path: Path, file_type: FileType = FileType.HLO) -> PassDump:
-        """A dump of what has been read already."""
+        """A dump with content that is already parsed."""
         return cls(path, None, _file=file, file_type=file_type)
 
     def reparsed(self, text: str) -> HloFile:
-        """Another text as a file in place of this one, which shares what both repeat."""
+        """Another text parsed as a replacement for this file; both share common parts."""
         path = self.file.path
         if self.file_type is FileType.HLO:
             return parse_file(text, path, self.memo)
         return HloFile.of_text(text, path, self.module.name)
 
     def replace_text(self, text: str) -> None:
-        """Go on with another text in place of what the file holds."""
+        """Replace the text; the file on disk is unchanged."""
         self.replace_file(self.reparsed(text), edited=True)
 
     def replace_file(self, file: HloFile, *, edited: bool) -> None:
-        """Go on with other content: a fix that is taken back leaves what was read before it."""
+        """Replace the content; `edited` is False when a fix is reverted."""
         self._file = file
         self._has_directives = None
         self.edited = edited
 
     def release(self) -> None:
-        """Forget what was read; a text that came from no file stays."""
+        """Release the content, if it can be read again from its file."""
         if self._can_be_read_again and self.file_type is FileType.HLO:
             self._file = None
 
 
 class NumberedDump(PassDump):
-    """The dump of one pass, with its number in the order of the run."""
+    """The dump of a pass, with its number in the order of the run."""
 
     name: DumpName
 
@@ -155,13 +155,13 @@ def new_dump(
     file: HloFile | None = None,
     file_type: FileType = FileType.HLO,
 ) -> PassDump:
-    """The dump in a file; `file` is its content, if it has been read."""
+    """The dump in a file; `file` is its content, if it is already parsed."""
     is_numbered = name is not None and name.step is not None
     return (NumberedDump if is_numbered else PassDump)(path, name, memo, file, file_type)
 
 
 def _has_directives(file: HloFile, text: str) -> bool:
-    """True if a text holds `DIRECTIVE`; files of equal text share the answer."""
+    """True if a text contains `DIRECTIVE`; cached for files of equal text."""
     memo = file.modules[0].analysis_cache
     cached = memo.get(DIRECTIVE)
     if cached is None:
@@ -170,10 +170,10 @@ def _has_directives(file: HloFile, text: str) -> bool:
 
 
 def is_fusion_body(path: Path | None, module: Module) -> bool:
-    """True for the body of a fusion alone, which XLA:GPU's emitters write beside its dumps.
+    """True for the lone body of a fusion, which XLA:GPU's emitters write beside its dumps.
 
-    It is a computation without a header, and without those that it calls: XLA's parser never
-    meets it, and no pass normalizes it.
+    It is a computation without a header and without its callees: XLA never parses it, and no pass
+    normalizes it.
     """
     if path is None or module.header:
         return False

@@ -17,7 +17,7 @@ from hlo_lint.dumps.phases import (
 from hlo_lint.text.errors import UsageError, nearest
 
 PassName = tuple[str, str]
-"""Pipeline and pass, as dump file names spell them."""
+"""Pipeline and pass, as in dump file names."""
 
 PassStep = tuple[str, str, str]
 """Pipeline, the pass that has run, and the next one."""
@@ -26,22 +26,23 @@ PassSteps = Mapping[PassStep, Callable[[str], bool]]
 """The steps of a run, each with the passes that were disabled there."""
 
 MIN_KNOWN_SHARE = 0.8
-"""Share of a run's steps that a release's pass list has to know for the run to be of that release;
-pipelines for flags of their own are in no list, and those of programs for several devices are not
-counted (`PARTITIONS`)."""
+"""The least share of a run's steps that a release's pass list has to contain for the run to be of
+that release; the lists lack pipelines for special flags, and partitioning is not counted
+(`PARTITIONS`)."""
 PARTITIONS = "spmd-"
-"""The pipelines that partition a program begin so: the lists are learnt on one device."""
+"""The prefix of pipelines that partition a program: the lists are learnt on a single device."""
 MAX_MISFIT_SHARE = 0.0125
-"""Maximum share of misfits in the steps of such a run: flags and further devices add some. Folders
-of twelve programs of the next release have 0.015 to 0.12, of one device and the very release 0."""
+"""The largest share of misfits in the steps of such a run: flags and several devices add some.
+Folders of twelve programs have 0.015 to 0.12 for the next release, and 0 for the exact release on a
+single device."""
 MAX_STRANGER_SHARE = 0.035
-"""Maximum share of strangers, for the same reason."""
+"""The largest share of strangers, for the same reason."""
 _CONFIG_ASSIGNER = (AUTOTUNERS[-1], AUTOTUNERS[-1], "")
-"""Releases with this pass write a dump before it that has a name of its own."""
+"""Releases with this pass write a named dump before it."""
 
 
 class PassList:
-    """The passes of one backend and release, in the order of the run; `pass_list` makes each once.
+    """The passes of a backend and release, in the order of the run; `pass_list` caches them.
 
     >>> gpu = pass_list("gpu-jax0.10.0")
     >>> at = gpu.places("post-layout_assignment", "autotuner", "")
@@ -58,7 +59,7 @@ class PassList:
         return self.name
 
     def __reduce__(self) -> tuple[Callable[[str], PassList], tuple[str]]:
-        return pass_list, (self.name,)  # a copy in another process is that of its own `pass_list`
+        return pass_list, (self.name,)  # unpickled from the cache of the other process
 
     @property
     def backend(self) -> str:
@@ -90,10 +91,10 @@ class PassList:
         return places
 
     def places(self, pipeline: str, after: str, before: str) -> list[int]:
-        """Places of a dump with these parts of a name: the passes after which it may be.
+        """The places of a dump with these parts of a name: the passes after which it may be.
 
-        Names repeat, so there may be several; what is next in the list tells them apart as far as
-        it can. Empty where the release has no such pass.
+        Names repeat, so there may be several places; the next pass distinguishes them if possible.
+        Empty if the release has no such pass.
         """
         key = pipeline, after, before
         positions = self._known.get(key)
@@ -105,7 +106,7 @@ class PassList:
 
     @cached_property
     def _known(self) -> dict[tuple[str, str, str], list[int]]:
-        """The answers of `places` so far: the dumps of all modules ask for the same."""
+        """The cache of `places`: the dumps of all modules ask for the same places."""
         return {}
 
     def _find(self, pipeline: str, after: str, before: str) -> list[int]:
@@ -113,13 +114,13 @@ class PassList:
         before_places = self._places.get((pipeline, before), [])
         if not after_places:  # a pass this release does not have, before one that it has
             return [place - 1 for place in before_places]
-        # Which run of a repeated pass it was shows in what follows. Where nothing fits, a flag
-        # added or removed the pass that follows, and every run stays possible.
+        # The following pass identifies the run of a repeated pass. If none fits, a flag added or
+        # removed the following pass, and every run is possible.
         fitting = [place for place in after_places if self._next(place, pipeline) == before]
         return fitting or after_places
 
     def last_place(self, name: str) -> int | None:
-        """The place of the last run of a pass, in whatever pipeline; None where none runs it."""
+        """The place of the last run of a pass in any pipeline, or None."""
         return self._last.get(name)
 
     @cached_property
@@ -130,11 +131,18 @@ class PassList:
         """The next pass of the same pipeline after a place."""
         if self.passes[place][0] == pipeline:
             return self._following[place]
-        return next((name for other, name in self.passes[place + 1 :] if other == pipeline), "")
+        return next(
+            (
+                name
+                for entry_pipeline, name in self.passes[place + 1 :]
+                if entry_pipeline == pipeline
+            ),
+            "",
+        )
 
     @cached_property
     def _following(self) -> list[str]:
-        """For each place the pass of its pipeline that follows; empty after the last."""
+        """For each place, the next pass of its pipeline; empty after the last."""
         following: list[str] = []
         ahead: dict[str, str] = {}
         for pipeline, name in reversed(self.passes):
@@ -144,8 +152,8 @@ class PassList:
         return following
 
     def remaining(self, place: int, pipeline: str, before: str) -> list[PassName]:
-        """The passes after a place, without those that `before` shows to be left out."""
-        # A dump between two passes of its pipeline proves that those listed between them do not
+        """The passes after a place, without passes that `before` proves to be skipped."""
+        # A dump between two passes of its pipeline proves that passes listed between them do not
         # run.
         later = self.passes[place + 1 :]
         try:
@@ -157,8 +165,8 @@ class PassList:
         ]
 
     def knows(self, step: PassStep) -> float:
-        """The fit of a step of a run: 1 if the passes follow each other, less if others are
-        between them or only one is in the list, 0 if none is."""
+        """The fit of a step of a run: 1 if the passes are adjacent, less if others are between them
+        or only one is in the list, 0 if neither is."""
         share = self._known_shares.get(step)
         if share is None:
             share = self._known_shares[step] = self._known_share(*step)
@@ -166,7 +174,7 @@ class PassList:
 
     @cached_property
     def _known_shares(self) -> dict[PassStep, float]:
-        """The answers of `knows` so far."""
+        """The cache of `knows`."""
         return {}
 
     def _known_share(self, pipeline: str, after: str, before: str) -> float:
@@ -179,9 +187,9 @@ class PassList:
     def contradictions(self, steps: PassSteps) -> tuple[int, int]:
         """The numbers of misfits and of strangers in a run.
 
-        A misfit is a step from one pass to another that this list does not have, passes that the
-        run disabled aside; a stranger is a pass of a pipeline that has no such pass in this list.
-        Pipelines that are not in the list do not count: flags and further devices add some.
+        A misfit is a step from one pass to another that this list lacks, apart from disabled
+        passes; a stranger is a pass that its pipeline lacks in this list. Pipelines that are not
+        in the list do not count: flags and several devices add some.
         """
         misfits, strangers = 0, set[PassName]()
         for (pipeline, after, before), is_disabled in steps.items():
@@ -201,7 +209,7 @@ class PassList:
         return misfits, len(strangers)
 
     def fits(self, steps: PassSteps) -> bool:
-        """True if a run is of this release, as far as the passes that were dumped show."""
+        """True if the dumped passes show that a run may be of this release."""
         common = [step for step in steps if not step[0].startswith(PARTITIONS)]
         listed = sum(self.knows(step) >= 0.5 for step in common)
         misfits, strangers = self.contradictions(steps)
@@ -213,14 +221,14 @@ class PassList:
 
     def _next_enabled(self, place: int, is_disabled: Callable[[str], bool]) -> str:
         pipeline = self.passes[place][0]
-        for other, name in self.passes[place + 1 :]:
-            if other == pipeline and not is_disabled(name):
+        for entry_pipeline, name in self.passes[place + 1 :]:
+            if entry_pipeline == pipeline and not is_disabled(name):
                 return name
         return ""
 
 
 def jax_release(name: str | None) -> tuple[int, ...]:
-    """The release that a list is of, as numbers; empty for None.
+    """The release of a list, as numbers; empty for None.
 
     >>> jax_release("gpu-jax0.10.2")
     (0, 10, 2)
@@ -229,7 +237,7 @@ def jax_release(name: str | None) -> tuple[int, ...]:
 
 
 def unnumbered(name: str) -> str:
-    """A pass's name without the number that a run gives it.
+    """A pass's name without the number from the run.
 
     >>> unnumbered("apply-xla-transforms-4")
     'apply-xla-transforms'
@@ -244,12 +252,12 @@ PARTITIONING: Final = frozenset(
     "sharding-propagation shardy-xla spmd-cleanup spmd-partitioner spmd-partitioning "
     "tpu-spmd-partitioning".split()
 )
-"""Passes and pipelines of programs for several devices, which the lists are not of."""
+"""Passes and pipelines of programs for several devices, which the lists lack."""
 
 
 @cache
 def pass_lists(backend: str | None = None) -> tuple[PassList, ...]:
-    """Every list, or those of one backend, from the oldest release to the newest."""
+    """All lists, or those of a backend, from the oldest release to the newest."""
     folder = Path(__file__).parent / "pipelines"
     names = [path.stem for path in folder.glob(f"{backend or '*'}-*.txt")]
     by_release = sorted(names, key=lambda name: (name.partition("-")[0], jax_release(name)))
@@ -258,10 +266,10 @@ def pass_lists(backend: str | None = None) -> tuple[PassList, ...]:
 
 @cache
 def pass_list(name: str) -> PassList:
-    """The list of one backend and release.
+    """The list of a backend and release.
 
     Raises:
-        FileNotFoundError: where there is none of that name.
+        FileNotFoundError: if it does not exist.
     """
     path = Path(__file__).parent / "pipelines" / f"{name}.txt"
     passes = []
@@ -274,7 +282,7 @@ def pass_list(name: str) -> PassList:
 
 @cache
 def passes_and_pipelines() -> frozenset[str]:
-    """The passes and pipelines that a release has: to read them takes longer than most checks."""
+    """The passes and pipelines of all releases: reading them takes longer than most checks."""
     from hlo_lint.dumps.contracts import unlisted_passes
 
     listed = (part for release in pass_lists() for run in release.passes for part in run)
@@ -282,10 +290,10 @@ def passes_and_pipelines() -> frozenset[str]:
 
 
 def known_pass(name: str | None) -> str | None:
-    """The name of a pass or a pipeline that a release has, or None.
+    """Check the name of a pass or a pipeline, and return it; None stays None.
 
     Raises:
-        UsageError: naming the nearest.
+        UsageError: for a name in no release; names the nearest.
     """
     if name is not None and name not in BINDING_PASSES and name not in passes_and_pipelines():
         near = nearest(name, passes_and_pipelines(), ", ".join(BINDING_PASSES))
@@ -294,22 +302,22 @@ def known_pass(name: str | None) -> str | None:
 
 
 class Recognition(NamedTuple):
-    """The release that the steps of a run, or of all runs of a folder, show."""
+    """The release derived from the steps of a run, or of all runs of a folder."""
 
     nearest: tuple[PassList, ...] = ()
-    """The known releases that are nearest; several if they are equally near."""
+    """The nearest known releases; several if they are equally near."""
     is_known: bool = False
-    """True if these have the passes of the run: what is known of their passes binds."""
+    """True if these have the passes of the run, so facts about their passes apply."""
 
 
 def recognise(steps: PassSteps, backend: str | None) -> Recognition:
-    """The release of a run, by the names of its dumps: dumps hold no version.
+    """The release of a run, by the names of its dumps: dumps do not contain a version.
 
-    A list that has two passes in this order counts twice as much as one that has another between
-    them, so that neighbouring releases can be told apart.
+    A list with two adjacent passes scores twice as much as a list with another pass between them,
+    to distinguish neighbouring releases.
     """
     if not steps:
-        return Recognition()  # a lone text: the lists need not be read
+        return Recognition()  # a lone text: no need to read the lists
     scores = {entry: sum(map(entry.knows, steps)) for entry in pass_lists(backend)}
     most = max(scores.values(), default=0)
     nearest = tuple(entry for entry, score in scores.items() if most and score == most)
@@ -331,10 +339,10 @@ def steps_of(names: Iterable[DumpName], is_disabled: Callable[[str], bool]) -> P
 def recognise_folder(
     runs: Iterable[tuple[Sequence[DumpName], PassSteps]],
 ) -> dict[str, Recognition]:
-    """The release of the runs of one folder, for each backend.
+    """The release of the runs of a folder, for each backend.
 
-    One XLA wrote them all, and a small module alone fits several releases: what the passes of one
-    module contradict holds of none.
+    A single XLA wrote them all, and a small module alone fits several releases: a release that any
+    module contradicts is excluded for all.
     """
     by_backend: dict[str, dict[PassStep, Callable[[str], bool]]] = {}
     for names, steps in runs:
@@ -347,11 +355,11 @@ def recognise_folder(
 
 
 def is_helper(names: Iterable[DumpName]) -> bool:
-    """True if a pass made this module to try something, and nothing runs it."""
+    """True if a pass made this module for a trial, and it never runs."""
     return any(name.step is not None and name.pipeline in HELPER_PIPELINES for name in names)
 
 
 def backend_of(names: Iterable[DumpName]) -> str | None:
-    """The backend that names of dumps show; None if none does, or several do."""
+    """The backend in the names of dumps; None unless it is unique."""
     backends = {name.backend for name in names} - {None}
     return backends.pop() if len(backends) == 1 else None

@@ -18,11 +18,11 @@ class PassesRun(NamedTuple):
     how: str
     """The evidence for them."""
     left_dumps: bool = False
-    """True if they are those that left a dump: one that failed is not among them."""
+    """True if they are the passes that left a dump: a failed pass is missing."""
 
 
 class Breach(NamedTuple):
-    """An order of passes that a run does not keep, though its release does."""
+    """An order of passes that a run breaks, although its release keeps it."""
 
     contract: Contract
     order: Order
@@ -31,14 +31,16 @@ class Breach(NamedTuple):
     how: str
     """The evidence for it."""
     disabled: tuple[str, ...]
-    """Those of the order's passes that were switched off."""
+    """The passes of the order that were disabled."""
 
 
 def passes_run(pipeline: Pipeline) -> tuple[PassesRun, ...]:
-    """The passes that ran, by the module's metadata, by the dumps where every pass left one, or by
-    the release's list and the passes that were switched off.
+    """The passes that ran.
 
-    Several if several releases of one backend fit; none if nothing shows them.
+    By the module's metadata, by the dumps if every pass left a dump, or by the release's list
+    without disabled passes.
+
+    Several if several releases of the backend fit; empty without evidence.
     """
     if pipeline.pass_runs:
         ran = tuple((run.pipeline, run.name) for run in pipeline.pass_runs)
@@ -65,9 +67,9 @@ def passes_run(pipeline: Pipeline) -> tuple[PassesRun, ...]:
 
 
 def breaches(pipeline: Pipeline, died_in: Sequence[PassName] = ()) -> list[Breach]:
-    """The contracts about order that a run breaks. What its release breaks anyway is left out.
+    """The contracts about order that a run breaks, without those that its release always breaks.
 
-    Of a run that died only those that bear on the passes it may have died in.
+    For a run that died, only those about the passes in which it may have died.
     """
     runs, releases = passes_run(pipeline), pipeline.releases
     if not runs or not pipeline.is_of_known_release or pipeline.is_helper:

@@ -1,7 +1,7 @@
-"""Preconditions of passes, and the passes that establish them: data, no code.
+"""Preconditions of passes, and the passes that establish them, as data.
 
-A rule names a `Precondition`; the pass lists of the releases (`pipelines/*.txt`), never the rule,
-say where in a run it binds.
+A rule names a `Precondition`; the pass lists of the releases (`pipelines/*.txt`) determine where in
+a run it binds.
 """
 
 from __future__ import annotations
@@ -9,30 +9,30 @@ from __future__ import annotations
 from typing import NamedTuple
 
 LAYOUT_ASSIGNMENT = "layout-assignment"
-"""The pass that gives every array its layout; layouts printed earlier bind nothing."""
+"""The pass that gives every array its layout; layouts printed earlier do not bind."""
 
 LAYOUT_NORMALIZATION = "layout_normalization"
 """The pass after whose last run every layout is descending."""
 
 HOST_OFFLOADER = "host-offloader"
-"""The pass that puts values into host memory, S(5); no result lies there before it."""
+"""The pass that puts values into host memory, S(5); before it, no result is there."""
 
 
 class Precondition(NamedTuple):
-    """A precondition of one pass."""
+    """A precondition of a pass."""
 
     demanded_by: str
-    """The pass that dies, or goes wrong, where the fact does not hold."""
+    """The pass that dies, or goes wrong, if the fact does not hold."""
     fact: str
     established_by: tuple[str, ...]
-    """Passes after which the fact holds, whatever came before."""
+    """Passes after which the fact holds."""
     failure: str
     """XLA's error message if the fact does not hold."""
     about_layouts: bool = True
     """True if it holds only where layouts bind, after layout-assignment."""
     only_if_certain: bool = False
-    """True if nothing is reported unless the next passes are known: programs that a
-    compiler has not seen yet break it, and may."""
+    """True if it is reported only when the next passes are known: uncompiled programs may break
+    it."""
 
 
 RESHAPES_ARE_BITCASTS = Precondition(
@@ -89,31 +89,31 @@ PRECONDITIONS = {
     "reduce-inputs-descend": REDUCE_INPUTS_DESCEND,
     "call-graph-is-flat": CALL_GRAPH_IS_FLAT,
 }
-"""All, by the names that contracts.toml has for them."""
+"""All preconditions, by their names in contracts.toml."""
 
 DEMANDING = tuple(dict.fromkeys(demand.demanded_by for demand in PRECONDITIONS.values()))
-"""The passes that have one."""
+"""The passes with a precondition."""
 
 BINDING_PASSES = (*DEMANDING, *AUTOTUNERS)
-"""The passes that a rule binds before."""
+"""The passes before which a rule binds."""
 
 BEFORE_LAYOUTS = ("before_optimizations", "after_spmd_partitioner")
 """Named dumps that are written before layout-assignment."""
 
 LOOSE_BEFORE_LAYOUTS = (*BEFORE_LAYOUTS, "before_optimization")
-"""Endings of such files' names that people chose."""
+"""Endings of the names of loose files from before layout-assignment."""
 
 BEFORE_CONFIG_ASSIGNMENT = "before_config_assignment"
 """The named dump before the pass config-assigner."""
 
 AFTER_NORMALIZATION = (BEFORE_CONFIG_ASSIGNMENT, "after_optimizations")
-"""Named dumps that are written when no layout_normalization is left to run, by their endings."""
+"""Endings of named dumps that are written after the last layout_normalization."""
 
 HELPER_PIPELINES = (
     "cublaslt_rewriter_pipeline",
     "hipblaslt_rewriter_pipeline",
     "annotate-sync-collectives",
 )
-"""Pipelines on modules that are never run and never get a final dump: the autotuner's on a fusion
-it took out to try a backend, and the scheduler's of jax 0.7 and 0.8 on a clone without copies,
-which tells it the collectives that overlap with nothing."""
+"""Pipelines on modules that never run and have no final dump: the autotuner's on an extracted
+fusion, to try a backend, and the scheduler's of jax 0.7 and 0.8 on a clone without copies, to find
+the collectives that do not overlap."""

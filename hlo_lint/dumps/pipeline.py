@@ -1,4 +1,4 @@
-"""The dumps of one module in the order of the run, and what the run still holds for each."""
+"""The dumps of a module in the order of the run, and the later passes for each."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Transition(NamedTuple):
-    """One pass that reported a change: the module it met and the module it left."""
+    """A pass with its input and its output module."""
 
     before: PassDump
     after: PassDump
@@ -52,7 +52,7 @@ _NOWHERE = _Place((), 0, 0)
 
 
 class Pipeline:
-    """All files of one compilation of one module."""
+    """All files of a compilation of a module."""
 
     def __init__(
         self,
@@ -67,12 +67,12 @@ class Pipeline:
         self.artefacts = sorted(artefacts)
         """Every other file of this module."""
         self.lone = lone
-        """True if files were given by name: what is absent then proves nothing."""
+        """True if files were given by name: absent files are then no evidence."""
         self.folder_release = folder_release
-        """The release that all runs of its folder and backend show; None if it is by itself."""
+        """The release derived from all runs of its folder and backend; None if it is alone."""
 
     def with_dumps(self, dumps: list[PassDump], artefacts: list[Path]) -> Pipeline:
-        """The same run with other files of it, or with the same in another folder."""
+        """A copy of the run with other files, or with its files in another folder."""
         return Pipeline(dumps, artefacts, lone=self.lone, folder_release=self.folder_release)
 
     def __repr__(self) -> str:
@@ -80,7 +80,7 @@ class Pipeline:
 
     @property
     def title(self) -> str:
-        """`module_0001.jit_f`, or the path of a file that no compiler named."""
+        """`module_0001.jit_f`, or the path of a loose file."""
         name = self.dumps[0].name
         if name is None:
             return str(self.dumps[0].path)
@@ -98,14 +98,14 @@ class Pipeline:
 
     @cached_property
     def is_helper(self) -> bool:
-        """True if a pass made this module to try something, and nothing runs it."""
+        """True if a pass made this module for a trial, and it never runs."""
         return is_helper(self.names)
 
     @cached_property
     def crashed(self) -> bool:
         """True if compilation began and never ended.
 
-        A named dump with nothing beside it was put there by somebody: it proves nothing.
+        A lone named dump may have been copied there: it is no evidence.
         """
         if self.final is not None or self.is_helper or self.lone:
             return False
@@ -113,12 +113,12 @@ class Pipeline:
 
     @property
     def begins(self) -> bool:
-        """True if the compiler's input is there."""
+        """True if the dump of the compiler's input exists."""
         return any(dump.name and dump.name.rest.startswith(BEFORE_LAYOUTS) for dump in self.dumps)
 
     @cached_property
     def options(self) -> DebugOptions | None:
-        """The flags of the run, where `*.debug_options` is there."""
+        """The flags of the run, if `*.debug_options` exists."""
         text = self.artefact(".debug_options")
         if text is None:
             return None
@@ -128,7 +128,7 @@ class Pipeline:
 
     @cached_property
     def pass_runs(self) -> tuple[PassRun, ...] | None:
-        """The passes that ran, where `*.metadata.textproto` is there."""
+        """The passes that ran, if `*.metadata.textproto` exists."""
         text = self.artefact(".metadata.textproto")
         if text is None:
             return None
@@ -137,24 +137,24 @@ class Pipeline:
         return read_pass_runs(text)
 
     def artefact(self, ending: str) -> str | None:
-        """The text of the first artefact whose name ends so; None where there is none to read."""
+        """The text of the first artefact with an ending; None if missing or unreadable."""
         path = self.artefact_path(ending)
         try:
             if path is None or not on_disk(path).is_file():
-                return None  # a pipe would be waited for
+                return None  # reading a pipe would block
             return decode(read_stored(path))
         except (OSError, DumpError):
             return None
 
     def artefact_path(self, ending: str) -> Path | None:
-        """The first artefact whose name ends so."""
+        """The first artefact with an ending."""
         return next(
             (path for path in self.artefacts if plain_name(path.name).endswith(ending)), None
         )
 
     @cached_property
     def kernels(self) -> list[PassDump]:
-        """The PTX that lies beside the HLO, to look at as text."""
+        """The PTX files beside the HLO, as text."""
         dumped = []
         for path in self.artefacts:
             if plain_name(path.name).endswith(".ptx") and on_disk(path).is_file():
@@ -168,7 +168,7 @@ class Pipeline:
 
     @cached_property
     def size(self) -> int:
-        """Bytes of its texts when first asked; a file that cannot be read has none."""
+        """Bytes of its texts, cached; an unreadable file counts as 0."""
         size = 0
         for dump in self.dumps:
             with suppress(OSError):
@@ -186,12 +186,12 @@ class Pipeline:
         return steps_of(self.names, self.is_disabled)
 
     def is_disabled(self, name: str) -> bool:
-        """True if the flags of the run switch a pass off."""
+        """True if the flags of the run disable a pass."""
         return self.options is not None and self.options.disabled(name)
 
     @property
     def recognition(self) -> Recognition:
-        """The release by its folder, where others of it are known, else by its own dumps."""
+        """The release by its folder if that has other runs, else by its own dumps."""
         return self._own_release if self.folder_release is None else self.folder_release
 
     @cached_property
@@ -200,24 +200,24 @@ class Pipeline:
 
     @property
     def releases(self) -> tuple[PassList, ...]:
-        """The known releases that are nearest; several if they are equally near."""
+        """The nearest known releases; several if they are equally near."""
         return self.recognition.nearest
 
     @property
     def is_of_known_release(self) -> bool:
-        """True if a known release has the passes of this run: what is known of its passes binds."""
+        """True if a known release has the passes of this run, so facts about its passes apply."""
         return self.recognition.is_known
 
     @property
     def release(self) -> PassList | None:
-        """The one known release that has the passes of this run; None if none or several have."""
+        """The known release with the passes of this run; None unless it is unique."""
         nearest, is_known = self.recognition
         return nearest[0] if is_known and len(nearest) == 1 else None
 
     @property
     def possible_releases(self) -> tuple[PassList, ...]:
-        """The releases this run may be of: those that fit, else all that are known of its
-        backend; what is said of passes has to hold in each of them."""
+        """The releases this run may be of: those that fit, else all known releases of its backend.
+        Statements about passes have to hold in each of them."""
         return self.releases if self.is_of_known_release else pass_lists(self.backend)
 
     @property
@@ -226,17 +226,17 @@ class Pipeline:
         return f"XLA:{self.backend.upper()}" if self.backend else "XLA"
 
     def places(self, release: PassList, dump: PassDump) -> Sequence[int]:
-        """Places of a dump in a release's list, its predecessors considered.
+        """The places of a dump in a release's list, given the dumps before it.
 
-        A pass may stand in a list several times. Each numbered dump takes the first place after
-        that of the dump before it; a dump on its own may have any.
+        A pass may be in a list several times. Each numbered dump takes the first place after that
+        of the previous dump; a lone dump may have any place.
         """
         return self._places_in(release).get(dump.path, _NOWHERE).places
 
     def place_range(self, release: PassList, dump: NumberedDump) -> tuple[int, int]:
         """The first and the last place that a dump may have in a release's list.
 
-        A pass that the release does not have stands where the dump before it stood.
+        A pass that the release lacks has the place of the previous dump.
         """
         place = self._places_in(release)[dump.path]
         return place.first, place.last
@@ -249,8 +249,8 @@ class Pipeline:
             for step in self.steps:
                 name = step.name
                 places = release.places(name.pipeline, name.after, name.before)
-                # A pipeline that is run again begins above the last place: then every place may be
-                # meant.
+                # A pipeline that runs again begins above the last place: then every place is
+                # possible.
                 later = [place for place in places if place > lowest] or places
                 if len(self.steps) > 1:
                     later = later[:1]
@@ -267,14 +267,14 @@ class Pipeline:
 
     @property
     def release_title(self) -> str:
-        """`XLA:GPU with the passes of jax 0.10.0`, or of several; if none is known, the backend."""
+        """`XLA:GPU with the passes of jax 0.10.0`, or of several releases, or the backend."""
         if not self.is_of_known_release:
             return f"{self.compiler} of a release whose passes are not known"
         first, *others = self.releases
         names = [release.name for release in self.releases]
         listed = [release.name for release in pass_lists(first.backend)]
-        at = listed.index(first.name)
-        if len(others) > 1 and listed[at : at + len(names)] == names:
+        index = listed.index(first.name)
+        if len(others) > 1 and listed[index : index + len(names)] == names:
             return f"{first.title} to {others[-1].version}"
         return " or ".join([first.title, *(release.version for release in others)])
 
@@ -292,15 +292,15 @@ class Pipeline:
         return self.options is not None and self.options.records_every_change
 
     def transitions(self) -> Iterator[Transition]:
-        """The passes whose input and output are both on disk for certain.
+        """The passes whose input and output are both certainly on disk.
 
-        Where every change was dumped, a pass met what the last dump of its own pipeline holds (a
-        pipeline within it is a pass of it), or, where one within it left no dump as a pass, the
-        last dump of that one; else only a dump that names it as the next pass does.
+        If every change was dumped, the input of a pass is the last dump of its pipeline (an inner
+        pipeline counts as a pass), or, if an inner pipeline left no dump as a pass, the last dump
+        of the inner pipeline. Otherwise only a dump that names the pass as the next is its input.
         """
-        steps = [dump for dump in self.steps if dump.name.before]  # others are of a pass's midst
+        steps = [dump for dump in self.steps if dump.name.before]  # not from inside a pass
         last: dict[str, int] = {}
-        for at, dump in enumerate(steps):
+        for index, dump in enumerate(steps):
             name = dump.name
             before = last.get(name.pipeline)
             if before is not None and name.after != "pipeline-start":
@@ -308,15 +308,14 @@ class Pipeline:
                     yield Transition(steps[before], dump)
                 elif self.records_every_change:
                     is_inner = last.get(name.after, -1) > before  # the pass is that pipeline
-                    is_unsaid = not is_inner and _is_left_unsaid(steps[before : at + 1])
-                    yield Transition(steps[at - 1 if is_unsaid else before], dump)
-            last[name.pipeline] = at
+                    is_unsaid = not is_inner and _is_left_unsaid(steps[before : index + 1])
+                    yield Transition(steps[index - 1 if is_unsaid else before], dump)
+            last[name.pipeline] = index
 
     def before_autotuner(self) -> PassDump | None:
-        """The autotuner's input: the dump that names it as next, else the nearest one before it.
+        """The autotuner's input: the dump that names it as next, else the nearest before it.
 
-        A file that no compiler named stands for itself. None where the autotuner has been there, or
-        is not known to be near.
+        A loose file is its own input. None if the autotuner has already run, or may not be near.
         """
         nearest: PassDump | None = None
         for dump in self.dumps:
@@ -332,16 +331,16 @@ class Pipeline:
         return nearest if self.final is None else None
 
     def after_autotuner(self) -> PassDump | None:
-        """The autotuner's output: the first dump after it, else the final one."""
+        """The autotuner's output: the first dump after it, else the final dump."""
         for dump in self.steps:
             if dump.name.after in AUTOTUNERS:
                 return dump
         return self.final
 
     def layouts_bind(self, dump: PassDump) -> bool | None:
-        """True if layout-assignment has run, False if not; None if nothing says.
+        """True if layout-assignment has run, False if not; None if unknown.
 
-        The run decides, else the lists of its releases, else the text.
+        Decided by the run, else by the lists of its releases, else by the text.
         """
         name = dump.name
         if name is None:
@@ -352,7 +351,7 @@ class Pipeline:
         elif name.step is None:
             return not name.rest.startswith(BEFORE_LAYOUTS)
         elif self.is_helper:
-            return True  # the autotuner takes fusions out of modules that have layouts
+            return True  # the autotuner extracts fusions from modules with layouts
         elif self.assigned_at is not None:
             return name.step >= self.assigned_at
         elif isinstance(dump, NumberedDump):
@@ -371,13 +370,13 @@ class Pipeline:
         return next(after, None)
 
     def release_text(self) -> None:
-        """Forget what was read of every dump."""
+        """Release the texts of all dumps."""
         for dump in self.dumps:
             dump.release()
 
 
 def is_behind(places: tuple[int, int], place: int) -> bool | None:
-    """True if a range of places is at or after a place, False if before it; None if it holds it."""
+    """True if a range of places is at or after a place, False if before; None if around it."""
     first, last = places
     return True if first >= place else False if last < place else None
 
@@ -395,11 +394,11 @@ def _in_order(dump: PassDump) -> tuple[int, int, str]:
 
 
 def _is_left_unsaid(steps: Sequence[NumberedDump]) -> bool:
-    """True if a pipeline within another one changed the module, and left no dump as its pass.
+    """True if an inner pipeline changed the module, and left no dump as a pass.
 
-    XLA:TPU writes none, nor does a fixed point that ends at its limit. The first and the last dump
-    are of the outer pipeline. A pass that runs the inner one in its midst has changed the module
-    before it.
+    XLA:TPU writes no such dump, and neither does a fixed point that ends at its limit. The first
+    and the last dump are of the outer pipeline. A pass that runs the inner pipeline in the middle
+    has changed the module before it.
     """
     before, start, inner = steps[0], steps[1], steps[-2]
     return (

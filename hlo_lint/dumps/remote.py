@@ -1,4 +1,4 @@
-"""Files at URLs that fsspec knows, `s3://bucket/dumps`: listed once, read once, as paths are."""
+"""Files at URLs that fsspec supports, `s3://bucket/dumps`: listed once, read once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, Self, TypeVar, cast
 from hlo_lint.text.errors import DumpError
 
 READ_AHEAD_FILES: Final = 16
-"""Files that are asked for at once: a request to a store takes long, whatever its size."""
+"""The number of files per request: latency dominates, independent of size."""
 READ_AHEAD_BYTES: Final = 64 << 20
 _CHECKSUMS: Final = ("ETag", "etag", "md5Hash", "crc32c", "content_md5", "blob_id", "sha256")
 """Fields of a listing that are equal for files of equal content (s3, gs, az, hf)."""
@@ -42,7 +42,7 @@ def remote_path(url: str) -> Path:
 
 
 def walk(root: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
-    """The folders under a URL, as `os.walk` yields them: one listing, made at once.
+    """The folders under a URL, as `os.walk` yields them, from a single listing.
 
     Raises:
         OSError: it cannot be listed.
@@ -60,7 +60,7 @@ def walk(root: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
 
 
 def read_ahead(paths: Sequence[object]) -> None:
-    """Let files that are read one after the other be asked for together."""
+    """Have files that are read in sequence fetched together."""
     remote = [path for path in paths if isinstance(path, RemotePath)]
     if len(remote) > 1:
         group = _Group(remote)
@@ -69,7 +69,7 @@ def read_ahead(paths: Sequence[object]) -> None:
 
 
 def checksum(path: object) -> str | None:
-    """The checksum that the listing has of a file; None where none is known."""
+    """The checksum of a file in its listing, or None."""
     if not isinstance(path, RemotePath):
         return None
     checksums = (f"{name}:{path.info[name]}" for name in _CHECKSUMS if path.info.get(name))
@@ -77,7 +77,7 @@ def checksum(path: object) -> str | None:
 
 
 class _Status(NamedTuple):
-    """The fields of `os.stat_result` that are asked for."""
+    """The fields of `os.stat_result` that callers use."""
 
     st_mode: int
     st_size: int
@@ -94,7 +94,7 @@ class RemotePath:
         """The file's entry in the listing; empty if it was not listed."""
         self.group: _Group | None = None
         self._whole: bytes | None = None
-        """Its content, where a server sent all of it though the beginning was asked for."""
+        """The content, if a server sent all of it for a request of the beginning."""
 
     @property
     def filesystem(self) -> Any:
@@ -104,7 +104,7 @@ class RemotePath:
 
     @property
     def inner(self) -> str:
-        """The path as its file system spells it."""
+        """The path in the spelling of its file system."""
         return str(self.filesystem._strip_protocol(self.url))
 
     @property
@@ -120,12 +120,12 @@ class RemotePath:
 
     @property
     def parent(self) -> RemotePath:
-        """The folder that it lies in."""
+        """The folder that contains it."""
         return RemotePath(self.url.rpartition("/")[0])
 
     @property
     def parents(self) -> Sequence[RemotePath]:
-        """The folders that it lies in, the nearest first."""
+        """The folders that contain it, the nearest first."""
         scheme, _, rest = self.url.partition("://")
         parts = rest.split("/")
         ends = range(len(parts) - 1, 0, -1)
@@ -161,19 +161,19 @@ class RemotePath:
         return True
 
     def stat(self) -> _Status:
-        """Its size and file type, from the listing where it has been listed."""
+        """Its size and file type, from the listing if it was listed."""
         if not self.info:
             self.info = _asked(lambda: self.filesystem.info(self.inner))
         file_type = stat.S_IFDIR if self.info.get("type") == "directory" else stat.S_IFREG
-        # No device and no inode: the hash of the URL tells files apart.
+        # There is no device and no inode: the hash of the URL distinguishes files.
         return _Status(file_type, int(self.info.get("size") or 0), -1, hash(self.url))
 
     def is_file(self) -> bool:
-        """True if it is there, and a file."""
+        """True if it exists and is a file."""
         return self._is(stat.S_ISREG)
 
     def is_dir(self) -> bool:
-        """True if it is there, and a folder."""
+        """True if it exists and is a folder."""
         return self._is(stat.S_ISDIR)
 
     def _is(self, is_type: Callable[[int], bool]) -> bool:
@@ -183,7 +183,7 @@ class RemotePath:
             return False
 
     def read_bytes(self) -> bytes:
-        """Its content; those of files that are read next are asked for with it.
+        """Its content; the files that are read next are fetched with it.
 
         Raises:
             OSError: it cannot be read.
@@ -196,15 +196,15 @@ class RemotePath:
         return self.read_range(None, None)
 
     def read_range(self, start: int | None, end: int | None) -> bytes:
-        """Some bytes of it."""
+        """A range of its bytes."""
         return _asked(lambda: bytes(self.filesystem.cat_file(self.inner, start=start, end=end)))
 
     def keep(self, content: bytes) -> None:
-        """Take the content for the next one who reads it."""
+        """Keep the content for the next read."""
         self._whole = content
 
     def open(self, mode: str = "rb") -> _Reader:
-        """A reader that asks for no more than what is read."""
+        """A reader that only fetches the bytes that are read."""
         assert mode == "rb"
         return _Reader(self)
 
@@ -221,15 +221,15 @@ class _Folder(RemotePath):
 
 
 class _Group:
-    """Files that are read one after the other."""
+    """Files that are read in sequence."""
 
     def __init__(self, paths: Sequence[RemotePath]) -> None:
         self._paths = paths
-        self._places = {path.url: at for at, path in enumerate(paths)}
+        self._places = {path.url: number for number, path in enumerate(paths)}
         self._held: dict[str, bytes | Exception] = {}
 
     def read(self, path: RemotePath) -> bytes:
-        """The content of one of the files."""
+        """The content of a file of the group."""
         if path.url not in self._held:
             self._held = self._fetched(path)
         content = self._held.pop(path.url)
@@ -238,22 +238,24 @@ class _Group:
         return content
 
     def _fetched(self, path: RemotePath) -> dict[str, bytes | Exception]:
-        """The content of a file and of some that follow, or the error in its place."""
-        at, size = self._places[path.url], 0
+        """The contents of a file and of some following files, or errors instead."""
+        start, size = self._places[path.url], 0
         wanted: list[RemotePath] = []
-        for following in self._paths[at : at + READ_AHEAD_FILES]:
+        for following in self._paths[start : start + READ_AHEAD_FILES]:
             size += following.stat().st_size
             if wanted and size > READ_AHEAD_BYTES:
                 break
             wanted.append(following)
         names = [following.inner for following in wanted]
         contents = _asked(lambda: path.filesystem.cat(names, on_error="return"))
-        if isinstance(contents, bytes):  # of one file alone
+        if isinstance(contents, bytes):  # of a single file
             contents = {names[0]: contents}
-        return {one.url: contents[name] for one, name in zip(wanted, names, strict=True)}
+        return {
+            following.url: contents[name] for following, name in zip(wanted, names, strict=True)
+        }
 
     def __getstate__(self) -> dict[str, Any]:
-        # What was fetched stays in this process: another one fetches what it reads.
+        # Fetched content stays in this process: another process fetches its own.
         return self.__dict__ | {"_held": {}}
 
 
@@ -271,9 +273,9 @@ class _Reader:
         return None
 
     def read(self, size: int = -1) -> bytes:
-        """The next bytes, all that are left if no number is given."""
+        """The next bytes; all remaining bytes for a negative size."""
         end = None if size < 0 else self._at + size
-        length = self._path.info.get("size")  # a list of links has none
+        length = self._path.info.get("size")  # a list of links has no sizes
         if end is not None and length is not None:
             end = min(end, length)
             if end <= self._at:
@@ -302,7 +304,7 @@ def _asked(question: Callable[[], _T]) -> _T:
     """The answer of a file system, whose errors are of any type.
 
     Raises:
-        OSError: it has none.
+        OSError: for any error.
     """
     try:
         return question()

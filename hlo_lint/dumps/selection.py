@@ -1,4 +1,4 @@
-"""One dump, or one module's dumps, as a person names them."""
+"""Selection of a dump, or of a module's dumps, by the names that users give."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ FIRST = "before_optimizations"
 
 
 def one_file(path: Path) -> PassDump:
-    """The HLO in one file.
+    """The HLO in a file.
 
     Raises:
-        DumpError: for a path that is not there, is a directory, or holds no HLO.
+        DumpError: for a path that is missing, is a directory, or holds no HLO.
     """
     dump = open_dump(path)
     if path.is_dir():
@@ -41,7 +41,7 @@ def modules_of(dump: PassDump) -> tuple[Module, ...]:
     """The modules of a dump.
 
     Raises:
-        DumpError: where it cannot be read, or is not HLO.
+        DumpError: if it cannot be read, or is not HLO.
     """
     with os_errors_as(f"{dump.path}"):
         modules = dump.file.modules
@@ -51,7 +51,7 @@ def modules_of(dump: PassDump) -> tuple[Module, ...]:
 
 
 def main_pipelines(dump: Dump) -> list[Pipeline]:
-    """The modules that were compiled, without those that the autotuner made to try a backend."""
+    """The compiled modules, without the autotuner's trial modules."""
     return [
         pipeline
         for pipeline in dump
@@ -60,17 +60,17 @@ def main_pipelines(dump: Dump) -> list[Pipeline]:
 
 
 def only_module(dump: Dump, name: str | None, paths: Sequence[object]) -> Dump:
-    """A dump with only the compilations of one module; the dump itself where no name is given.
+    """A dump with only the compilations of a module; the dump itself without a name.
 
-    `jit_f` names all compilations of the module, `module_0001.jit_f` one of them.
+    `jit_f` names all compilations of the module, `module_0001.jit_f` a single compilation.
 
     Args:
-        dump: what is at `paths`.
-        name: one of the names that `names_of` gives.
+        dump: the dump at `paths`.
+        name: a name as in `names_of`.
         paths: named in the error.
 
     Raises:
-        UsageError: no compilation has this name; suggests the nearest one.
+        UsageError: no compilation has this name; suggests the nearest.
     """
     if name is None:
         return dump
@@ -83,10 +83,10 @@ def with_name(
     name: str,
     paths: Sequence[object],
 ) -> list[_Module]:
-    """The modules that have a name.
+    """The modules with a name.
 
     Raises:
-        UsageError: none has it; suggests the nearest name.
+        UsageError: no module has it; suggests the nearest name.
     """
     chosen = [module for module in modules if name in names(module)]
     if not chosen:
@@ -97,12 +97,12 @@ def with_name(
 
 
 def module_at(path: Path, name: str | None = None) -> Module:
-    """The module in a file: the one that is named, else the first.
+    """The module of a name in a file, by default the first.
 
-    In a dump directory it is the compiler's input of the module that is named.
+    In a dump directory it is the compiler's input of the named module.
 
     Raises:
-        DumpError: the path is not there or holds no HLO, or is a directory and no module is named.
+        DumpError: the path is missing or holds no HLO, or is a directory and no module is named.
         UsageError: no module has this name.
     """
     if name is not None and path.is_dir():
@@ -115,10 +115,10 @@ def module_at(path: Path, name: str | None = None) -> Module:
 
 
 def longest_run(folder: Path, module: str | None) -> Pipeline:
-    """The compilation with most dumps in a directory, of a module if one is named.
+    """The compilation with the most dumps in a directory, optionally of a named module.
 
     Raises:
-        DumpError: no compiler's dumps are there.
+        DumpError: the directory has no dumps of a compiler.
         UsageError: no compilation has this name.
     """
     pipelines = main_pipelines(only_module(open_dump(folder), module, [folder]))
@@ -130,9 +130,9 @@ def longest_run(folder: Path, module: str | None) -> Pipeline:
 def in_order(pipeline: Pipeline) -> list[PassDump]:
     """The dumps whose place in the run is known.
 
-    Where there are numbered dumps these are all but the named ones from the midst of the run:
-    their names do not say where they belong, and what they hold the numbered ones hold as well.
-    What XLA:GPU writes of a fusion that it emits, `m.fusion.hlo`, is not the module.
+    If there are numbered dumps, named dumps from the middle of the run are left out: their place is
+    unknown, and numbered dumps have the same content. `m.fusion.hlo`, which XLA:GPU writes for an
+    emitted fusion, is not the module.
     """
     if not pipeline.steps:
         whole = [dump for dump in pipeline.dumps if dump.path.suffix != ".hlo"]
@@ -147,8 +147,8 @@ def _is_in_order(name: DumpName) -> bool:
 def names_of(pipeline: Pipeline) -> tuple[str, ...]:
     """The names of a module: `module_0001.jit_f`, `jit_f`.
 
-    XLA:TPU adds its own build, `jit_f.cl_933746096`: the last name is without it. A file that no
-    compiler named has its path, and the names of the modules in its text.
+    XLA:TPU adds its own build, `jit_f.cl_933746096`: the last name is without it. A loose file has
+    its path, and the names of the modules in its text.
     """
     first = pipeline.dumps[0]
     name = first.name
@@ -158,14 +158,14 @@ def names_of(pipeline: Pipeline) -> tuple[str, ...]:
 
 
 def compiled_names(name: DumpName) -> tuple[str, ...]:
-    """The names of the module that a file of a dump is of, as `names_of` gives them."""
+    """The names of the module of a dump file, as in `names_of`."""
     of_any_build = _without_build("", name.module)
     title = f"module_{name.module_id:04d}.{name.module}"
     return tuple(dict.fromkeys((title, name.module, of_any_build)))
 
 
 def _names_in(dump: PassDump) -> list[str]:
-    """The names of the modules in a text; none if it cannot be read."""
+    """The names of the modules in a text; empty if it is unreadable."""
     is_read = dump.is_read
     try:
         return [module.name for module in dump.file.modules]
@@ -177,7 +177,7 @@ def _names_in(dump: PassDump) -> list[str]:
 
 
 def by_module(dump: Dump) -> dict[str, list[Pipeline]]:
-    """The runs of the compiler in a dump, by the name of the module in any build."""
+    """The compilations in a dump, by the name of the module in any build."""
     runs: dict[str, list[Pipeline]] = {}
     for pipeline in main_pipelines(dump):
         runs.setdefault(names_of(pipeline)[-1], []).append(pipeline)
@@ -185,10 +185,10 @@ def by_module(dump: Dump) -> dict[str, list[Pipeline]]:
 
 
 def dump_at(pipeline: Pipeline, which: str) -> PassDump:
-    """The dump with a step's number, after a pass (the first of them), or with a file's name.
+    """The dump with a step's number, the first after a pass, or with a file's name.
 
     Raises:
-        UsageError: there is none; lists those that there are.
+        UsageError: it is missing; lists the dumps.
     """
     for dump in pipeline.dumps:
         name = dump.name

@@ -12,7 +12,7 @@ _FILE = Path(__file__).parent / "transitions.toml"
 
 @lru_cache(maxsize=1 << 10)
 def may(pass_name: str, thing: str) -> bool:
-    """True if a pass may lose or do a thing.
+    """True if `transitions.toml` allows a pass to lose or do a thing.
 
     >>> may("layout-assignment", "reports"), may("algsimp", "reports")
     (True, False)

@@ -1,4 +1,4 @@
-"""The passes that come after a dump, as far as its name, the flags and the pass lists tell."""
+"""The passes after a dump, by its name, the flags and the pass lists."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Fate(Enum):
 
 
 class PreconditionStatus(NamedTuple):
-    """An outcome, and the sentence that says how it is known."""
+    """An outcome, and the sentence with its evidence."""
 
     outcome: Fate
     why: str
@@ -31,8 +31,8 @@ class PreconditionStatus(NamedTuple):
 def status_of(pipeline: Pipeline, dump: PassDump, precondition: Precondition) -> PreconditionStatus:
     """The fate of the module in a dump if it breaks a precondition.
 
-    Evidence is asked in the order of its weight: what the run shows, its flags, the names of dumps,
-    and the pass lists of the nearest releases last, where all of them have to agree.
+    Evidence is checked in the order of its weight: the run itself, its flags, the names of dumps,
+    and last the pass lists of the nearest releases, which all have to agree.
     """
     demanded, name, options = precondition.demanded_by, dump.name, pipeline.options
     if pipeline.final is not None:
@@ -68,8 +68,8 @@ def status_of(pipeline: Pipeline, dump: PassDump, precondition: Precondition) ->
 
 
 def upcoming_passes(pipeline: Pipeline, dump: PassDump) -> tuple[PassList | None, list[PassName]]:
-    """The passes to run after the last dump of a module, disabled ones included, and the release
-    that has them; None if unknown."""
+    """The passes to run after the last dump of a module, including disabled passes, and their
+    release; None if unknown."""
     runs, name = pipeline.pass_runs, dump.name
     for release in pipeline.releases[:1]:
         if runs and (ran := release.places(runs[-1].pipeline, runs[-1].name, "")):
@@ -82,7 +82,7 @@ def upcoming_passes(pipeline: Pipeline, dump: PassDump) -> tuple[PassList | None
 def _explained(
     pipeline: Pipeline, outcome: Fate, release: str, following: str, precondition: Precondition
 ) -> PreconditionStatus:
-    """The outcome that the pass lists agree on, in words; flags can make it uncertain."""
+    """The outcome of the pass lists in words; flags can make it uncertain."""
     demanded, guards = precondition.demanded_by, precondition.established_by
     options = pipeline.options
     match outcome:
@@ -93,7 +93,7 @@ def _explained(
             else:
                 why = f"{release} does not run {names} before the next {demanded}"
         case Fate.REPAIRED if pipeline.crashed and options is None and following in guards:
-            # It died where a guard comes next: had the guard run, there would be a dump after it.
+            # It died where a guard comes next: after the guard there would be a dump.
             outcome = Fate.UNSURE
             unknown = f"no debug_options file says whether {following} was disabled"
             why = f"compilation ended with this dump, and {unknown}"
@@ -115,7 +115,7 @@ def _status_of_loose_file(dump: PassDump) -> PreconditionStatus:
 
 
 def _outcome(pipeline: Pipeline, passes: list[PassName], precondition: Precondition) -> Fate:
-    """The first to come decides: the pass that demands, or one that establishes."""
+    """The outcome: the first pass decides that demands or establishes the precondition."""
     for _, name in passes:
         if pipeline.options is not None and pipeline.options.disabled(name):
             continue

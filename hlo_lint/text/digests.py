@@ -1,4 +1,4 @@
-"""Digests by Python's own code: to load that of OpenSSL, as `hashlib` does, takes 3 ms."""
+"""Digests by Python's own code: loading OpenSSL, as `hashlib` does, takes 3 ms."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ else:
             from _sha2 import sha256
         else:
             from _sha256 import sha256
-    except ImportError:  # Python may be built without them
+    except ImportError:  # Python may be built without it
         from hashlib import blake2b, sha256
 
 __all__ = ["blake2b", "sha256"]

@@ -1,4 +1,4 @@
-"""Edits of a text, the fixes that they make up, and regions as other programs count them."""
+"""Edits of a text, fixes as sets of edits, and regions for other programs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hlo_lint.text.source import Lines, Position, Span, encode
 
 
 class Safety(Enum):
-    """The safety of a fix: may it change a value or the cost?"""
+    """The safety of a fix: its effect on values and cost."""
 
     SAFE = "safe"
     """It changes no value, bit for bit, and adds no cost."""
@@ -20,7 +20,7 @@ class Safety(Enum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Edit:
-    """Text in place of a stretch of a file."""
+    """A replacement for a stretch of a file."""
 
     span: Span
     """In characters of the file."""
@@ -42,7 +42,7 @@ def edited(text: str, edits: Iterable[Edit]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A stretch of a file as other programs count it."""
+    """A stretch of a file, in the units of other programs."""
 
     start: Position
     end: Position
@@ -54,7 +54,7 @@ class Region:
 
     @classmethod
     def of(cls, span: Span, lines: Lines) -> Region:
-        """A span of a text."""
+        """The region of a span of a text."""
         start, end = lines.position(span.start), lines.position(span.end)
         return cls(
             start,
@@ -65,17 +65,17 @@ class Region:
 
 
 def _bytes_before(offset: int, column: int, text: str) -> int:
-    """Number of bytes of its line before a position."""
+    """The number of bytes before a position in its line."""
     return column - 1 if text.isascii() else len(encode(text[offset - column + 1 : offset]))
 
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """A change of the text that mends a finding."""
+    """A change of the text that resolves a finding."""
 
     title: str
     """A verb first: "spell the move out as copy and bitcast"."""
     edits: tuple[Edit, ...]
     safety: Safety
     adds_bitcast: bool = False
-    """True if layout-assignment would refuse the fixed text: it accepts no `bitcast`."""
+    """True if layout-assignment would refuse the fixed text, because of a `bitcast`."""

@@ -1,14 +1,14 @@
 """The exceptions that this package raises.
 
 HloLintError
-├── HloSyntaxError   text that is not HLO, where the caller asked to be told (`strict=True`)
-├── DumpError        a path that cannot be read, or not as what it should be
-├── PayloadError     what a custom call carries is not what it promises
-├── CaptureError     a program that could not even be handed to the compiler
-├── UsageError       an unknown rule or pass; says which ones there are
-├── ConfigError      settings that cannot be used: file, line, what to write instead
-├── RewriteError     a change of a module that XLA would refuse
-└── RuleError        a rule that is wrong about itself
+├── HloSyntaxError   text that is not HLO, for a caller with `strict=True`
+├── DumpError        a path that cannot be read, or has unexpected content
+├── PayloadError     a custom call whose payload is malformed
+├── CaptureError     a program that could not be passed to the compiler
+├── UsageError       an unknown rule or pass; lists the known names
+├── ConfigError      invalid settings: file, line, what to write instead
+├── RewriteError     a change of a module that XLA would reject
+└── RuleError        a rule with an inconsistent definition
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from hlo_lint.text.source import Position, shown
 
 
 def interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
-    """The interrupt that made an exception be raised, if one did.
+    """The interrupt that caused an exception, or None.
 
-    Up to Python 3.11, one that comes while a class is made is the cause of a RuntimeError.
+    Up to Python 3.11, an interrupt during the creation of a class becomes the cause of a
+    RuntimeError.
     """
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__
@@ -32,15 +33,17 @@ def interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
 
 
 class HloLintError(Exception):
-    """Everything this package raises on purpose."""
+    """The base of all errors that this package raises on purpose."""
 
 
 class HloSyntaxError(HloLintError):
-    """Text that is not HLO: where, and what was expected."""
+    """Text that is not HLO, with the place and the expectation."""
 
-    def __init__(self, message: str, at: Position, *, text: str, path: Path | None = None) -> None:
+    def __init__(
+        self, message: str, position: Position, *, text: str, path: Path | None = None
+    ) -> None:
         self.message = message
-        self.line, self.column = at
+        self.line, self.column = position
         self.path = path
         place = f"{path or '<text>'}:{self.line}:{self.column}"
         line = shown(text.split("\n")[self.line - 1])[:200]
@@ -48,40 +51,40 @@ class HloSyntaxError(HloLintError):
 
 
 class DumpError(HloLintError):
-    """A path that cannot be read, or not as what it should be; says what to do."""
+    """A path that cannot be read, or has unexpected content; the message advises what to do."""
 
 
 class PayloadError(HloLintError):
-    """A payload that is not what its carrier promises: what was expected, and where."""
+    """A malformed payload, with the expectation and the place."""
 
     def __init__(
         self, message: str, offset: int | None = None, unit: Literal["byte", "character"] = "byte"
     ) -> None:
         self.message = message
         self.offset = offset
-        """Bytes of the message, or characters of the `backend_config`; None where no place is."""
+        """In bytes of the message, or characters of the `backend_config`; None without a place."""
         self.unit = unit
         super().__init__(message if offset is None else f"{unit} {offset}: {message}")
 
 
 class UsageError(HloLintError):
-    """A name that nothing has: a rule, a pass. Says which there are."""
+    """An unknown name, of a rule or a pass; the message lists the known names."""
 
 
 class ConfigError(HloLintError):
-    """Settings that cannot be used: the file, the line, and what may stand there."""
+    """Invalid settings, with the file, the line, and the allowed values."""
 
 
 class CaptureError(HloLintError):
-    """A program that could not be handed to the compiler: what failed, and where."""
+    """A program that could not be passed to the compiler, with the error and its place."""
 
 
 class RewriteError(HloLintError):
-    """A change of a module that XLA would refuse: which instruction, and why."""
+    """A change of a module that XLA would reject, with the instruction and the reason."""
 
 
 class RuleError(HloLintError):
-    """A rule that is wrong about itself: two of one name, no example."""
+    """A rule with an inconsistent definition: a repeated name, no example."""
 
 
 @contextmanager
@@ -99,9 +102,9 @@ def os_errors_as(
 def nearest(
     name: str, candidates: Iterable[str], otherwise: str = "", *, cutoff: float = 0.5
 ) -> str:
-    """The end of a sentence about a name that nothing has.
+    """The end of a sentence about an unknown name.
 
-    Where nothing is near, `otherwise`, else all there are.
+    Without a near name it is `otherwise`, else all names.
 
     >>> nearest("ignroe", ["select", "ignore"]), nearest("ad", ["add", "pad"])
     ('did you mean ignore?', 'did you mean add?')

@@ -1,4 +1,4 @@
-"""Writing files, whole or not at all; and where they go in a folder that mirrors others."""
+"""Atomic writes of files, and their destinations in a folder that mirrors others."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from hlo_lint.text.stored import plain_name
 
 
 def write(path: Path, content: str | bytes, *, read: str | bytes | None = None) -> None:
-    """Write a file: atomically if it is a regular one, else through to the device, FIFO or pipe.
+    """Write a file: atomically for a regular file, else through to the device, FIFO or pipe.
 
-    A regular file keeps its mode, its extended attributes and, where that is allowed, its owner; a
-    reader sees the old file or the new one. `read` is what the caller read at that path: if the
-    file is another by now, or has other names that would not change, it is left alone.
+    A regular file keeps its mode, its extended attributes and, if allowed, its owner; a reader sees
+    either the old or the new file. `read` is the content that the caller read at that path: if the
+    file has changed since, or has other names that would not change, it is not written.
 
     Raises:
-        DumpError: if it cannot be written, or is not what was read; it then stands as it was.
+        DumpError: if it cannot be written, or differs from `read`; it is then unchanged.
     """
     data = _bytes(content)
     # Path.resolve raises a RuntimeError for a loop of links, before Python 3.13
@@ -34,22 +34,22 @@ def write(path: Path, content: str | bytes, *, read: str | bytes | None = None) 
         if _is_stream(path):
             _write_through(path, data)
             return
-        target = path.resolve()  # a link stays one
-        if target.is_symlink():  # a loop, which Path.resolve passes over since Python 3.13
+        target = path.resolve()  # a link stays a link
+        if target.is_symlink():  # a loop, which Path.resolve ignores since Python 3.13
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         if read is None:
             _replace(target, lambda file: file.write(data))
             return
         with open(target, "rb") as old:
             _refuse_other_writers(old, path)
-            # Read by name: a process that had the lock before may have replaced the file.
+            # Read by name: the previous holder of the lock may have replaced the file.
             if target.read_bytes() != _bytes(read):
                 raise DumpError(f"{path}: not written: it has changed since it was read; run again")
             _replace(target, lambda file: file.write(data))
 
 
 def _refuse_other_writers(old: IO[bytes], path: Path) -> None:
-    """Lock a file that is edited in place; refuse one that is locked, or has several names."""
+    """Lock a file to edit in place; refuse a file that is locked, or has several names."""
     names = os.fstat(old.fileno()).st_nlink
     if names > 1:
         raise DumpError(
@@ -65,19 +65,19 @@ def _bytes(content: str | bytes) -> bytes:
 
 
 _TEMPORARY = ".hlo-lint-"
-"""The middle of the name of a temporary file, which its process locks."""
+"""The middle of the name of a temporary file, which its process keeps locked."""
 
 _DESCRIPTORS = ("/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/self/fd/")
 _MAX_LINKS = 40
-"""Links that a path may go through, as for Linux."""
+"""The largest number of links in a path, as in Linux."""
 
 
 def refuse_stream(path: Path) -> None:
-    """Do nothing, if a path can be edited in place.
+    """Refuse a path that cannot be edited in place.
 
     Raises:
-        DumpError: it names a device, a FIFO, a pipe or a descriptor. That of a regular file is
-            one, too: the shell opened it for reading.
+        DumpError: it names a device, a FIFO, a pipe or a descriptor, even of a regular file: the
+            shell opened it for reading.
     """
     if _is_stream(path):
         raise DumpError(
@@ -103,27 +103,27 @@ def _is_stream(path: Path) -> bool:
 
 
 def _write_through(path: Path, data: bytes) -> None:
-    # The shell may have opened a descriptor on a regular file that others write, too: append.
+    # The shell may have opened a regular file that other processes write, too: append.
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND), "wb") as stream:
         stream.write(data)
 
 
 def _replace(target: Path, fill: Callable[[IO[bytes]], object]) -> None:
-    """Write a file of another name in the same folder, and rename it."""
+    """Write a temporary file in the same folder, and rename it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     remove_left_over(target.parent)
     temporary = target.parent / f".{target.name[:50]}{_TEMPORARY}{os.urandom(8).hex()}"
     try:
         with _created(temporary) as file:
             if target.exists():
-                if not os.access(target, os.W_OK):  # a rename asks only the folder
+                if not os.access(target, os.W_OK):  # a rename only checks the folder
                     raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
                 _keep_owner_and_mode(file.fileno(), target, temporary)
             fill(file)
             file.flush()
             os.fsync(file.fileno())
             if os.name == "nt":
-                file.close()  # Windows renames no open file
+                file.close()  # Windows cannot rename an open file
             os.replace(temporary, target)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -132,7 +132,7 @@ def _replace(target: Path, fill: Callable[[IO[bytes]], object]) -> None:
 
 
 def _created(path: Path) -> IO[bytes]:
-    """A new file that is locked, so that no other process takes it for one that was left over."""
+    """A new file, locked so that no other process removes it as left over."""
     while True:
         file = open(path, "xb")  # noqa: SIM115  the caller closes it
         lock(file, wait=True)
@@ -142,10 +142,10 @@ def _created(path: Path) -> IO[bytes]:
 
 
 def lock(file: IO[Any], *, wait: bool = False) -> bool:
-    """Lock an open file until it is closed; False if another process has done so."""
+    """Lock an open file until it is closed; False if another process has locked it."""
     try:
         import fcntl
-    except ImportError:  # Windows lets nobody remove or replace a file that is open
+    except ImportError:  # Windows does not allow removing or replacing an open file
         return True
     try:
         fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -159,20 +159,20 @@ def lock(file: IO[Any], *, wait: bool = False) -> bool:
 def _keep_owner_and_mode(descriptor: int, target: Path, temporary: Path) -> None:
     if hasattr(os, "fchown"):
         old = target.stat()
-        # Only root may give a file away, but a member of a group may give it to that.
+        # Only root may change the owner, but a member of a group may change the group to it.
         for owner, group in ((-1, old.st_gid), (old.st_uid, -1)):
             with contextlib.suppress(OSError):
                 os.fchown(descriptor, owner, group)
-    # Access control lists are extended attributes. What is written afterwards makes it a file that
-    # was modified now, as `make`, editors and our own cache expect.
+    # Access control lists are extended attributes. The write afterwards updates the modification
+    # time, as `make`, editors and our own cache expect.
     from shutil import copystat  # imports every decompressor
 
     copystat(target, temporary)
 
 
-@lru_cache(maxsize=1024)  # once a folder: a run may write ten thousand files there
+@lru_cache(maxsize=1024)  # once per folder: a run may write ten thousand files there
 def remove_left_over(folder: Path) -> None:
-    """Remove the temporary files of processes that were killed before they could rename them."""
+    """Remove the temporary files of killed processes."""
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
             if name.startswith(".") and _TEMPORARY in name:
@@ -182,10 +182,10 @@ def remove_left_over(folder: Path) -> None:
 
 
 def mirrored(inputs: Sequence[Path], out: Path) -> dict[Path, Path]:
-    """The destination of each input file in `out`; files that lie in `out` already are not inputs.
+    """The destination of each input file in `out`; files already in `out` are not inputs.
 
     Raises:
-        DumpError: for an input that is not there.
+        DumpError: for a missing input.
     """
     inside = out.resolve()
     targets = {}
@@ -197,16 +197,16 @@ def mirrored(inputs: Sequence[Path], out: Path) -> dict[Path, Path]:
             if path.is_dir() or (nested and inside in path.resolve().parents):
                 continue
             if path != root and _is_stream(path):
-                continue  # to open a FIFO is to wait for its other end
+                continue  # opening a FIFO would block
             targets[path] = out / (path.relative_to(root) if root.is_dir() else path.name)
     return targets
 
 
 def copy_file(path: Path, target: Path) -> None:
-    """Copies a file as it is, with its mode and times; a link stays one.
+    """Copy a file with its mode and times; a link stays a link.
 
     Raises:
-        DumpError: where it cannot be read or written.
+        DumpError: if it cannot be read or written.
     """
     from shutil import copyfileobj, copystat
 
@@ -226,7 +226,7 @@ def copy_file(path: Path, target: Path) -> None:
 
 
 def is_proto(name: str) -> bool:
-    """True if a file of that name holds HLO as a protocol buffer.
+    """True if a file name is that of HLO as a protocol buffer.
 
     >>> is_proto("module_0000.jit_f.cpu_after_optimizations-memory-usage-report.pb")
     False
@@ -237,5 +237,5 @@ def is_proto(name: str) -> bool:
 
 
 SNAPSHOT_TEXT = ".hlo_unoptimized_snapshot.txt"
-"""A module and its arguments as protobuf's text format: what `--xla_dump_hlo_unoptimized_snapshots`
-writes beside texts."""
+"""A module and its arguments in protobuf's text format, written beside texts with
+`--xla_dump_hlo_unoptimized_snapshots`."""

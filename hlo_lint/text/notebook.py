@@ -1,6 +1,6 @@
-"""HTML fragments for notebooks: the `_repr_html_` methods of findings and reports are made of them.
+"""HTML fragments for notebooks, for the `_repr_html_` methods of findings and reports.
 
-A notebook shows what it gets, so every text is escaped, and no fragment holds a script.
+A notebook shows its input as is, so every text is escaped, and fragments have no scripts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ _PRE = '<pre style="overflow-x:auto;max-width:100%;line-height:1.4">'
 
 
 def excerpt(line: str, start: int, end: int) -> str:
-    """One line of code, with the characters from `start` to `end` marked.
+    """A line of code, with the characters from `start` to `end` marked.
 
     >>> print(excerpt("x = <y>", 4, 7)[len(_PRE):])
     x = <mark>&lt;y&gt;</mark></pre>
@@ -21,6 +21,6 @@ def excerpt(line: str, start: int, end: int) -> str:
 
 
 def folded(summary: str, content: str, *, is_open: bool = False) -> str:
-    """A summary that opens on a click; `content` is HTML already."""
+    """A summary that opens on a click; `content` is HTML."""
     state = " open" if is_open else ""
     return f"<details{state}><summary>{escape(summary)}</summary>{content}</details>"

@@ -1,6 +1,6 @@
-"""Regular expressions that are compiled when they are first used.
+"""Regular expressions that are compiled on first use.
 
-To compile one takes longer than most uses of it, and a check of a small file uses few of those in
+Compilation takes longer than most uses, and a check of a small file uses few of the expressions in
 the modules that it imports.
 """
 
@@ -22,7 +22,7 @@ def late(pattern: str, flags: int = 0) -> re.Pattern[str]:
 
 
 class _Late:
-    """The methods of a pattern, each a function that compiles it if nothing has."""
+    """The methods of a pattern, each a function that compiles it on first use."""
 
     def __init__(self, pattern: str, flags: int) -> None:
         self._arguments = pattern, flags

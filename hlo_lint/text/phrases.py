@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from hlo_lint.text.source import shown
 
 NOT_LOOKED_AT = "not looked at: "
-"""Begins the reason for which something was not checked though nothing is wrong with it."""
+"""The beginning of the reason for not checking an input that has no error."""
 
 
 def counted(number: int, name: str) -> str:
@@ -32,7 +32,7 @@ _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def shortened(text: str, most: int = 60) -> str:
-    """A text of at most so many characters: what is cut off is `…`.
+    """A text of at most `most` characters, cut at the end with `…`.
 
     >>> shortened("reshape", 7), shortened("reshape", 4)
     ('reshape', 'res…')
@@ -41,7 +41,7 @@ def shortened(text: str, most: int = 60) -> str:
 
 
 def cut_in_middle(text: str, most: int) -> str:
-    """A text of at most so many characters, its beginning and its end.
+    """A text of at most `most` characters, cut in the middle with `…`.
 
     >>> cut_in_middle("(f32[8], f32[8], f32[16])", 15)
     '(f32[8]…32[16])'
@@ -71,7 +71,7 @@ def an(noun: str) -> str:
 
 
 def listed(items: Iterable[object], most: int = 8, separator: str = ", ") -> str:
-    """The first of a list, and how many more there are.
+    """The first items of a list, and the number of further items.
 
     >>> listed(range(5), 3)
     '0, 1, 2 and 2 more'
@@ -82,7 +82,7 @@ def listed(items: Iterable[object], most: int = 8, separator: str = ", ") -> str
 
 
 def first_of(notes: Sequence[str], rest: str, most: int = 8) -> tuple[str, ...]:
-    """The first of some notes, and one that counts the others.
+    """The first notes, and a note with the number of further notes.
 
     >>> first_of(["a", "b", "c"], "more logs", 1)
     ('a', '2 more logs')

@@ -1,4 +1,4 @@
-"""Text as it came: any bytes in, the same bytes out, and where in them something stands."""
+"""Lossless text: any bytes in, the same bytes out, and positions in them."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import NamedTuple
 
 
 class Position(NamedTuple):
-    """A place in a text, as editors count: lines and columns from 1, columns in characters."""
+    """A place in a text, as in editors: lines and columns from 1, columns in characters."""
 
     line: int
     column: int
 
 
 class Span(NamedTuple):
-    """A half-open range of characters in one file."""
+    """A half-open range of characters in a file."""
 
     start: int
     end: int
 
 
 class ParseError(NamedTuple):
-    """A stretch of text that could not be read, in characters of the text it was found in."""
+    """An unreadable stretch of text, in characters of the parsed text."""
 
     message: str
     start: int
@@ -30,7 +30,7 @@ class ParseError(NamedTuple):
 
 
 class ParseDiagnostic(NamedTuple):
-    """A stretch of a file that could not be read, with its lines; it stays text."""
+    """An unreadable stretch of a file, with its lines; it is kept as text."""
 
     message: str
     span: Span
@@ -40,11 +40,11 @@ class ParseDiagnostic(NamedTuple):
 
 
 DIRECTIVE = "hlo-lint:"
-"""Begins every comment that is addressed to hlo-lint."""
+"""The beginning of every comment for hlo-lint."""
 
 
 def decode(data: bytes) -> str:
-    """The text of a file; bytes that are not UTF-8 become surrogate escapes and survive.
+    """The text of a file; bytes that are not UTF-8 are kept as surrogate escapes.
 
     >>> encode(decode(b"caf\\xe9"))
     b'caf\\xe9'
@@ -53,17 +53,17 @@ def decode(data: bytes) -> str:
 
 
 def encode(text: str) -> bytes:
-    """The bytes of a text that `decode` made, or of any other text."""
+    """The bytes of a text from `decode`, or of any other text."""
     try:
         return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:  # a surrogate that stands for no byte: a str from elsewhere
+    except UnicodeEncodeError:  # a surrogate without a byte: a str from elsewhere
         return text.encode("utf-8", "surrogatepass")
 
 
 def whole_number(text: str) -> int | None:
-    """The number that decimal digits spell, at most 18 of them; None for any other text.
+    """The number in a text of at most 18 decimal digits; None for any other text.
 
-    Python reads no more than 4,300 digits, and no field of HLO holds more than 64 bits.
+    Python reads at most 4,300 digits, and fields of HLO have at most 64 bits.
 
     >>> whole_number("-42"), whole_number("4.2"), whole_number("9" * 5000)
     (-42, None, None)
@@ -73,7 +73,7 @@ def whole_number(text: str) -> int | None:
 
 
 def is_utf8(text: str) -> bool:
-    """True if a text is what UTF-8 can spell: no byte in it came as a surrogate escape.
+    """True if a text can be encoded as UTF-8: it has no surrogate escapes.
 
     >>> is_utf8("café"), is_utf8(decode(b"caf\\xe9"))
     (True, False)
@@ -86,7 +86,7 @@ def is_utf8(text: str) -> bool:
 
 
 class Lines:
-    r"""A text by its lines: where an offset is, and what stands on a line.
+    r"""A text by its lines: the position of an offset, and the text of a line.
 
     >>> lines = Lines("ab\ncd")
     >>> lines.position(4), lines.line(2)
@@ -96,15 +96,15 @@ class Lines:
     def __init__(self, text: str) -> None:
         self.text = text
         self._line = 0, ""
-        """The number and the text of the line that was asked for last: a hundred findings on one
-        long line then share one copy of it."""
+        """The number and the text of the last requested line: a hundred findings on a long line
+        then share a single copy of it."""
         self._part = Span(0, 0), ""
-        """The span that was asked for last and its text, for the same reason."""
+        """The last requested span and its text, for the same reason."""
         self._starts = array("Q", [0])  # a list would take four times as much
-        at = text.find("\n")
-        while at >= 0:
-            self._starts.append(at + 1)
-            at = text.find("\n", at + 1)
+        offset = text.find("\n")
+        while offset >= 0:
+            self._starts.append(offset + 1)
+            offset = text.find("\n", offset + 1)
 
     def position(self, offset: int) -> Position:
         """Line and column of an offset."""
@@ -112,23 +112,23 @@ class Lines:
         return Position(line, offset - self._starts[line - 1] + 1)
 
     def part(self, span: Span) -> str:
-        """The characters of a span: one object while the same span is asked for."""
+        """The characters of a span: the same object for repeated requests."""
         if self._part[0] != span:
             self._part = span, self.text[span.start : span.end]
         return self._part[1]
 
     def diagnostic(self, error: ParseError, begin: int = 0) -> ParseDiagnostic:
-        """The error with its place in the file; the text it was found in starts at `begin`."""
+        """The error with its place in the file; the parsed text starts at `begin`."""
         message, start, end = error
         span = Span(begin + start, begin + end)
         return ParseDiagnostic(message, span, self.position(span.start), self.position(span.end))
 
     def offset(self, position: Position) -> int:
-        """Number of characters before a position."""
+        """The number of characters before a position."""
         return self._starts[position.line - 1] + position.column - 1
 
     def line(self, number: int) -> str:
-        """The line of that number, without its end."""
+        """The line with a number, without its line end."""
         if number != self._line[0]:
             start = self._starts[number - 1]
             end = self._starts[number] if number < len(self._starts) else len(self.text) + 1
@@ -137,7 +137,7 @@ class Lines:
 
 
 def shown(text: str) -> str:
-    """Text made safe for a terminal: control characters and surrogates are spelled out.
+    """Text made safe for a terminal: control characters and surrogates are escaped.
 
     >>> shown("a\\x1b[31m\\udce9\\tb")
     'a\\\\x1b[31m\\\\udce9 b'
@@ -169,7 +169,7 @@ def shown_lines(text: str) -> str:
 
 
 def indent_before(text: str, start: int) -> str:
-    """The white space between the start of a line and `start`; two blanks if other text is there.
+    """The indentation of a line before `start`; two blanks if other text precedes `start`.
 
     >>> indent_before("ENTRY e {\\n    a = f32[] parameter(0)", 14)
     '    '

@@ -1,4 +1,4 @@
-"""Files as they are kept: compressed, or in an archive. Their paths read as if they lay there.
+"""Stored files: compressed, or in an archive, with paths as if they were plain files.
 
 `dump.tar.gz/module_0001.jit_f.txt` is a file in an archive, `model.hlo.gz` is read as `model.hlo`.
 """
@@ -23,11 +23,11 @@ ARCHIVES = (
     *(".tgz", ".txz", ".tzst", ".tbz2", ".zip"),
 )
 MAX_BYTES: Final = 1 << 31
-"""Largest size of one file when it is expanded."""
+"""The largest size of an expanded file."""
 MAX_ARCHIVE_BYTES: Final = 1 << 34
 MAX_EXPANSION: Final = 1000
-"""Largest factor by which data may expand, beyond `ANY_EXPANSION` bytes: the dumps of a run repeat
-each other, and compress well."""
+"""The largest factor by which data may expand, beyond `ANY_EXPANSION` bytes: the dumps of a run
+repeat each other, and compress well."""
 ANY_EXPANSION: Final = 64 << 20
 _MAX_HEADER = 1 << 20
 _CHUNK = 1 << 20
@@ -37,7 +37,7 @@ _leads_inside = late(r"\.(?:tar(?:\.\w+)?|t\w+|zip)[\\/]").search
 
 
 def plain_name(name: str) -> str:
-    """The name without the ending that says how the file is compressed.
+    """The name without the ending of its compression.
 
     >>> plain_name("model.hlo.gz"), plain_name("model.hlo")
     ('model.hlo', 'model.hlo')
@@ -46,12 +46,12 @@ def plain_name(name: str) -> str:
 
 
 def is_archive(name: str) -> bool:
-    """True if a file of that name is an archive."""
+    """True if a file name is that of an archive."""
     return name.endswith(ARCHIVES)
 
 
 def archive_of(path: Path) -> Path | None:
-    """The archive that a path leads into; None if it leads into none."""
+    """The archive that contains a path, or None."""
     for parent in path.parents:
         if is_archive(parent.name) and _is_file(parent):
             return parent
@@ -68,7 +68,7 @@ def _is_remote_file(path: Path) -> bool:
 
 
 def on_disk(path: Path) -> Path:
-    """The path of the bytes: a file of an archive is unpacked once, for as long as this process."""
+    """The path of the bytes: a file of an archive is unpacked once per process."""
     text = str(path)
     may_lead_inside = (".t" in text or ".zip" in text) and _leads_inside(text)
     archive = archive_of(path) if may_lead_inside else None
@@ -76,7 +76,7 @@ def on_disk(path: Path) -> Path:
 
 
 def read_stored(path: Path, size: int = -1) -> bytes:
-    """The bytes of a file, or the first `size` of them, expanded where it is compressed.
+    """The bytes of a file, or the first `size`, expanded if it is compressed.
 
     Raises:
         OSError: it cannot be read.
@@ -92,7 +92,7 @@ def read_stored(path: Path, size: int = -1) -> bytes:
 
 
 def read_expanded(file: IO[bytes], path: Path, size: int = -1) -> bytes:
-    """The bytes of a compressed file that is open.
+    """The bytes of an open compressed file.
 
     Raises:
         DumpError: its data is damaged, or would expand to more than is sound.
@@ -111,7 +111,7 @@ class _Stream(Protocol):
 
 
 class _Expanding:
-    """The content of a compressed file, as a stream that ends in an error if it is too much."""
+    """The content of a compressed file, as a stream with a limit on its size."""
 
     def __init__(self, file: IO[bytes], path: Path, limit: int) -> None:
         size = file.seek(0, 2)
@@ -126,13 +126,13 @@ class _Expanding:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """The file below is its opener's to close, and the streams hold nothing else."""
+        """The opener closes the file below, and the streams hold no other resource."""
 
     def read(self, size: int) -> bytes:
-        """At most that many bytes.
+        """At most `size` bytes.
 
         Raises:
-            DumpError: the data is damaged, or there are more than the limit.
+            DumpError: the data is damaged, or exceeds the limit.
         """
         try:
             data = self._stream.read(size)
@@ -158,8 +158,8 @@ def _damaged(path: Path, error: Exception) -> DumpError:
 
 
 class _ZstdStream:
-    """The frames of a zstd file, one after the other; the package's own reader ends without a word
-    where a file is cut off."""
+    """The frames of a zstd file in sequence; the package's own reader ends silently in a truncated
+    file."""
 
     def __init__(self, file: IO[bytes], decompressor: Any) -> None:
         self._file = file
@@ -170,7 +170,7 @@ class _ZstdStream:
     def read(self, size: int, /) -> bytes:
         while not (data := self._expanded.read(size)):
             data = self._frame.unused_data if self._frame and self._frame.eof else b""
-            # A block of 4 bytes may expand to 128 kB: so little is read at a time.
+            # A block of 4 bytes may expand to 128 kB, so only little is read at a time.
             data = data or self._file.read(_ZSTD_CHUNK)
             if not data:
                 if self._frame and not self._frame.eof:
@@ -183,7 +183,7 @@ class _ZstdStream:
 
 
 def _opened(file: IO[bytes], path: Path) -> _Stream:
-    """The stream of what a file expands to, by the ending of its name."""
+    """The stream of a file's expanded content, by the ending of its name."""
     name = path.name
     if name.endswith((".gz", ".tgz")):
         from gzip import GzipFile
@@ -208,9 +208,9 @@ def _opened(file: IO[bytes], path: Path) -> _Stream:
 
 @lru_cache
 def unpacked(archive: Path) -> Path:
-    """The folder with the regular files of an archive, which is removed when the process ends.
+    """The folder with the regular files of an archive; it is removed when the process ends.
 
-    Links and devices in it are passed over, and so are names that lead out of it.
+    Links and devices in it are skipped, and so are names that lead out of it.
 
     Raises:
         DumpError: it cannot be read, is damaged, or would expand to more than is sound.
@@ -218,7 +218,7 @@ def unpacked(archive: Path) -> Path:
     import tarfile
 
     class Member(tarfile.TarInfo):
-        """A header that does not ask for more memory than a name can need."""
+        """A header whose size is bounded by that of a name."""
 
         def _proc_member(self, members: tarfile.TarFile) -> tarfile.TarInfo:
             is_text = self.type in (b"x", b"g", b"X", b"L", b"K")  # names and other attributes
@@ -261,7 +261,7 @@ def _own_folder() -> Path:
 
 
 def _local_copy(archive: Path) -> IO[bytes]:
-    """The file itself; of one at a URL, whose reader does not go back, a copy."""
+    """The file itself, or a copy for a URL, whose reader cannot seek back."""
     if "://" not in str(archive):
         return archive.open("rb")
     from tempfile import TemporaryFile
@@ -280,7 +280,7 @@ def _unzip(file: IO[bytes], archive: Path, folder: Path) -> None:
     limit = min(MAX_ARCHIVE_BYTES, max(ANY_EXPANSION, size * MAX_EXPANSION))
     try:
         with ZipFile(file) as members:
-            # A member ends after the size that is stated of it, whatever its data expand to.
+            # A member ends at its stated size, even if its data expand to more.
             if sum(member.file_size for member in members.infolist()) > limit:
                 raise _too_large(archive, size, limit)
             for member in members.infolist():
@@ -310,15 +310,14 @@ _HEADS = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\0": ".xz", b"\x28\xb5\x2f\xfd": ".zst",
 
 
 def kept(data: bytes, name: str) -> Path:
-    """A file with these bytes in a folder that is removed when the process ends."""
+    """A file with some bytes, in a folder that is removed when the process ends."""
     path = _own_folder() / name
     path.write_bytes(data)
     return path
 
 
 def expanded(data: bytes, name: str) -> tuple[bytes, str]:
-    """Bytes that came without a name of their own, expanded; and `.tar` or `.zip` if they are such
-    an archive, else "".
+    """Bytes without a file name, expanded; and `.tar` or `.zip` for such an archive, else "".
 
     Raises:
         DumpError: they are damaged, or would expand to more than is sound.

@@ -16,7 +16,7 @@ _surrogate = re.compile("[\ud800-\udfff]")
 
 
 def xla_message(text: str) -> str:
-    """The first line of an error of XLA; of a syntax error the place, and what is wrong there.
+    """The first line of an XLA error; for a syntax error, the place and the message.
 
     >>> xla_message("was parsing 4:25: error: cannot parse:\\nwas parsing 4:25: error: no such: q")
     '4:25: cannot parse: no such: q'
@@ -31,13 +31,13 @@ def xla_message(text: str) -> str:
 
 
 def release() -> Answer:
-    """The release of jaxlib, which is loaded."""
+    """The release of the loaded jaxlib."""
     xla_bindings()
     return import_module("jaxlib.version").__version__, ()
 
 
 def parsed(text: bytes) -> Answer:
-    """None: the text is read. The bytes that are not UTF-8, which Python does not pass, are `?`."""
+    """Parse a text, to raise XLA's error. Bytes that are not UTF-8 become `?` for the bindings."""
     xla_bindings().hlo_module_from_text(
         _surrogate.sub("?", text.decode("utf-8", "surrogateescape"))
     )
@@ -45,7 +45,7 @@ def parsed(text: bytes) -> Answer:
 
 
 def long_text(data: bytes) -> str:
-    """The long text: the defaults are those of `--xla_dump_hlo_as_long_text` (dump.cc)."""
+    """The long text, with the defaults of `--xla_dump_hlo_as_long_text` (dump.cc)."""
     xla = xla_bindings()
     options = xla.HloPrintOptions()
     options.print_large_constants = True

@@ -1,11 +1,11 @@
-"""Starts child processes for XLA's code, asks them, and says how they ended.
+"""Child processes for XLA's code: requests to them, and how they ended.
 
     with Child(limits=ChildLimits.by_default(60)) as child:
         release, _ = child.call(bindings.release)
         refusal, _ = child.call(bindings.refusal, b"HloModule m")
 
-A child serves many requests. One that dies, or takes too long, costs its request only: the next one
-starts another child.
+A child serves many requests. A child that dies, or takes too long, fails only its request: the next
+request starts another child.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from hlo_lint.xla.limits import MEMORY, SECONDS, ChildLimits
 from hlo_lint.xla.server import read_message, ready, write_message
 
 START_SECONDS: Final = 120.0
-"""Time in which a child has to import what it needs."""
+"""The time limit for a child's imports."""
 MAX_LOG: Final = 1 << 26
-"""Bytes of a log that are looked at, from its end."""
+"""The largest part of a log, in bytes from its end, that is read."""
 
 # -P: the child imports nothing from the current directory, which may hold dumps.
 _START: Final = """\
@@ -52,7 +52,7 @@ _PACKAGE: Final = Path(__file__).parents[1] / "__init__.py"
 
 _P = ParamSpec("_P")
 Answer: TypeAlias = tuple[Any, Sequence[bytes]]
-"""A value as JSON has it, and blocks of bytes."""
+"""A JSON value, and blocks of bytes."""
 
 Forks: TypeAlias = Literal["never", "after death", "each time"]
 
@@ -65,7 +65,7 @@ _logged = re.compile(r"^[ \t]*([EF])\d{4} \S+ +\d+ (\S+\] .*)", re.A | re.M)
 def logged(log: str, level: str) -> list[str]:
     """Absl's messages of a level, without time and process: `shape.cc:12] Check failed: …`.
 
-    `level` is `F` for what is fatal, `E` for errors.
+    `level` is `F` for fatal messages, `E` for errors.
     """
     return [message.rstrip() for of, message in _logged.findall(log) if of == level]
 
@@ -76,7 +76,7 @@ class ChildError(HloLintError):
     def __init__(self, class_name: str, message: str) -> None:
         super().__init__(message)
         self.class_name = class_name
-        """The name of its class: `ImportError` for its subclasses as well."""
+        """The name of its class: `ImportError` also for its subclasses."""
 
 
 class ChildDied(HloLintError):
@@ -85,9 +85,9 @@ class ChildDied(HloLintError):
     def __init__(self, status: int, log: str, late: float | None = None) -> None:
         self.status, self.log = status, log
         self.is_late = late is not None
-        """True if it was ended after its time."""
+        """True if it was killed at its time limit."""
         self.reason = self._reason(late)
-        """`was ended by SIGABRT`, or the limit that it met."""
+        """`was ended by SIGABRT`, or the limit that it reached."""
         fatal = logged(log, "F")
         lines = [line.strip() for line in log.splitlines() if line.strip()]
         self.last_words = shown((fatal or lines[-1:] or [""])[0])[:300]
@@ -126,17 +126,17 @@ class Child:
         Args:
             python: an interpreter with jaxlib; None for this one, with its `sys.path`.
             limits: of each request.
-            setup: a function to call when it has started; `state` is what it returns.
-            forks: when the server, once it is set up, forks a process that answers (on POSIX): a
-                fork that dies costs less than a child, and flags of XLA are read once a process.
-            environment: variables beside those of this process.
+            setup: a function to call when it has started; `state` is its result.
+            forks: when the server, after its setup, forks a process that answers (on POSIX): a fork
+                that dies costs less than a child, and XLA reads its flags once per process.
+            environment: variables in addition to those of this process.
             search_path: `sys.path` of the child.
         """
         self.python = str(python or sys.executable)
         self.limits = limits
         self.state: Any = None
         self._setup, self._forks = setup, forks
-        # XLA aborts on a flag that it does not know. It logs errors where jax's variable says so.
+        # XLA aborts on an unknown flag. It logs errors depending on jax's variable.
         self._environment = {
             **{name: value for name, value in os.environ.items() if name != "XLA_FLAGS"},
             "JAX_PLATFORMS": "cpu",
@@ -154,7 +154,7 @@ class Child:
         self.close()
 
     def start(self) -> None:
-        """Start it if it does not run, and call its `setup`.
+        """Start it unless it is running, and call its `setup`.
 
         Raises:
             UsageError: the interpreter cannot be run.
@@ -179,7 +179,7 @@ class Child:
                 stdout=subprocess.PIPE,
                 stderr=self._log,
                 env=self._environment,
-                # A signal of the terminal reaches the parent alone, which ends the whole group.
+                # A terminal's signal reaches only the parent, which ends the whole group.
                 process_group=None if sys.platform == "win32" else 0,
             )
         except OSError as error:
@@ -194,16 +194,16 @@ class Child:
     def call(
         self, function: Callable[_P, Answer], /, *blocks: _P.args, **arguments: _P.kwargs
     ) -> Answer:
-        """The answer of a function of this package that the child calls.
+        """Call a function of this package in the child, and return its answer.
 
         Args:
-            function: a function of a module, which takes bytes by place and JSON by name.
+            function: a module's function that takes bytes by position and JSON by name.
 
         Raises:
             UsageError: the interpreter cannot be run.
             ChildError: the function raised an exception.
             ChildDied: the child did not survive it, or took too long.
-            NoTimeLeft: the time for all requests is over.
+            NoTimeLeft: the time for all requests is up.
         """
         self.limits.deadline.check()
         self.limits.deadline.ends(self)
@@ -212,27 +212,27 @@ class Child:
         return self._answer(self.limits.seconds, request, blocks)
 
     def log(self) -> str:
-        """The last lines that the child wrote since its last request."""
+        """The end of the child's output since its last request."""
         assert self._log is not None
         size = self._log.seek(0, os.SEEK_END)
         self._log.seek(max(0, size - MAX_LOG))
         return decode(self._log.read())
 
     def end(self) -> None:
-        """End the process, while another thread may wait for its answer."""
+        """Kill the process, while another thread may wait for its answer."""
         process = self._process
         if process is not None:
             _kill(process)
 
     def close(self) -> None:
-        """End the child, and what it started."""
+        """End the child, and its own children."""
         process, self._process = self._process, None
         if process is not None:
             _kill(process)
             process.wait()
             for pipe in (process.stdin, process.stdout):
                 assert pipe is not None
-                with suppress(OSError):  # what was not sent cannot be sent
+                with suppress(OSError):  # unsent data is lost
                     pipe.close()
         if self._log is not None:
             self._log.close()
@@ -244,13 +244,13 @@ class Child:
         request: Mapping[str, Any] | None = None,
         blocks: Sequence[Any] = (),
     ) -> Answer:
-        """The answer to a request, or that of `setup`, which is sent without one."""
+        """The answer to a request, or to `setup`, which is sent without a request."""
         process = self._process
         assert process is not None
         assert process.stdin is not None
         assert process.stdout is not None
         assert self._log is not None
-        # The child shares the place in the file.
+        # The child shares the position in the file.
         self._log.seek(0)
         self._log.truncate()
         late: float | None = None
@@ -273,7 +273,7 @@ class Child:
             self.close()
             self.limits.deadline.check()
             raise death from None
-        except BaseException:  # an interrupt: the answer would be taken for that of the next one
+        except BaseException:  # an interrupt: the next request would get this answer
             self.close()
             raise
         finally:
@@ -304,9 +304,9 @@ _Held = TypeVar("_Held", bound=AbstractContextManager[Any])
 
 
 class Pool(ExitStack, Generic[_Held]):
-    """Holders of children, one for each thread that needs one at a time; ends them at its end.
+    """Holders of children, a holder for each thread at a time; ends them when it closes.
 
-    A copy of this process has children of its own: two askers would mix up the answers of one.
+    A fork of this process has its own children: two clients would mix up a child's answers.
     """
 
     def __init__(self, start: Callable[[], _Held]) -> None:
@@ -320,9 +320,9 @@ class Pool(ExitStack, Generic[_Held]):
 
     @contextmanager
     def one(self) -> Iterator[_Held]:
-        """One that no other thread uses until the context ends."""
+        """A holder that no other thread uses until the context ends."""
         if self._process != os.getpid():
-            self._begin(self.pop_all())  # those of the other process are not ended here
+            self._begin(self.pop_all())  # the other process ends its own
         try:
             holder = self._idle.get_nowait()
         except queue.Empty:

@@ -1,4 +1,4 @@
-"""XLA's compilers for chips that are not there, each text in a process of its own.
+"""XLA's compilers for absent chips, with a process for each text.
 
 with XlaCompiler(python) as compiler:
     ending = compiler.compile(text, target_config, "--xla_dump_to=…")
@@ -30,7 +30,7 @@ _unknown = re.compile(r"Unknown flags? in XLA_FLAGS: ([^\n]*)")
 
 @dataclass(frozen=True)
 class Ending:
-    """The end of one compilation."""
+    """The outcome of a compilation."""
 
     status: str
     """`ok`, `refused` by the parser, `error`, `died`, `timeout`."""
@@ -40,19 +40,19 @@ class Ending:
 
     @classmethod
     def of(cls, death: ChildDied) -> Ending:
-        """The end of a child that compiled."""
+        """The outcome for a child that died."""
         if death.is_late:
             return cls("timeout", death.reason, death.log)
         return cls("died", death.last_words or death.reason, death.log)
 
     @property
     def crashed(self) -> bool:
-        """True if XLA did not compile a module that its parser read."""
+        """True if XLA failed on a module that its parser accepts."""
         return self.status in ("error", "died", "timeout")
 
 
 class XlaCompiler(AbstractContextManager["XlaCompiler"]):
-    """XLA's compiler for GPUs or TPUs, in one child for each thread that asks at a time."""
+    """XLA's compiler for GPUs or TPUs, with a child for each concurrent thread."""
 
     def __init__(
         self,
@@ -64,13 +64,13 @@ class XlaCompiler(AbstractContextManager["XlaCompiler"]):
     ) -> None:
         """`python` is an interpreter with the plugin of jax for `platform`, `cuda` or `tpu`.
 
-        `timeout` is in seconds for a text, `deadline` for all texts.
+        `timeout` is in seconds per text, `deadline` is for all texts.
         """
         memory = ChildLimits.by_default(timeout).memory
         limits = ChildLimits(timeout, memory, deadline or Deadline())
         self._platform = platform
-        # XLA:GPU reads its flags once in a process; libtpu has threads, which no fork has, and a
-        # lock for the chip, which a compiler alone does not need.
+        # XLA:GPU reads its flags once per process; libtpu has threads, which do not survive a fork,
+        # and a lock for the chip, which a mere compiler does not need.
         is_gpu = platform == "cuda"
         environment = ABSENT if is_gpu else {**ABSENT, "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
         self._children = Pool(
@@ -93,12 +93,12 @@ class XlaCompiler(AbstractContextManager["XlaCompiler"]):
         flags: str = "",
         devices: Sequence[int] = (1, 1),
     ) -> Ending:
-        """The end of the compilation of a text for a GPU, described in the text format, or a TPU.
+        """Compile a text for a GPU, described in the text format, or for a TPU.
 
-        `devices` are the numbers of replicas and of partitions: those of a header do not count.
+        `devices` are the numbers of replicas and of partitions; those of a header are ignored.
 
         Raises:
-            UsageError: where there is no jaxlib, no compiler for GPUs, or no such flag.
+            UsageError: if jaxlib or the compiler for GPUs is missing, or a flag is unknown.
         """
         target = {"platform": "cuda", "target_config": target_config, "topology": "1x1x1"}
         if self._platform == "tpu":
@@ -144,7 +144,7 @@ def compiled(
     text: bytes, *, target: dict[str, str], flags: str, devices: list[int]
 ) -> tuple[tuple[str, str], Sequence[bytes]]:
     """The status and the message of the compilation of a text."""
-    os.environ["XLA_FLAGS"] = flags  # which XLA reads once in a process
+    os.environ["XLA_FLAGS"] = flags  # XLA reads them once per process
     try:
         module = module_of_text(text)
     except Exception as refusal:  # absl::Status, as jaxlib raises it

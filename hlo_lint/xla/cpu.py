@@ -3,8 +3,8 @@
     with XlaCpu() as xla:
         results = xla.run(text, inputs)
 
-The child serves many texts, because its start takes longer than most compilations. A text on
-which XLA aborts ends the child, not the caller: the next text starts another child.
+The child serves many texts, because its start takes longer than most compilations. If XLA aborts on
+a text, only the child ends: the next text starts another child.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     Flags = Mapping[str, bool | int | str]
 
 MAX_SECONDS: Final = 60.0
-"""Time that one text may take, to compile and to run."""
+"""The time limit per text, to compile and to run, in seconds."""
 MAX_BYTES: Final = 8 << 30
-"""Memory of the child."""
+"""The memory limit of the child."""
 
 FLAGS: Final[Flags] = {
     # A rewrite of XLA:CPU would be applied to both sides, and hide the same rewrite in a dump.
@@ -50,9 +50,9 @@ FLAGS: Final[Flags] = {
     "xla_cpu_multi_thread_eigen": False,
     "xla_cpu_parallel_codegen_split_count": 1,
 }
-"""Flags of the first attempt, which compiles fast and rewrites little."""
+"""The flags of the first attempt, which compiles fast and rewrites little."""
 DEFAULT_FLAGS: Final[Flags] = {"xla_allow_excess_precision": False}
-"""Flags of the second attempt: some texts compile only with every pass."""
+"""The flags of the second attempt: some texts compile only with every pass."""
 SEVERAL_DEVICES: Final = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
 """The environment of a child that compiles for up to four devices."""
 KEPT_MEMORY: Final = {
@@ -60,13 +60,14 @@ KEPT_MEMORY: Final = {
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TRIM_THRESHOLD_": str(MAX_BYTES),
 }
-"""The environment of a child whose glibc gives no memory back: runs spent a fifth on new pages."""
+"""The environment of a child whose glibc keeps freed memory: runs spent a fifth on new pages."""
 MAX_EXECUTABLES: Final = 4
-"""Executables that are kept: two programs, in their own types and in f64, run on several seeds."""
+"""The number of cached executables: two programs, in their own types and in f64, on several
+seeds."""
 
 
 def devices_of(text: str) -> list[int]:
-    """The numbers of replicas and of partitions that the header of a module says."""
+    """The numbers of replicas and of partitions in the header of a module."""
     head = re.sub("^//.*\n", "", text, flags=re.M).partition("\n")[0]
     counts = (re.search(rf"{name}=(\d+)", head) for name in ("replica_count", "num_partitions"))
     return [int(count[1]) if count else 1 for count in counts]
@@ -90,8 +91,8 @@ class XlaCpu(Child):
     ) -> None:
         """`seconds` for each text, `memory` in bytes for the child, `deadline` for all texts.
 
-        `python` is an interpreter with jaxlib, None for this one. With `JAX_PLATFORMS` in
-        `environment` texts run on the first device of that platform.
+        `python` is an interpreter with jaxlib, None for the current. With `JAX_PLATFORMS` in
+        `environment`, texts run on the first device of that platform.
         """
         limits = ChildLimits.by_default(MAX_SECONDS, MAX_BYTES)
         super().__init__(
@@ -145,7 +146,7 @@ class XlaCpu(Child):
 
 
 def xla_cpus(*, memory: int | None = None, deadline: Deadline | None = None) -> Pool[XlaCpu]:
-    """Several such children with the limits of `XlaCpu`, one for each thread at a time."""
+    """A pool of children with the limits of `XlaCpu`, one for each thread at a time."""
     return Pool(lambda: XlaCpu(memory=memory, deadline=deadline))
 
 
@@ -162,7 +163,7 @@ def pack_arrays(arrays: Sequence[NDArray[Any]]) -> tuple[list[Any], list[bytes]]
 
 
 def unpack_arrays(types: Sequence[Any], blocks: Sequence[bytes]) -> list[NDArray[Any]]:
-    """The arrays that were packed."""
+    """The arrays from `pack_arrays`."""
     import numpy as np
 
     return [
@@ -184,7 +185,7 @@ def run_text(
 ) -> Answer:
     """Compile a text, and run it; `plain` means without the flags of this module.
 
-    For several replicas or partitions, which the child has to have, it is compiled alone.
+    For several replicas or partitions, for which the child needs devices, it is only compiled.
     """
     _, put, fetch = _device()
     executable = _compiled(text, tuple(flags.items()), plain, tuple(devices))
@@ -228,17 +229,17 @@ def _compiled(
 
 @cache
 def _device() -> tuple[Any, Callable[[NDArray[Any]], Any], Callable[[Any], NDArray[Any]]]:
-    """The CPU, a function that puts an array on it, and one that fetches an array from it."""
+    """The CPU, a function that puts an array on it, and a function that fetches an array."""
     if os.environ.get("JAX_PLATFORMS") != "cpu":
         jax = import_module("jax")
         first = jax.devices()[0]
         return first, lambda array: jax.device_put(array, first), import_module("numpy").asarray
-    # Before 0.11 jaxlib looks for classes of jax, which takes 0.3 s to import, and needs none.
+    # Before 0.11 jaxlib looks up classes of jax, which takes 0.3 s to import, without need.
     sys.modules.setdefault("jax", cast(ModuleType, None))
     jaxlib, client = import_module("jaxlib._jax"), import_module("jaxlib.xla_client")
     device = client.make_cpu_client().devices()[0]
 
-    # What jax adds to a sharding, which jaxlib reads before 0.11.
+    # Attributes that jax adds to a sharding, and that jaxlib reads before 0.11.
     added = {
         "memory_kind": None,
         "_to_xla_hlo_sharding": lambda *_: client.HloSharding.replicate(),

@@ -1,10 +1,10 @@
-"""Pythons with a release of jax: those at hand, and environments made once in the user's cache.
+"""Pythons with a release of jax: installed ones, and environments in the user's cache.
 
 jaxlib alone takes 300 MB of disk for each release, with the GPU compiler 1.2 GB (380 MB of
 downloads), with the TPU compiler 1.3 GB.
 
-Packages that a script imports beside jax are installed in an environment of their own, which reads
-the one of the release: that one stays as it was made, for every other script and for comparisons.
+Packages that a script imports beside jax are installed in a separate environment on top of the
+release's environment, which stays unchanged for other scripts and for comparisons.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from hlo_lint.text.source import shown
 from hlo_lint.xla.pjrt import plugin_path
 
 PTX_ASSEMBLER = "nvidia-cuda-nvcc-cu12"
-"""Has `ptxas`, without which XLA:GPU compiles nothing where no CUDA toolkit is installed."""
+"""The package with `ptxas`, which XLA:GPU needs unless a CUDA toolkit is installed."""
 MOSAIC_GPU = "absl-py"
 """Imported by Pallas kernels for GPUs up to jax 0.10, which does not require it."""
 
 
 class Platform(Enum):
-    """The platform that an environment compiles for: what is installed in it."""
+    """The platform that an environment compiles for, with its packages."""
 
     CPU = ("CPU", "jaxlib-{}", (0, 4, 38), ("jaxlib=={}",))
-    """With the parser, and no jax."""
+    """The parser, without jax."""
     GPU = (
         "GPU",
         "jax-{}",
@@ -55,11 +55,11 @@ class Platform(Enum):
     ) -> None:
         self.title, self._name, self.packages = title, name, packages
         self.oldest = oldest
-        """The first release that needs no such chip."""
+        """The first release that compiles without the chip."""
 
     @property
     def is_here(self) -> bool:
-        """True if this Python has the compiler."""
+        """True if the current Python has the compiler."""
         plugin = {"GPU": "cuda", "TPU": "tpu"}.get(self.name)
         return plugin is None or plugin_path(plugin) is not None
 
@@ -90,7 +90,7 @@ PACKAGES = {
 }
 """Packages that have another name than the module that they install."""
 INSTALLED = "installed"
-"""The file that says that nothing is missing."""
+"""The file that marks a complete installation."""
 
 
 _ASK = """
@@ -114,11 +114,11 @@ _PIP = ("-m", "pip", "install", "--progress-bar=off", "--disable-pip-version-che
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A Python that has jax, or jaxlib alone."""
+    """A Python with jax, or only jaxlib."""
 
     path: Path
     jax: str
-    """Its release."""
+    """The release of jax."""
     has_gpu_compiler: bool = False
     has_tpu_compiler: bool = False
 
@@ -127,7 +127,7 @@ def interpreter_at(path: str | Path) -> Interpreter:
     """Find the jax of a Python, without importing it.
 
     Raises:
-        UsageError: where it cannot be run, or has no jax.
+        UsageError: if it cannot be run, or has no jax.
     """
     with os_errors_as(f"{path} cannot be run", UsageError):
         done = subprocess.run([str(path), "-c", _ASK], capture_output=True)
@@ -152,14 +152,14 @@ def environment_of(
     announce: Callable[[str], None] = lambda _: None,
     platform: Platform = Platform.GPU,
 ) -> Interpreter:
-    """The Python of an environment with that jax; made where it is not there yet.
+    """The Python of an environment with a release of jax, which is created if necessary.
 
-    This Python where it has that release; for the CPU any environment with it will do. Each step
-    is announced, downloads with their sizes.
+    It is the current Python if that has the release; for the CPU any environment with the release
+    suffices. Each step is announced, downloads with their sizes.
 
     Raises:
-        UsageError: for what is not a release, or one that is too old.
-        CaptureError: where it cannot be made.
+        UsageError: for an invalid release, or a release that is too old.
+        CaptureError: if the environment cannot be created.
     """
     check_release(release, platform)
     if _is_here(release, platform):
@@ -297,7 +297,7 @@ def _make(
         except CaptureError:
             if base is None:
                 raise
-            # uv reads none of pip's settings, an index of one's own among them.
+            # uv does not read pip's settings, such as a private index.
     if base is None:
         raise CaptureError(
             f"jax {release} needs Python 3.{oldest[1]} to 3.{newest[1]}, and none is found; "
@@ -325,7 +325,7 @@ def _pythons_of(release: str) -> tuple[tuple[int, int], tuple[int, int]]:
 def python_between(
     oldest: tuple[int, int], newest: tuple[int, int], this: tuple[int, ...] = sys.version_info[:2]
 ) -> str | None:
-    """A Python between two releases: `this` one, or one of those that are installed."""
+    """A Python between two releases, either the current or an installed one, else None."""
     if oldest <= this <= newest:
         return sys.executable
     return next((python for python in _pythons() if oldest <= _version(python) <= newest), None)
@@ -340,7 +340,7 @@ def _pythons() -> Iterator[str]:
 
 
 def _version(python: str) -> tuple[int, ...]:
-    """(3, 12); empty where it does not run, as a shim of pyenv may not."""
+    """The version, (3, 12); empty if it does not run, like some shims of pyenv."""
     code = "import sys; print(*sys.version_info[:2])"
     try:
         done = subprocess.run([python, "-c", code], capture_output=True, text=True)
@@ -375,7 +375,7 @@ def run_installer(release: str, command: Sequence[str], announce: Callable[[str]
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """One process at a time makes an environment."""
+    """Let a single process at a time create an environment."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as file:
         lock(file, wait=True)

@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from hlo_lint.xla.child import Child
 
 SECONDS: Final = "HLO_LINT_XLA_SECONDS"
-"""The variable with the seconds that XLA may take for one request."""
+"""The variable with the seconds that XLA may take per request."""
 MEMORY: Final = "HLO_LINT_XLA_MEMORY"
 """The variable with the MB that a child may allocate."""
 
 
 class NoTimeLeft(HloLintError):
-    """The time for all that was asked is over."""
+    """The time for all requests is up."""
 
     def __init__(self) -> None:
         super().__init__("the time was over (--seconds)")
 
 
 class Deadline:
-    """The end of the time for all that a command does, in this process and in its children."""
+    """The end of a command's time, in this process and in its children."""
 
     def __init__(self, seconds: float = inf) -> None:
         self._end = time.monotonic() + seconds
@@ -39,24 +39,24 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Seconds; not more than none where it is over."""
+        """The seconds left; 0 or less when the time is up."""
         return self._end - time.monotonic()
 
     def check(self) -> None:
-        """Go on, if there is time left.
+        """Raise if the time is up.
 
         Raises:
-            NoTimeLeft: there is none.
+            NoTimeLeft: the time is up.
         """
         if self.left <= 0:
             raise NoTimeLeft
 
     def ends(self, child: Child) -> None:
-        """Have a child end with the time."""
+        """End a child when the time is up."""
         self._children.add(child)
 
     def end_now(self) -> None:
-        """End the time, for other threads, too: those that wait for a child wait no longer."""
+        """End the time now, also for other threads that wait for a child."""
         self._end = 0.0
         for child in list(self._children):
             child.end()
@@ -64,18 +64,18 @@ class Deadline:
 
 @dataclass(frozen=True)
 class ChildLimits:
-    """The resources that a child may take."""
+    """The resource limits of a child."""
 
     seconds: float
-    """For one request, from question to answer."""
+    """The time per request, from question to answer."""
     memory: int | None = None
-    """Bytes that it may allocate; None for as many as the machine has."""
+    """Bytes that it may allocate; None for the memory of the machine."""
     deadline: Deadline = field(default_factory=Deadline, compare=False)
     """The end of the time for all requests."""
 
     @classmethod
     def by_default(cls, seconds: float, memory: int | None = None) -> ChildLimits:
-        """ChildLimits that the environment variables override.
+        """Limits that the environment variables override.
 
         Raises:
             UsageError: for a variable that is not a positive number.
@@ -113,7 +113,7 @@ def _positive(variable: str) -> float | None:
 
 
 def begin(terms: Mapping[str, Any]) -> None:
-    """Limit the memory of this process, and have it end with its parent."""
+    """Limit the memory of this process, and end it with its parent."""
     if sys.platform != "win32":
         import resource
 
@@ -123,7 +123,7 @@ def begin(terms: Mapping[str, Any]) -> None:
 
 
 def end_with(parent: int) -> None:
-    """Have this process end when its parent has ended."""
+    """End this process when its parent has ended."""
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -134,9 +134,9 @@ def end_with(parent: int) -> None:
 
 
 def limit_time(seconds: float) -> None:
-    """Limit the processor time of what this process does next.
+    """Limit the processor time of this process from now on.
 
-    The parent looks at the clock. This is for a child in C++ whose parent was killed.
+    The parent watches the clock. This is for a child in C++ whose parent was killed.
     """
     if sys.platform != "win32":
         import resource

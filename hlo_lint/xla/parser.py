@@ -1,4 +1,4 @@
-"""XLA's own parser, of any release of jaxlib, asked about many texts.
+"""XLA's own parser, of any release of jaxlib, for many texts.
 
 with XlaParser() as parser:
     for text in texts:
@@ -19,19 +19,19 @@ from hlo_lint.xla.child import Child, ChildDied, ChildError, logged
 from hlo_lint.xla.limits import ChildLimits
 
 MAX_SECONDS: Final = 60.0
-"""Time that one text may take, unless the environment says another."""
+"""The time limit per text in seconds, unless the environment sets another."""
 
 _placed = re.compile(r"(\d+):(\d+): (.*)", re.DOTALL).fullmatch
 
 
 @dataclass(frozen=True)
 class XlaRefusal:
-    """The reason why XLA does not read a text."""
+    """The reason why XLA rejects a text."""
 
     message: str
-    """XLA's own; where it aborted or met a limit, how it ended."""
+    """XLA's own message; if it aborted or reached a limit, how it ended."""
     line: int | None = None
-    """From 1; None where XLA names no place in the text."""
+    """From 1; None if XLA names no place in the text."""
     column: int | None = None
     """From 1, in characters."""
 
@@ -40,10 +40,10 @@ class XlaRefusal:
 
 
 class XlaParser(Child):
-    """XLA's parser in one child process, which is restarted after a text that ends it."""
+    """XLA's parser in a child process, which is restarted after a text that kills it."""
 
     def __init__(self, python: Path | str | None = None) -> None:
-        """`python` is an interpreter with jaxlib; None for this one."""
+        """`python` is an interpreter with jaxlib; None for the current."""
         limits = ChildLimits.by_default(MAX_SECONDS)
         super().__init__(python, limits=limits, setup=bindings.release, forks="after death")
         self._is_here = python is None
@@ -68,7 +68,7 @@ class XlaParser(Child):
         return str(self.state)
 
     def refusal(self, text: str) -> XlaRefusal | None:
-        """The reason why XLA does not read a text; None if it reads it.
+        """The reason why XLA rejects a text; None if it accepts it.
 
         Raises:
             DumpError: jaxlib is not installed.
@@ -84,7 +84,7 @@ class XlaParser(Child):
             message = bindings.xla_message(f"{error}") or error.class_name
             placed = _placed(message)
             if placed is None:
-                # The reason of a check that failed is in the log alone.
+                # The reason of a failed check is only in the log.
                 errors = logged(self.log(), "E") if message.endswith(":") else []
                 return XlaRefusal(shown(errors[0].partition("] ")[2] if errors else message))
             line, column = int(placed[1]), int(placed[2])

@@ -1,12 +1,12 @@
-"""XLA's compilers for GPUs and TPUs that are not there, called through PJRT's table of functions.
+"""XLA's compilers for absent GPUs and TPUs, called through PJRT's table of functions.
 
-They take HLO as it is (`pjrt_c_api.h`, format "hlo"): jax's Python API takes StableHLO, which has
-no layouts and no bitcasts. No driver and no device are needed.
+They take plain HLO (`pjrt_c_api.h`, format "hlo"): jax's Python API takes StableHLO, which has no
+layouts and no bitcasts. No driver and no device are needed.
 
-This file is a script as well, which needs jaxlib and jax's CUDA plugin and nothing else: with the
-arguments FILE, TARGET and, if it is not 1, the number of partitions it compiles one file, for the
-GPU that a text of XLA's `GpuTargetConfigProto` describes, or, with libtpu, for a topology of TPUs:
-`v5e:2x2`. `XLA_FLAGS` has the flags.
+This file is also a script, which needs only jaxlib and jax's CUDA plugin: with the arguments FILE,
+TARGET and, if it is not 1, the number of partitions it compiles a file, for the GPU that a text of
+XLA's `GpuTargetConfigProto` describes, or, with libtpu, for a topology of TPUs: `v5e:2x2`.
+`XLA_FLAGS` has the flags.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from types import ModuleType
 from typing import Any
 
 ABSENT = {"JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1", "TPU_SKIP_MDS_QUERY": "1"}
-"""The variables of a process that only compiles: it need not look for CUDA's libraries or a TPU."""
+"""The variables of a process that only compiles: it skips checks for CUDA's libraries or a TPU."""
 
 # The table has five words of sizes and the version, then functions. It only grows at its end, so
-# their places do not change: tests call each of these in each release.
+# their positions are stable: tests call each of these in each release.
 _FUNCTIONS = 5
 _ERROR_MESSAGE, _PLUGIN_INITIALIZE, _TOPOLOGY_CREATE, _COMPILE = 1, 3, 82, 89
 
@@ -81,14 +81,14 @@ class Plugin:
 
         Raises:
             OSError: it cannot be loaded.
-            RuntimeError: it is of another PJRT, or refuses to begin.
+            RuntimeError: it is of an incompatible PJRT, or fails to initialize.
         """
         library = C.CDLL(str(path))
         library.GetPjrtApi.restype = C.c_void_p
         self._table = (C.c_size_t * (_FUNCTIONS + _COMPILE + 1)).from_address(library.GetPjrtApi())
         major, minor = divmod(self._table[4], 1 << 32)[::-1]
         self.version = major, minor
-        """Of PJRT's C API."""
+        """The version of PJRT's C API."""
         if self._table[0] < C.sizeof(self._table) or major != 0:
             raise RuntimeError(f"{path} has version {major}.{minor} of PJRT's table of functions")
         if refusal := self._run(_PLUGIN_INITIALIZE, _Nothing(C.sizeof(_Nothing))):
@@ -104,7 +104,7 @@ class Plugin:
         """Compile a serialized HloModuleProto; the error, or empty text.
 
         `target` has the arguments of jax's `get_topology_desc`; `devices` are the numbers of
-        replicas and of partitions; `flags` are for this compilation, beside those of `XLA_FLAGS`.
+        replicas and of partitions; `flags` are for this compilation, in addition to `XLA_FLAGS`.
         """
         replicas, partitions = devices
         counts = b"\x20" + _varint(replicas) + b"\x28" + _varint(partitions)
@@ -136,13 +136,13 @@ class Plugin:
         return self._run(_COMPILE, request)
 
     def _run(self, number: int, arguments: C.Structure) -> str:
-        """The error of a call; empty text if there is none."""
+        """The error of a call, or ""."""
         error = self._function(number)(C.addressof(arguments))
         if not error:
             return ""
         message = _Message(C.sizeof(_Message), None, error)
         self._function(_ERROR_MESSAGE)(C.addressof(message))
-        # An error may be without a message, and is one nevertheless.
+        # An error may lack a message.
         return C.string_at(message.message, message.size).decode(errors="replace") or "error"
 
     def _function(self, number: int) -> Any:
@@ -162,7 +162,7 @@ def plugin_path(platform: str = "cuda") -> Path | None:
 
 
 def xla_bindings() -> ModuleType:
-    """XLA's Python bindings of HLO; jaxlib has other names for them before 0.10.2 and 0.6."""
+    """XLA's Python bindings of HLO; jaxlib named them differently before 0.10.2 and 0.6."""
     names = ("jaxlib._hlo", "jaxlib._jax", "jaxlib.xla_extension")
     return import_module(next((name for name in names if find_spec(name)), names[0]))
 
@@ -174,7 +174,7 @@ def module_of_text(data: bytes) -> bytes:
 
 
 def main(file: str, target: str, partitions: str = "1") -> int:
-    """Compile one file and print how that ends; 0 if it is compiled, 1 if not, 2 without XLA."""
+    """Compile a file and print the outcome; 0 if it compiles, 1 if not, 2 without XLA."""
     os.environ.update(ABSENT)
     platform = "cuda" if Path(target).exists() else "tpu"
     library = plugin_path(platform)

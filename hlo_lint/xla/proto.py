@@ -1,7 +1,7 @@
-"""Protocol buffers that hold HLO: find the module in them, and let XLA print it.
+"""Protocol buffers with HLO: finds the module in them, and lets XLA print it.
 
-XLA's own code turns a module into text and text into a module, in a child process: a broken file
-reaches C++ that may abort on it.
+XLA's own code converts between modules and text, in a child process: C++ may abort on a broken
+file.
 
     HloProto       { hlo_module = 1; buffer_assignment = 3; }     --xla_dump_hlo_as_proto
     HloSnapshot    { hlo = 1; arguments = 2; result = 3; … }      --xla_dump_hlo_snapshots
@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # loaded with the first protocol buffer
     from hlo_lint.xla.child import Answer
 
 MAX_BYTES: Final = 1 << 31
-"""Protobuf itself reads no message of 2 GiB or more."""
+"""Protobuf's own limit: messages are smaller than 2 GiB."""
 MAX_EXPANSION: Final = 200
 """Largest factor by which a compressed file may expand, beyond `ANY_EXPANSION` bytes."""
 ANY_EXPANSION: Final = 64 << 20
@@ -52,13 +52,13 @@ def read_proto(
 ) -> str:
     """The HLO text of a protocol buffer, binary or text, compressed or not.
 
-    It is what XLA's own dump prints, with large constants in full.
+    It is the text of XLA's own dump, with large constants in full.
 
     Args:
-        path: a `.pb`, `.hlo.pb`, `.pbtxt` or `.hlo.pbtxt`, or one of them with `.gz`.
-        programs_in: finds the messages with a module in a binary file that holds several.
+        path: a `.pb`, `.hlo.pb`, `.pbtxt` or `.hlo.pbtxt`, or any of these with `.gz`.
+        programs_in: finds the messages with a module in a binary file with several.
         timeout: seconds that XLA's code may take.
-        search_path: `sys.path` of the child process; that of this process if None.
+        search_path: `sys.path` of the child process; by default that of this process.
 
     Raises:
         DumpError: it cannot be read, holds no module, or jaxlib is not installed.
@@ -76,10 +76,10 @@ def read_proto(
 
 
 def module_bytes(data: bytes) -> bytes:
-    """The HloModuleProto of what a file holds: itself, or field 1 of what wraps it.
+    """The HloModuleProto in a file: the message itself, or field 1 of a wrapping message.
 
-    Every wrapping message is checked to its last byte: the reader of jaxlib 0.10.0 takes a file
-    that is cut off for a smaller module.
+    Every wrapping message is checked to its last byte: jaxlib 0.10.0 reads a truncated file as a
+    smaller module.
 
     Raises:
         PayloadError: it holds no module.
@@ -121,7 +121,7 @@ def _is_module(reader: Reader, message: Field | None) -> bool:
 
 
 def stored_message(path: Path) -> bytes:
-    """The bytes of the file, decompressed if they begin like gzip, as no message can."""
+    """The bytes of the file, decompressed if they begin like gzip, unlike any message."""
     try:
         # gzip.BadGzipFile is an OSError
         with os_errors_as(f"{path}: cannot be read"), path.open("rb") as file:
@@ -152,7 +152,7 @@ def _asked(
     timeout: float,
     search_path: Sequence[str] | None,
 ) -> bytes:
-    """The bytes that a function of the child makes of others.
+    """The bytes that a function in the child returns for some blocks.
 
     Raises:
         DumpError: it refuses them, crashes, or takes too long.
@@ -180,7 +180,7 @@ def _asked(
 
 @cache
 def _readers(limits: ChildLimits, search_path: tuple[str, ...]) -> Pool[Child]:
-    """The children that read all files of this process."""
+    """The child processes that read all files of this process."""
     readers = Pool(
         partial(Child, limits=limits, setup=release, forks="after death", search_path=search_path)
     )

@@ -1,10 +1,10 @@
-"""The child process: calls the functions that its parent asks for, and sends what they return.
+"""The child process: calls the functions that its parent requests, and sends their results.
 
-`child.py` starts it, under an interpreter that may have neither hlo_lint nor what that needs: this
-package is loaded by its path, and the functions import jaxlib, numpy and the standard library.
+`child.py` starts it, under an interpreter that may lack hlo_lint and its dependencies: this package
+is loaded by its path, and the functions import jaxlib, numpy and the standard library.
 
-A message is a JSON object, then blocks of bytes. Each of them follows its length, a little-endian
-number of eight bytes; `blocks` of the object is their number.
+A message is a JSON object, then blocks of bytes. Each follows its length, a little-endian number of
+eight bytes; `blocks` of the object is the number of blocks.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from hlo_lint.xla.child import Answer
 
 _DONE = 10
-"""Exit status of a fork that has answered, and is to be followed by another one."""
+"""Exit status of a fork that has answered, and that another fork shall follow."""
 
 
 def serve(terms: Mapping[str, Any]) -> None:
     """Answer requests on standard input until it ends."""
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(2, 1)  # nothing else may print into the answers
+    os.dup2(2, 1)  # prints must not mix with the answers
     begin(terms)
     write_message(answers, *_answer(terms["setup"]))
     if terms["forks"] == "never" or not hasattr(os, "fork"):
@@ -58,12 +58,12 @@ def serve(terms: Mapping[str, Any]) -> None:
 
 
 def ready() -> Answer:
-    """Nothing is set up."""
+    """The default setup: empty."""
     return None, ()
 
 
 def _serve_one(requests: IO[bytes], answers: IO[bytes]) -> bool:
-    """Answer the next request; False if there is none."""
+    """Answer the next request; False at the end of input."""
     try:
         request, blocks = read_message(requests)
     except EOFError:

@@ -1,6 +1,6 @@
-"""The files that stand beside the HLO of a dump, read: memory, and timings of the autotuner.
+"""Readers of the files beside the HLO of a dump: memory, and timings of the autotuner.
 
-No reader raises on a file's contents: what cannot be read is in the `problems` of the artefact.
+Readers do not raise on a file's contents: unreadable parts are in the `problems` of the artefact.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ ARTEFACTS: Final = {
 }
 """The reader of each artefact, by the end of its file's name: a module here, and its function.
 
-Readers are imported when first needed: lint of one small file waits for none.
+Readers are imported on demand, which keeps the check of a small file fast.
 """
 
 _OWN_NAMES: Final = (".textproto", ".pbtxt", ".txtpb", ".prototxt")
-"""Endings that users give to the autotuner's logs: the start of such a file shows what it is."""
+"""Endings that users give to the autotuner's logs: the beginning of such a file decides."""
 
 _BEGINNING: Final = 1 << 14
 
 
 def reader_for(name: str) -> ArtefactReader | None:
-    """The reader for a file of that name, or None if the name does not show its kind."""
+    """The reader for a file name, or None if the name does not show its kind."""
     return next((_reader(ARTEFACTS[end]) for end in ARTEFACTS if name.endswith(end)), None)
 
 

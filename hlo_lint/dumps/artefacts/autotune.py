@@ -5,10 +5,10 @@
     new results  a cache                entries { key { target {…} } value { optimal_config {…} } }
     old results  AutotuneResults        results { device hlo result { triton {…} } version }
 
-Logs come from `--xla_gpu_dump_autotune_logs_to` (`xla/backends/autotuner/autotuner.cc`) under
-whatever name the user gave, one module appended to the other; results from
-`--xla_gpu_dump_autotune_results_to`, and as `*.autotune_results.pbtxt`. A configuration is spelled
-alike in all four, so that runs can be compared.
+Logs come from `--xla_gpu_dump_autotune_logs_to` (`xla/backends/autotuner/autotuner.cc`) under a
+name that the user chooses, with modules appended; results from
+`--xla_gpu_dump_autotune_results_to`, and as `*.autotune_results.pbtxt`. Configurations have the
+same spelling in all four, so that runs can be compared.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ _ANY = "[type.googleapis.com/"
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One configuration that was tried on an instruction."""
+    """A configuration that was tried on an instruction."""
 
     backend: str
-    """`TRITON`, `CUBLASLT_FISSION`, `NATIVE_EMITTER`: as new releases name it."""
+    """The name in new releases: `TRITON`, `CUBLASLT_FISSION`, `NATIVE_EMITTER`."""
     config: str
     """The configuration, on one line: `triton { block_m: 64 block_n: 32 … }`."""
     nanoseconds: int | None
-    """The one run that was timed; None where there was none."""
+    """The time of the timed run; None without a timed run."""
     scratch_bytes: int
     failure_kind: str
-    """`COMPILATION_FAILED`, `WRONG_RESULT`; empty where nothing failed."""
+    """`COMPILATION_FAILED`, `WRONG_RESULT`; empty without a failure."""
     failure: str
     span: Span
 
@@ -50,26 +50,26 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class TunedInstruction:
-    """One instruction of a log with everything that was tried on it."""
+    """An instruction of a log with all configurations that were tried on it."""
 
     name: str
-    """Empty where the log does not say."""
+    """Empty if the log lacks it."""
     fingerprint: str
     """`hlo_fingerprint`; empty in old logs."""
     hlo: str
     """The instruction as text; empty in old logs."""
     module: int
-    """Number of its module in the log, from 1; 0 in old logs, which do not have it."""
+    """The number of its module in the log, from 1; 0 in old logs."""
     device: str
     candidates: tuple[Candidate, ...]
-    """In the order in which they were tried, those that failed to compile last."""
+    """In the order of the trials; candidates that failed to compile are last."""
     span: Span
 
     @property
     def fastest(self) -> Candidate | None:
-        """The candidate with the shortest run, of several the first; None where all failed.
+        """The first candidate with the shortest run; None if all failed.
 
-        XLA takes it, unless it is set to prefer less scratch among those nearly as fast
+        XLA takes it, unless it is configured to prefer less scratch memory among nearly equal times
         (`xla/backends/autotuner/config_selector.cc`).
         """
         return min(
@@ -90,23 +90,23 @@ class TunedInstruction:
 
 @dataclass(frozen=True, slots=True)
 class ChosenConfig:
-    """One entry of a results file: what won."""
+    """The winner in an entry of a results file."""
 
     fingerprint: str
     """`hlo_fingerprint`; empty in old results."""
     hlo: str
-    """The canonical text that old results have for a key; else empty."""
+    """The canonical text that is the key in old results; else empty."""
     device: str
     backend: str
     config: str
     version: str
-    """Of the backend, in new results; of the cache, in old ones."""
+    """The version of the backend in new results, of the cache in old results."""
     span: Span
 
 
 @dataclass(frozen=True, kw_only=True)
 class Autotuning(Artefact):
-    """A log, or results, or both in one file."""
+    """A log, or results, or both in a file."""
 
     instructions: tuple[TunedInstruction, ...]
     """The entries of a log."""
@@ -115,14 +115,14 @@ class Autotuning(Artefact):
 
 
 def read_autotuning(text: str, path: Path | None = None) -> Autotuning:
-    """Reads a log or results, old or new, whichever it is; what cannot be read is a trouble."""
+    """Read a log or results, old or new; unreadable parts are in `problems`."""
     problems: list[ParseError] = []
     instructions: list[TunedInstruction] = []
     results: list[ChosenConfig] = []
     module, device = 0, ""
     for field in outer_fields(text, problems):
         if field.name == "device" and isinstance(field.value, str):
-            # What is appended for a module begins with the device.
+            # The records of each module begin with the device.
             module, device = module + 1, field.value
         elif not isinstance(field.value, Message):
             continue
@@ -187,7 +187,7 @@ def _candidate(message: Message, span: Span) -> Candidate:
 
 def _nanoseconds(message: Message) -> int | None:
     time = message.message("run_time")
-    # No run takes 0 ns: proto3 leaves the field out where nothing was timed.
+    # No run takes 0 ns: proto3 leaves out the field without a timed run.
     return time.number("seconds") * 10**9 + time.number("nanos") or None
 
 
@@ -246,10 +246,10 @@ def _of_any_type(message: Message) -> Message:
 
 
 def _old_config(result: Message, is_fusion: bool) -> tuple[str, str]:
-    """The backend as new releases name it, and its configuration.
+    """The backend's name in new releases, and its configuration.
 
     Follows `GetConfig` of XLA's `legacy_cache.cc`: `gemm` on a fusion means that the fusion is
-    taken apart and its dot handed to cuBLASLt.
+    split and its dot becomes a cuBLASLt call.
     """
     for field in result.fields:
         if not isinstance(field.value, Message):

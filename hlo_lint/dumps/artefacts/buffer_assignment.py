@@ -6,7 +6,7 @@
 
 From `BufferAllocation::ToString` and `BufferAssignment::ToString`
 (`xla/service/buffer_assignment.cc`). Old releases wrote the values with their positions and uses,
-and the live ranges, into the same file; live ranges are passed over.
+and the live ranges, into the same file; live ranges are skipped.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _live_ranges_begin = re.compile(r"^HloLiveRange ", re.M).search
 
 @dataclass(frozen=True, slots=True)
 class AllocationSlice:
-    """A range of bytes in one allocation.
+    """A range of bytes in an allocation.
 
     >>> AllocationSlice(6, 0, 64).overlaps(AllocationSlice(6, 32, 64))
     True
@@ -54,16 +54,16 @@ class AllocationSlice:
 
     @property
     def end(self) -> int:
-        """The first byte after it."""
+        """The byte after the last."""
         return self.offset + self.size
 
-    def overlaps(self, other: AllocationSlice) -> bool:
-        """True if a byte is in both."""
+    def overlaps(self, second: AllocationSlice) -> bool:
+        """True if both ranges share a byte."""
         return (
-            self.allocation == other.allocation
-            and self.offset < other.end
-            and other.offset < self.end
-            and min(self.size, other.size) > 0
+            self.allocation == second.allocation
+            and self.offset < second.end
+            and second.offset < self.end
+            and min(self.size, second.size) > 0
         )
 
     def __str__(self) -> str:
@@ -78,13 +78,13 @@ class AssignedValue:
     instruction: str
     """The instruction that defines it."""
     index: Index
-    """Part of that instruction's result."""
+    """The part of the instruction's result."""
     is_phi: bool
     color: int
     """The memory space, as a number: 0 is the device's own memory."""
     slice: AllocationSlice
     shape: str
-    """As it is printed, with its layout; `parse_shape` reads it."""
+    """As printed, with its layout; `parse_shape` reads it."""
     span: Span
 
     @property
@@ -100,27 +100,27 @@ class AssignedValue:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """A piece of memory that the program asks for, with the values that take turns in it."""
+    """A piece of memory that the program allocates, with the values that share it over time."""
 
     index: int
     size: int
     color: int
     """The memory space, as a number."""
     page: int | None
-    """None in releases that print none."""
+    """None in releases that do not print it."""
     parameter: int | None
-    """The parameter of the entry computation that it holds, if it holds one."""
+    """The parameter of the entry computation that it holds, if any."""
     parameter_index: Index
-    """Part of that parameter."""
+    """The part of the parameter."""
     parameter_shape: str
-    """Without a layout, as it is printed."""
+    """As printed, without a layout."""
     output_shape: str
-    """The shape of the program's result where the allocation holds it, without a layout."""
+    """The shape of the program's result, without a layout, if the allocation holds it."""
     flags: tuple[str, ...]
-    """`constant`, `thread-local`, `maybe-live-out`, `preallocated-temp`, and others to come."""
+    """`constant`, `thread-local`, `maybe-live-out`, `preallocated-temp`, and later flags."""
     values: tuple[AssignedValue, ...]
     span: Span
-    """Its own line."""
+    """The line of the allocation."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,10 +129,10 @@ class BufferAssignment(Artefact):
 
     allocations: tuple[Allocation, ...]
     buffer_values: BufferValues | None
-    """Positions and uses: in the same file in old releases, else after `with_values`."""
+    """Positions and uses: in the same file in old releases, else set by `with_values`."""
 
     def with_values(self, values: BufferValues) -> BufferAssignment:
-        """The same memory, and where else its values stand: what `values_of` also answers from."""
+        """The assignment with positions and uses, which extend `values_of`."""
         return replace(self, buffer_values=values)
 
     @cached_property
@@ -156,8 +156,8 @@ class BufferAssignment(Artefact):
     def values_of(self, instruction: str, index: Index = ()) -> tuple[AssignedValue, ...]:
         """The values in a part of an instruction's result, each with its memory.
 
-        Without positions only the instructions that define a value are known: no
-        get-tuple-element, no bitcast, no tuple's elements.
+        Without positions only the instructions that define a value are known: not
+        get-tuple-elements, bitcasts or elements of tuples.
         """
         defined = self._by_definition.get((instruction, index), ())
         if self.buffer_values is None:
@@ -168,7 +168,7 @@ class BufferAssignment(Artefact):
 
 
 class _OpenAllocation:
-    """An allocation whose values are still coming."""
+    """An allocation whose values are still being read."""
 
     def __init__(self, match: re.Match[str], start: int) -> None:
         self.found = match
@@ -194,10 +194,10 @@ class _OpenAllocation:
 
 
 def read_buffer_assignment(text: str, path: Path | None = None) -> BufferAssignment:
-    """Reads the file, of new releases and of old ones; a line of another form is a trouble."""
+    """Read the file of a new or an old release; unknown lines are in `problems`."""
     end = len(text)
     values = None
-    # Old releases print values and live ranges into the same file: it is read from its end.
+    # Old releases print values and live ranges into the same file, so it is read from its end.
     if (match := _live_ranges_begin(text)) is not None:
         end = match.start()
     if (match := _values_begin(text, 0, end)) is not None:
@@ -238,8 +238,8 @@ def _allocations(text: str, end: int) -> tuple[tuple[Allocation, ...], list[Pars
             if current is not None:
                 allocations.append(current.closed())
             current, reusing = _OpenAllocation(match, start), False
-        # Lines of this list look like values, and hold no offset: values of other memory spaces
-        # that reuse the allocation. Nobody asks for them.
+        # Lines of this list look like values without an offset: values of other memory spaces that
+        # reuse the allocation. They are not needed.
         elif line == _REUSED and current is not None:
             reusing = True
         elif reusing and _reused(line) is not None:

@@ -1,4 +1,4 @@
-"""The buffer assignment in an HloProto, as the text that XLA writes beside the HLO.
+"""The buffer assignment in an HloProto, converted to the text that XLA writes beside the HLO.
 
     HloProto              { hlo_module = 1; buffer_assignment = 3; }
     BufferAssignmentProto { logical_buffers = 1; buffer_allocations = 3; … }
@@ -21,14 +21,14 @@ _ASSIGNMENT, _BUFFERS, _ALLOCATIONS = 3, 1, 3
 
 
 class _Buffer(NamedTuple):
-    """A value as a line of the text names it: `<17 x.1 @0>`, and its shape."""
+    """A value with its name in the text, `<17 x.1 @0>`, and its shape."""
 
     name: str
     shape: str
 
 
 def buffer_assignment_text(data: bytes, module: Module) -> str | None:
-    """The text of the buffer assignment in an HloProto; None if it has none.
+    """The text of the buffer assignment in an HloProto, or None.
 
     Args:
         data: the HloProto.
@@ -84,9 +84,9 @@ def _buffer(
             name = name or names.get(next(iter(ids), 0), "")
             index = tuple(n for part in place if part.number == 3 for n in reader.numbers(part))
     whole = shapes.get(name)
-    at = f"{{{','.join(map(str, index))}}}" if isinstance(whole, TupleShape) else ""
+    part_of = f"{{{','.join(map(str, index))}}}" if isinstance(whole, TupleShape) else ""
     number = numbers.get(1, 0)
-    title = f"<{number} {name}{at} @{numbers.get(4, 0)}>"
+    title = f"<{number} {name}{part_of} @{numbers.get(4, 0)}>"
     return number, _Buffer(title, str(_part(whole, index) or "?"))
 
 
@@ -108,8 +108,8 @@ def _allocation(reader: Reader, message: Field, buffers: dict[int, _Buffer]) -> 
     if numbers.get(8):
         head += f", color {numbers[8]}"
     if is_parameter:
-        at = [n for field in fields if field.number == 10 for n in reader.numbers(field)]
-        index = ",".join(map(str, at))
+        numbers_at = [n for field in fields if field.number == 10 for n in reader.numbers(field)]
+        index = ",".join(map(str, numbers_at))
         head += f", parameter {numbers.get(6, 0)}, shape |?| at ShapeIndex {{{index}}}"
     elif not named:
         named = ["preallocated-temp"]
@@ -123,5 +123,5 @@ def _allocation(reader: Reader, message: Field, buffers: dict[int, _Buffer]) -> 
 
 
 def _numbers(reader: Reader, message: Field) -> dict[int, int]:
-    """The numbers of a message by field, of those that are no messages."""
+    """The numbers of a message, by field."""
     return {f.number: f.varint for f in reader.iterate(message) if f.wire_type == 0}

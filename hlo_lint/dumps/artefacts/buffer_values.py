@@ -8,8 +8,8 @@
       copy.1, operand 0
      from instruction: %fusion.2 = (f32[8]{0}, s32[]) fusion(%p.1), kind=kLoop, calls=%body
 
-From `HloValue::ToString` (`xla/service/hlo_value.cc`). It names the get-tuple-elements that compact
-HLO text leaves out. Old releases wrote the same text at the end of `*-buffer-assignment.txt`.
+From `HloValue::ToString` (`xla/service/hlo_value.cc`). It includes the get-tuple-elements that
+compact HLO text omits. Old releases wrote the same text at the end of `*-buffer-assignment.txt`.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from hlo_lint.dumps.artefacts.records import (
 from hlo_lint.text.source import ParseError, Span
 
 SHORT = rf"<{COUNT} {NAME}(?:{INDEX})?( \(phi\))?(?: @{COUNT})?>"
-"""`HloValue::ToShortString`: the index is printed where the defining instruction is a tuple."""
+"""`HloValue::ToShortString`: the index is printed if the defining instruction is a tuple."""
 
 _head = re.compile(SHORT).fullmatch
 _total = re.compile(rf"Total bytes used: {COUNT} \(([^()]*)\)").fullmatch
 _position = re.compile(rf"  {NAME}(?: {INDEX})?").fullmatch
 _use = re.compile(rf"  {NAME}, operand {COUNT}(?: {INDEX})?").fullmatch
 _FROM = " from instruction:"
-"""A blank follows; jax 0.4.20 and before print none."""
+"""A blank follows, except in jax 0.4.20 and earlier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,38 +57,38 @@ class HloUse:
     instruction: str
     operand: int
     index: Index
-    """Part of the operand."""
+    """The part of the operand."""
     span: Span
 
 
 @dataclass(frozen=True, slots=True)
 class HloValue:
-    """One value: its definition, its other positions, its uses."""
+    """A value: its definition, its other positions, its uses."""
 
     id: int
     defined_at: HloPosition
     is_phi: bool
-    """True if it merges values: one that a loop carries, or a conditional returns."""
+    """True if it merges values: it is loop-carried, or the result of a conditional."""
     color: int
     positions: tuple[HloPosition, ...]
-    """Everywhere it is, the position that defines it included."""
+    """All its positions, including the defining position."""
     uses: tuple[HloUse, ...]
     instruction_text: str
-    """The defining instruction as HLO, with every shape and name."""
+    """The defining instruction as HLO, with all shapes and names."""
     span: Span
 
 
 @dataclass(frozen=True, kw_only=True)
 class BufferValues(Artefact):
-    """Every value that has memory."""
+    """All values with memory."""
 
     total_bytes: int | None
-    """The bytes of all allocations; None where the line is missing."""
+    """The bytes of all allocations; None if the line is missing."""
     values: tuple[HloValue, ...]
 
     @cached_property
     def by_position(self) -> dict[HloPosition, tuple[HloValue, ...]]:
-        """The values that may stand at a position; several where XLA could not tell."""
+        """The values that may be at a position; several if XLA could not decide."""
         values: dict[HloPosition, tuple[HloValue, ...]] = {}
         for value in self.values:
             for position in dict.fromkeys((value.defined_at, *value.positions)):
@@ -101,12 +101,12 @@ class BufferValues(Artefact):
 
 
 def read_buffer_values(text: str, path: Path | None = None) -> BufferValues:
-    """Reads the file; a line of another form is a trouble."""
+    """Read the file; unknown lines are in `problems`."""
     return read_values_from(text, 0, None, path)
 
 
 class _OpenValue:
-    """A value whose lines are still coming."""
+    """A value whose lines are still being read."""
 
     def __init__(self, match: re.Match[str], start: int) -> None:
         self.head = match.groups()
@@ -131,41 +131,41 @@ class _OpenValue:
 
 
 def read_values_from(text: str, start: int, end: int | None, path: Path | None) -> BufferValues:
-    """Reads a part of a text: old releases have other things before and after it."""
+    """Read a part of a text: old releases have other sections before and after it."""
     values: list[HloValue] = []
     problems: list[ParseError] = []
     total: int | None = None
     value: _OpenValue | None = None
     section = ""
-    for at, line in lines_of(text, start, end):
+    for offset, line in lines_of(text, start, end):
         if line.startswith(_FROM):
             if value is None:
-                problems.append(parse_error("a value before its instruction", line, at))
+                problems.append(parse_error("a value before its instruction", line, offset))
                 continue
-            value.end = at + len(line)
+            value.end = offset + len(line)
             head = _glued_head(line)
             cut = len(line) if head is None else len(line) - len(head[0])
             value.instruction_text = line[len(_FROM) : cut].removeprefix(" ")
-            value.end = at + cut
+            value.end = offset + cut
             values.append(value.closed())
-            value = None if head is None else _OpenValue(head, at + cut)
+            value = None if head is None else _OpenValue(head, offset + cut)
             section = ""
         elif line.startswith("  "):
-            wanted = _take_place(value, section, line, at)
+            wanted = _take_place(value, section, line, offset)
             if wanted:
-                problems.append(parse_error(wanted, line, at))
+                problems.append(parse_error(wanted, line, offset))
         elif line in (" positions:", " uses:") and value is not None:
             section = line
-            value.end = at + len(line)
+            value.end = offset + len(line)
         elif (head := _head(line)) is not None:
             if value is not None:
-                values.append(value.closed())  # its instruction is missing: written before it was
-            value = _OpenValue(head, at)
+                values.append(value.closed())  # without its instruction, as in older releases
+            value = _OpenValue(head, offset)
             section = ""
         elif (match := _total(line)) is not None:
             total = int(match[1])
         elif line not in ("", "Used values:"):
-            problems.append(parse_error("a value, its positions or its uses", line, at))
+            problems.append(parse_error("a value, its positions or its uses", line, offset))
     if value is not None:
         values.append(value.closed())
     return BufferValues(
@@ -177,8 +177,8 @@ def read_values_from(text: str, start: int, end: int | None, path: Path | None) 
     )
 
 
-def _take_place(value: _OpenValue | None, section: str, line: str, at: int) -> str:
-    """Read a position or a use into its value; return what was expected if it is neither."""
+def _take_place(value: _OpenValue | None, section: str, line: str, offset: int) -> str:
+    """Read a position or a use into its value; return the expectation if it is neither."""
     if value is None or not section:
         return "a value, its positions or its uses"
     if section == " positions:":
@@ -190,15 +190,15 @@ def _take_place(value: _OpenValue | None, section: str, line: str, at: int) -> s
         match = _use(line)
         if match is None:
             return "a use"
-        place = Span(at + 2, at + len(line))
+        place = Span(offset + 2, offset + len(line))
         value.uses.append(HloUse(match[1], int(match[2]), index_from(match[3] or ""), place))
-    value.end = at + len(line)
+    value.end = offset + len(line)
     return ""
 
 
 def _glued_head(line: str) -> re.Match[str] | None:
-    """The next value, which old releases print on the line of the last one's instruction."""
+    """The next value, which old releases print on the line of the previous value's instruction."""
     if not line.endswith(">"):
         return None
-    at = line.rfind("<")
-    return _head(line[at:]) if at > len(_FROM) else None
+    offset = line.rfind("<")
+    return _head(line[offset:]) if offset > len(_FROM) else None

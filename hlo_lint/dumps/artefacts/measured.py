@@ -1,8 +1,8 @@
 """Measured time by instruction: the XSpace of a profile, `*.xplane.pb`.
 
-`jax.profiler.trace` writes one for each host (`tsl/profiler/protobuf/xplane.proto`): planes of
-devices and hosts, lines of events in them, and statistics of an event that say which instruction of
-which module ran.
+`jax.profiler.trace` writes a file for each host (`tsl/profiler/protobuf/xplane.proto`): planes of
+devices and hosts, lines of events in them, and statistics of an event that name the module and the
+instruction.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ _EVENTS, _LINE_NAME = 4, 2
 _METADATA_ID, _DURATION, _EVENT_STATS = 1, 3, 4
 _STAT_STRING, _STAT_REFERENCE = 5, 7
 _OPS = "XLA Ops"
-"""The line of a device's plane that holds each instruction once; others repeat the times."""
+"""The line of a device's plane with each instruction once; other lines repeat the times."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The time and the runs of each instruction, by the names of its module and its own."""
+    """The time and the runs of each instruction, by the names of module and instruction."""
 
     picoseconds: Counter[tuple[str, str]] = field(default_factory=Counter)
     runs: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def seconds(self, module: Module) -> dict[str, float]:
-        """The seconds of each instruction in one run of a module, the longest first."""
+        """The seconds of each instruction per run of a module, the longest first."""
         entry = module.entry
-        # Instructions of loops run more often, those of branches less.
+        # Instructions of loops run more often, instructions of branches less often.
         names = [name_of(row) for row in entry.rows] if entry is not None else []
         counts = [self.runs[module.name, name] for name in names]
         runs = min(filter(None, counts), default=1)
@@ -50,7 +50,7 @@ class Measured:
 
 
 def find_measured(folder: Path) -> Measured | None:
-    """The times in all profiles of a folder together; None if there is none in it.
+    """The summed times in all profiles of a folder; None without a profile.
 
     Raises:
         DumpError: for a profile that cannot be read.
@@ -74,19 +74,19 @@ def find_measured(folder: Path) -> Measured | None:
 
 
 def read_measured(data: bytes) -> Measured:
-    """The times in one profile.
+    """The times in a profile.
 
     Raises:
-        PayloadError: the bytes are no XSpace.
+        PayloadError: the bytes are not an XSpace.
     """
     measured = Measured()
     for plane in planes(data):
         reader = plane.reader
         stats = {
-            metadata_id(reader, at): metadata_name(reader, at)
-            for at in plane.metadata(_STAT_METADATA)
+            metadata_id(reader, stat): metadata_name(reader, stat)
+            for stat in plane.metadata(_STAT_METADATA)
         }
-        wanted = {at: name for at, name in stats.items() if name in ("hlo_op", "hlo_module")}
+        wanted = {stat: name for stat, name in stats.items() if name in ("hlo_op", "hlo_module")}
         if not wanted:
             continue
         lines = [reader.fields(line) for line in plane.parts(_LINES)]

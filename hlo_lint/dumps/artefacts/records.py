@@ -1,4 +1,4 @@
-"""The parts that all artefacts share: their text, and the lines that could not be read."""
+"""The base of all artefacts: their text, and unreadable lines."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ _SHOWN = 40
 
 @dataclass(frozen=True, kw_only=True)
 class Artefact:
-    """A file that stands beside the HLO, read as far as it can be."""
+    """A parsed file beside the HLO."""
 
     path: Path | None
-    """Its path; None for a text that does not come from a file."""
+    """Its path; None for a text that is not from a file."""
     text: str = field(repr=False)
     problems: tuple[ParseError, ...]
-    """The parts that could not be read, in the order of the text."""
+    """The unreadable parts, in the order of the text."""
 
     @cached_property
     def lines(self) -> Lines:
-        """Turns the offsets of spans and parse errors into lines and columns."""
+        """The lines of the text, to turn offsets into lines and columns."""
         return Lines(self.text)
 
 
 def lines_of(text: str, start: int = 0, end: int | None = None) -> Iterator[tuple[int, str]]:
-    r"""Each line with its offset, its end cut off.
+    r"""The lines with their offsets, without line ends.
 
     >>> list(lines_of("ab\r\ncd\n"))
     [(0, 'ab'), (4, 'cd'), (7, '')]
@@ -47,7 +47,7 @@ def lines_of(text: str, start: int = 0, end: int | None = None) -> Iterator[tupl
 
 
 def parse_error(wanted: str, line: str, start: int) -> ParseError:
-    """A line that is not what it should be."""
+    """The error of an unexpected line."""
     stands = line.strip()
     stands = shown(stands[:_SHOWN]) + "…" * (len(stands) > _SHOWN)
     quoted = f"`{stands}`" if stands else "an empty line"
@@ -55,4 +55,4 @@ def parse_error(wanted: str, line: str, start: int) -> ParseError:
 
 
 index_from = lru_cache(maxsize=1 << 12)(read_index)
-"""The index between braces: a file repeats a few of them a hundred thousand times."""
+"""The index between braces, cached: a file repeats a few of them a hundred thousand times."""

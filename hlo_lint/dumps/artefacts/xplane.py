@@ -5,8 +5,8 @@
     XEventMetadata { id = 1; name = 2; stats = 5; … }
     XStat          { metadata_id = 1; … bytes_value = 6; }
 
-The plane `/host:metadata` has the programs that ran, each an HloProto, as the stat `Hlo Proto` of
-an event's metadata.
+The plane `/host:metadata` contains the programs that ran, each an HloProto, as the stat `Hlo Proto`
+of an event's metadata.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _HLO_PROTO: Final = "Hlo Proto"
 
 
 class Plane(NamedTuple):
-    """One plane of a profile: a device, the host, or the programs."""
+    """A plane of a profile: a device, the host, or the programs."""
 
     reader: Reader
     field: Field
     name: str
 
     def parts(self, number: int) -> Iterator[Field]:
-        """Its fields of that number."""
+        """Its fields with a number."""
         return (part for part in self.reader.iterate(self.field) if part.number == number)
 
     def metadata(self, number: int) -> Iterator[Field]:
@@ -73,10 +73,10 @@ def programs(data: bytes) -> list[bytes]:
 
 
 def metadata_id(reader: Reader, message: Field) -> int:
-    """The id of metadata, or that a statistic has of its metadata."""
+    """The id of metadata, or a statistic's reference to its metadata."""
     return next((int_of(part) for part in reader.iterate(message) if part.number == 1), 0)
 
 
 def metadata_name(reader: Reader, message: Field) -> str:
-    """The name of a plane or of metadata; empty if it has none."""
+    """The name of a plane or of metadata; empty if it is missing."""
     return next((text_of(part) for part in reader.iterate(message) if part.number == 2), "")
