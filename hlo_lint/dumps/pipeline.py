@@ -105,7 +105,7 @@ class Pipeline:
     def crashed(self) -> bool:
         """True if compilation began and never ended.
 
-        A lone named dump may have been copied there: it is no evidence.
+        A lone named dump may have been copied there, so it is not evidence.
         """
         if self.final is not None or self.is_helper or self.lone:
             return False

@@ -51,7 +51,7 @@ class HloSyntaxError(HloLintError):
 
 
 class DumpError(HloLintError):
-    """A path that cannot be read, or has unexpected content; the message advises what to do."""
+    """A path that cannot be read, or has unexpected content; the message gives advice."""
 
 
 class PayloadError(HloLintError):

@@ -121,7 +121,7 @@ class Child:
         environment: Mapping[str, str] | None = None,
         search_path: Sequence[str] | None = None,
     ) -> None:
-        """Describe the child; nothing is started.
+        """Describe the child, without starting it.
 
         Args:
             python: an interpreter with jaxlib; None for this one, with its `sys.path`.

@@ -146,7 +146,7 @@ class XlaCpu(Child):
 
 
 def xla_cpus(*, memory: int | None = None, deadline: Deadline | None = None) -> Pool[XlaCpu]:
-    """A pool of children with the limits of `XlaCpu`, one for each thread at a time."""
+    """A pool of children with the limits of `XlaCpu`, a child for each thread at a time."""
     return Pool(lambda: XlaCpu(memory=memory, deadline=deadline))
 
 

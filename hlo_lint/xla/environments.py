@@ -325,7 +325,7 @@ def _pythons_of(release: str) -> tuple[tuple[int, int], tuple[int, int]]:
 def python_between(
     oldest: tuple[int, int], newest: tuple[int, int], this: tuple[int, ...] = sys.version_info[:2]
 ) -> str | None:
-    """A Python between two releases, either the current or an installed one, else None."""
+    """The current or an installed Python between two releases, else None."""
     if oldest <= this <= newest:
         return sys.executable
     return next((python for python in _pythons() if oldest <= _version(python) <= newest), None)
@@ -350,7 +350,7 @@ def _version(python: str) -> tuple[int, ...]:
 
 
 def run_installer(release: str, command: Sequence[str], announce: Callable[[str], None]) -> None:
-    """Run pip or uv, and announce what it downloads: `jaxlib-0.11.2-….whl (86.1 MB)`.
+    """Run pip or uv, and announce its downloads: `jaxlib-0.11.2-….whl (86.1 MB)`.
 
     Raises:
         CaptureError: it fails.
