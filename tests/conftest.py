@@ -57,6 +57,15 @@ def _is_hlo(path: Path) -> bool:
         return file.read(9) == b"HloModule"
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    # Without the plugin `timeout` of pyproject.toml is unknown, an error in the midst of pytest.
+    if not config.pluginmanager.hasplugin("timeout"):
+        raise pytest.UsageError(
+            "pytest-timeout is not installed; "
+            "pip install --constraint tests/constraints.txt --editable '.[test]' installs it"
+        )
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what starts a browser as slow: `make check` leaves it out."""
     for item in items:
