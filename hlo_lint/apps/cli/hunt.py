@@ -65,14 +65,16 @@ def command(
         ).run(note)
     for by in dict.fromkeys(by for by, _ in campaign.records):
         verdicts = [record for record in campaign.records.values() if record.by == by]
-        outcomes = Counter(verdict.outcome for verdict in verdicts).most_common(4)
-        listed = ", ".join(f"{count} {outcome}" for outcome, count in outcomes)
+        # After a colon stands the reason, which differs from module to module.
+        outcomes = Counter(verdict.outcome.partition(":")[0] for verdict in verdicts)
+        listed = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
         fired = len({changed for verdict in verdicts for changed in verdict.passes})
         modules = counted(len(verdicts), "module")
         click.echo(shown(f"{by}: {modules}: {listed}; {fired} passes changed something"))
     if rows := campaign.table():
         print_table([("pass", "cause", "shows in", "first seed", "found", "known"), *rows])
-        click.echo(f"reduced modules, and programs that show them: {out / CAUSES}")
+        if (out / CAUSES).is_dir():
+            click.echo(f"reduced modules, and programs that show them: {out / CAUSES}")
     else:
         click.echo("nothing was found")
     ctx.exit(1 if any(row[-1] == "new" for row in rows) else 0)

@@ -193,7 +193,7 @@ class Campaign:
                 continue
             note(f"reducing {record.cause[:60]}")
             text = (self.folder / MODULES / f"{record.seed}.hlo").read_text("utf-8")
-            record = replace(record, outcome="found once, not again", finding=None)
+            record = replace(record, outcome="found only once", finding=None)
             with suppress(UsageError):
                 reduction = reduced(text, judges[record.by], finding)
                 again = {name: judge(reduction.text).finding for name, judge in judges.items()}

@@ -221,13 +221,13 @@ class Judge(ExitStack):
         passes = sorted({name.after for name in names} - {"pipeline-start"})
         finding = verdict if isinstance(verdict, BugFinding) else None
         if finding and self._only and finding.pass_name not in self._only:
-            return JudgeVerdict(f"found, of {finding.pass_name}", tuple(passes))
+            return JudgeVerdict(f"of another pass: {finding.pass_name}", tuple(passes))
         return JudgeVerdict(FOUND if finding else f"{verdict or SAME}", tuple(passes), finding)
 
     def bug(self, text: str, inputs: Sequence[Arrays], folder: Path) -> BugFinding | str | None:
         """The bug, or why nothing is known; the dumps are written into the folder."""
         if self._target == GPU and prod(cpu.devices_of(text)) > 1:
-            return "it is for several devices"
+            return "for several devices"
         compiled = self._compiled(text, inputs, folder)
         if self._only and _last_pass(folder) not in self._only:
             return self.by_steps(folder)  # no other pass lowers what is left
@@ -289,12 +289,12 @@ class Judge(ExitStack):
                 reason = (result.notes or ["no dumps"])[0][-60:]
                 return None if result.compared else f"not run: {reason}"
         if len(changes) == 1:
-            return "the judge is of two minds"
+            return "unsteady judge"
         difference, name = changes[0].comparison.difference, changes[0].after.name
         assert difference is not None
         ends = (difference.before, difference.after)
         if any(isinstance(end, float) and not isfinite(end) for end in ends):
-            return "signs of zeros, or NaNs, of floats"
+            return "signs of zeros or NaNs"
         return BugFinding("values", name.after if name else "", f"{difference}")
 
     def _failed(
