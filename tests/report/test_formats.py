@@ -27,6 +27,7 @@ from hlo_lint.apps.examples import write_example_dump
 from hlo_lint.engine.findings import PassRef, SourceLine, SuppressedBy, SuppressedFinding
 from hlo_lint.report import markdown, sarif
 from hlo_lint.report.formats import FORMATS, NO_ROOM, render
+from hlo_lint.report.groups import grouped
 from hlo_lint.report.report import Report
 from hlo_lint.report.statistics import counts, render_statistics
 from hlo_lint.text.errors import UsageError
@@ -616,7 +617,8 @@ def test_a_summary_that_is_too_long_says_how_much_is_left_out(
     assert len(text.encode()) < 8_200
     shown = text.count("\n### ")
     assert 0 < shown < len(everything.findings)
-    left = f"{len(everything.findings) - shown} findings do not fit"
+    rest = grouped(everything.findings)[shown:]
+    left = f"{sum(1 + len(group.rest) for group in rest)} findings do not fit"
     assert said == [f"Markdown: {left} (8000 bytes)"]
     assert text.endswith(f"… {left}.\n")
 
