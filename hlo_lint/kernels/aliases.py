@@ -1,4 +1,4 @@
-"""Results of custom calls that share the memory of an operand: in fusions, and in the kernel."""
+"""Results of custom calls that alias an operand: in fusions, and in the kernel."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:  # loaded where a module has such a call
 
 
 def need_of_alias(call: Instruction, result: ResultArray) -> str | None:
-    """The reason why a call computes wrong numbers if a result does not hold its operand.
+    """The reason that a call needs a result to alias its operand.
 
-    Empty if it overwrites the result without a look at it; None if that is unknown.
+    Empty if it overwrites the whole result without reading it; None if that is unknown.
     """
     payload = triton_payload(call)
     if payload is None:
@@ -33,13 +33,13 @@ def _need(call: KernelCall, buffer: int, result: ResultArray) -> str | None:
     from hlo_lint.kernels.custom_calls.triton import Array
 
     if buffer >= call.pointer_count:
-        return "the kernel is not handed its result: it writes through the operand"
+        return "the kernel has no pointer to its result: it writes through the operand"
     number = call.pointers[buffer]
     parameter = call.parameters[number]
     if not isinstance(parameter, Array) or not call.kernel.ptx:
         return None
     if parameter.bytes_to_zero:
-        return ""  # the launcher clears it, so what it held does not matter
+        return ""  # the launcher clears it, so its old contents do not matter
     accesses = _accesses(call.kernel.ptx, call.pointers)
     if accesses is None:
         return None
@@ -65,7 +65,7 @@ def _accesses(ptx: str, pointers: tuple[int, ...]) -> GlobalAccesses | None:
 
 
 def alias_is_lost(fusion: Instruction, call: Instruction, result: ResultArray, number: int) -> bool:
-    """True if the fusion is known to give the result other memory than the operand's."""
+    """True if the fusion certainly gives the result a different buffer than the operand's."""
     source = source_of(call.operand(number))
     if source is None:
         return False
@@ -76,13 +76,13 @@ def alias_is_lost(fusion: Instruction, call: Instruction, result: ResultArray, n
     if source.opcode not in ("slice", "dynamic-slice"):
         return False
     if index is not None:
-        return True  # the result is the fusion's, and the operand a part of another buffer
+        return True  # the result is the fusion's, but the operand is a part of another buffer
     update = _update_of(call, result)
     return update is not None and update.producer() is not source_of(source.operand(0))
 
 
 def fusion_index(call: Instruction, result: ResultArray) -> Index | None:
-    """The index of the fusion's result that is a result of the call; None if none is."""
+    """The index of a call's result in its fusion's result; None if it is not returned."""
     root = call.computation.root
     if root is None:
         return None
@@ -98,14 +98,14 @@ def fusion_index(call: Instruction, result: ResultArray) -> Index | None:
 def _is_result(
     instruction: Instruction | None, index: Index, call: Instruction, result: ResultArray
 ) -> bool:
-    """True if a value is a result of the call, seen through bitcasts and tuple elements."""
+    """True if a value is this result of the call, seen through bitcasts and tuple elements."""
     if instruction is None:
         return False
     return (call, result.index) in origins(instruction, index, ("bitcast", "reshape"))
 
 
 def _update_of(call: Instruction, result: ResultArray) -> Instruction | None:
-    """The dynamic-update-slice that writes a result of the call."""
+    """The dynamic-update-slice whose update is a result of the call."""
     for update in call.computation.with_opcode("dynamic-update-slice"):
         operand = update.operand(1)
         if operand is None:

@@ -1,4 +1,4 @@
-"""Triton kernels in a module: their payloads and the buffers that XLA hands them."""
+"""Triton calls in a module: their payloads and buffers."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _FILLS = frozenset({"broadcast", "constant", "iota", "bitcast", "reshape", "copy
 
 
 def fused_calls(module: Module) -> Iterator[tuple[Instruction, Instruction]]:
-    """Each fusion with each custom call in its body: XLA:GPU wraps calls on slices so."""
+    """Fusions with the custom calls in their bodies: XLA:GPU wraps calls on slices this way."""
     bodies = {
         computation.name: computation
         for computation in module.computations
         if not computation.is_entry and "custom-call" in computation.opcodes
     }
-    # Bodies of loops have custom calls as well: only for bodies of fusions is it worth the walk.
+    # Loop bodies have custom calls too: walk the module only if fusion bodies have some.
     if not bodies or bodies.keys().isdisjoint(module.fusion_computations):
         return
     for computation in module.computations:
@@ -38,7 +38,7 @@ def fused_calls(module: Module) -> Iterator[tuple[Instruction, Instruction]]:
 
 
 def triton_calls(module: Module) -> Iterator[tuple[Instruction, TritonCall]]:
-    """The calls whose payload can be read, with it; those in bodies of fusions, too."""
+    """Triton calls with a readable payload, and the payload, including fusion bodies."""
     for call in instructions_where(module, "custom-call", _is_triton):
         if (payload := triton_payload(call)) is not None:
             yield call, payload
@@ -51,7 +51,7 @@ def _is_triton(kind: RowKind) -> bool:
 def autotuned_calls(
     module: Module,
 ) -> Iterator[tuple[Instruction, TritonCall, AutotunedKernelCall]]:
-    """Those of them that tune themselves the first time they run, with what they try."""
+    """Triton calls that autotune when they first run, with payload and candidates."""
     for call, payload in triton_calls(module):
         from hlo_lint.kernels.custom_calls.triton import AutotunedKernelCall
 
@@ -60,7 +60,7 @@ def autotuned_calls(
 
 
 def triton_payload(call: Instruction) -> TritonCall | None:
-    """The payload of a Triton call; None of any other call, and if it cannot be read."""
+    """The payload of a Triton call; None for other calls, and if it cannot be read."""
     from hlo_lint.kernels.custom_calls import PayloadError, decode_payload
     from hlo_lint.kernels.custom_calls.triton import TritonCall
 
@@ -81,17 +81,17 @@ def tunes_early(payload: TritonCall) -> bool:
 
 
 def fusion_of(call: Instruction, module: Module) -> Instruction | None:
-    """The fusion that a call is in; None if XLA runs the call by itself."""
+    """The fusion that contains a call; None if the call is not fused."""
     return next((fusion for fusion, fused in fused_calls(module) if fused is call), None)
 
 
 def operand_source(call: Instruction, number: int, module: Module) -> Instruction | None:
-    """The instruction that computes an operand; of a fused call, the array its slice is part of."""
+    """The instruction that computes an operand; for a fused slice, that of the whole array."""
     source = source_of(call.operand(number))
     fusion = None if call.computation.is_entry else fusion_of(call, module)
     if fusion is None:
         return source
-    # The fusion hands the kernel the address of the slice: no buffer of its own is made.
+    # The fusion passes the kernel the slice's address: the slice has no buffer.
     for whole in chain(source, _sliced):
         source = whole
     if source is None or source.opcode != "parameter":
@@ -112,7 +112,7 @@ def is_entry_parameter(call: Instruction, number: int, module: Module) -> bool:
 
 
 def is_fresh_fill(call: Instruction, number: int, module: Module) -> bool:
-    """True if an operand holds only constants, put there for the kernel to overwrite."""
+    """True if an operand is filled with constants, for the kernel to overwrite."""
     source = operand_source(call, number, module)
     if source is None:
         return False
@@ -120,7 +120,7 @@ def is_fresh_fill(call: Instruction, number: int, module: Module) -> bool:
         return source.opcode != "broadcast" or _is_constant(source)
     if source.opcode == "fusion":
         bodies = [module.computation(name) for name in source.called_computations]
-        # A fusion that computes from constants alone.
+        # A fusion that computes only from constants.
         return bool(bodies) and all(body is not None and body.opcodes <= _FILLS for body in bodies)
     return source.opcode == "custom-call" and source.custom_call_target == "AllocateBuffer"
 

@@ -1,4 +1,4 @@
-"""Layouts that cuBLASLt takes: batches of matrices, row-major or column-major."""
+"""Layouts that cuBLASLt supports: batches of row-major or column-major matrices."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ if TYPE_CHECKING:  # loaded where a module has such a call
 def unsupported(
     shape: ArrayShape, batch: Sequence[int], rows: Sequence[int], columns: Sequence[int]
 ) -> str:
-    """The reason why cuBLASLt cannot read an array as a batch of matrices; empty if it can.
+    """The reason that cuBLASLt cannot read an array as a batch of matrices; empty if it can.
 
-    The dimensions of each group have to lie side by side and in order, and a batch may not vary
-    fastest (`GetBatchRowColumnShape` and `MatrixLayout::For`, `matmul_utils.cc:62-197`). Sizes do
-    not matter, as for XLA.
+    The dimensions of each group must be adjacent and in order, and a batch must not be most minor
+    (`GetBatchRowColumnShape` and `MatrixLayout::For`, `matmul_utils.cc:62-197`). Sizes do not
+    matter, as in XLA.
 
     >>> from hlo_lint.hlo.shape import parse_array
     >>> unsupported(parse_array("f32[4,8,16]{2,1,0}"), (0,), (1,), (2,))
     ''
     >>> unsupported(parse_array("f32[4,8,16]{0,2,1}"), (0,), (1,), (2,))
-    'its batch dimension 0 varies fastest'
+    'its batch dimension 0 is most minor'
     >>> unsupported(parse_array("f32[4,8,16]{2,0,1}"), (0, 1), (2,), ())
-    'its dimensions 0, 1 do not lie side by side and in order'
+    'its dimensions 0, 1 are not adjacent and in order'
     """
     groups = {group[-1]: tuple(group) for group in (batch, rows, columns) if group}
     remaining = list(shape.minor_to_major)
     if sorted(chain(batch, rows, columns)) != list(range(shape.rank)):
-        return ""  # no such product: another rule's business
+        return ""  # not a valid product: another rule reports it
     if batch and remaining[0] == batch[-1]:
-        return f"its batch dimension {batch[-1]} varies fastest"
+        return f"its batch dimension {batch[-1]} is most minor"
     while remaining:
         group = groups.get(remaining[0])
         if group is None:
@@ -44,14 +44,14 @@ def unsupported(
         else:
             del remaining[: len(group)]
             continue
-        return f"its dimensions {', '.join(map(str, apart))} do not lie side by side and in order"
+        return f"its dimensions {', '.join(map(str, apart))} are not adjacent and in order"
     return ""
 
 
 def dot_groups(
     dimensions: DotDimensions, lhs: ArrayShape, rhs: ArrayShape
 ) -> tuple[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]], ...]:
-    """Batch, rows and columns of the left side, the right side and the product."""
+    """The batch, row and column dimensions of lhs, rhs and product."""
     lhs_free = _free(lhs, dimensions.lhs_batch, dimensions.lhs_contracting)
     rhs_free = _free(rhs, dimensions.rhs_batch, dimensions.rhs_contracting)
     batches = len(dimensions.lhs_batch)

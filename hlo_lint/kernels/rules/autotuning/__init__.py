@@ -1,1 +1,1 @@
-"""Kernels that tune themselves on the program's own memory."""
+"""Autotuning: kernels that tune on the program's own buffers, and backends that may change."""

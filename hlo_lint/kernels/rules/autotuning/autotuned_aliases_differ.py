@@ -1,4 +1,4 @@
-"""The buffers that an autotuned kernel saves before its trials, against those it overwrites."""
+"""Autotuned calls that do not save the buffers that their trials overwrite."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ _RIGHT = r"x\234\023R\345b\314\026\022\347\022\346b\0062\004\030%\030\025\030\26
 
 
 class AutotunedAliasesDiffer(Rule):
-    """An autotuned Triton call that does not save what its trials overwrite.
+    """An autotuned Triton call that does not save the operands that its trials overwrite.
 
     ## Why
     The first execution of an autotuned call runs every candidate kernel on the program's own
-    buffers. Where a result takes the memory of an operand, each trial overwrites that operand, so
-    the call carries a list of buffers to save before the trials and to restore after them. Its
-    indices count operands and results in one row. The launcher saves the first buffer of each pair
-    whose two buffers have one address. If no pair stays within the operand and its result, or its
-    size is smaller, the operand is lost: the first run computes with what the trials left
-    as input, and every later run is right, which makes it hard to believe.
+    buffers. If a result shares the memory of an operand, each trial overwrites that operand, so the
+    call has a list of buffer pairs to save before the trials and restore afterwards. Indices count
+    operands first, then results. The launcher saves the first buffer of each pair whose two buffers
+    have the same address. If no pair connects the operand and its result, or its size is too small,
+    the operand is lost: the first run computes from the trials' output, and every later run is
+    right, which makes the bug hard to find.
 
     ## Fix
-    Rewrites the list in the payload to what `output_to_operand_aliasing` declares. Everything else
-    in the payload stays. It costs a copy of the operand, once per process and kernel.
+    Rewrites the list in the payload to match `output_to_operand_aliasing`; the rest of the payload
+    stays. It costs a copy of the operand, once per process and kernel.
     """
 
     opcodes = frozenset({"custom-call"})
@@ -63,7 +63,7 @@ class AutotunedAliasesDiffer(Rule):
     )
 
     def check(self, final: FinalModule) -> Findings:
-        """Each autotuned call that does not save an operand, or names a buffer it does not have."""
+        """Autotuned calls that do not save an operand, or that name a missing buffer."""
         module = final.module
         for call, payload, autotuned in autotuned_calls(module):
             saved, declared = autotuned.input_output_aliases, _declared(call, module)
@@ -74,7 +74,7 @@ class AutotunedAliasesDiffer(Rule):
             harmless = not notes and all(
                 is_fresh_fill(call, pair.input_buffer, module) for pair in missing
             )
-            # Only a result in a donated parameter can be overwritten by trials that run so early.
+            # Trials that run this early can only overwrite a result in a donated parameter.
             latent = (
                 bool(missing)
                 and not harmless
@@ -84,14 +84,14 @@ class AutotunedAliasesDiffer(Rule):
             )
             yield Finding(
                 call,
-                f"the trials of this call save {_shown(saved)}, and it declares {_shown(declared)}"
+                f"the trials of this call save {_shown(saved)}, but it declares {_shown(declared)}"
                 + (" (latent)" if latent else ""),
                 notes=(*notes, *_notes(call, saved, missing, latent=latent, harmless=harmless)),
                 severity=Severity.WARNING if harmless else None,
             )
 
     def fix(self, instruction: Instruction, module: Module) -> Fix | None:
-        """Writes the declared pairs into the payload."""
+        """Write the declared pairs into the payload."""
         from hlo_lint.kernels.custom_calls import encode_payload
         from hlo_lint.kernels.custom_calls.triton import with_aliases
 
@@ -101,12 +101,12 @@ class AutotunedAliasesDiffer(Rule):
                 text = encode_payload(call, changed)
                 rewrite = Rewrite(module)
                 rewrite.set_attribute(call, "backend_config", text)
-                return rewrite.fix("save what the call declares")
+                return rewrite.fix("save the buffers that the call declares")
         return None
 
 
 def _declared(call: Instruction, module: Module) -> list[InputOutputAlias]:
-    """The pairs that the declared aliases call for; buffers are counted operands first."""
+    """The buffer pairs of the declared aliases; buffers count operands first, then results."""
     from hlo_lint.kernels.custom_calls.triton import InputOutputAlias
 
     aliases = declared_aliases(call)
@@ -128,8 +128,8 @@ def _declared(call: Instruction, module: Module) -> list[InputOutputAlias]:
 def _is_saved(needed: InputOutputAlias, saved: Sequence[InputOutputAlias]) -> bool:
     """True if the launcher saves an operand that shares its memory with a result.
 
-    It saves the first buffer of a pair whose two addresses are equal when the program runs, and
-    both buffers of the needed pair have one address (`triton_kernels.cc`, `AutotunedKernelCall`).
+    It saves the first buffer of a pair whose two addresses are equal at run time, and both buffers
+    of the needed pair have the same address (`triton_kernels.cc`, `AutotunedKernelCall`).
     """
     buffers = set(needed[:2])
     return any(
@@ -169,16 +169,16 @@ def _notes(
     notes += [
         f"operand {pair.input_buffer} has {pair.size_bytes} bytes"
         for pair in missing
-        if any({*other[:2]} <= {*pair[:2]} for other in saved)
+        if any({*saved_pair[:2]} <= {*pair[:2]} for saved_pair in saved)
     ]
     if latent:
         notes.append(
-            "the call tunes before the operand is computed, so it is right by timing alone; on "
-            "an operand that the caller passes in it would be wrong"
+            "the call tunes before the operand is computed, so it is right only by timing; for an "
+            "operand passed in by the caller it would be wrong"
         )
     if harmless and missing:
         notes.append(
-            "the operand holds a constant, so this is right if every kernel overwrites all of it"
+            "the operand is a constant, so this is right if every kernel overwrites all of it"
         )
     notes.append("jaxlib before 0.10.0 restored the wrong buffers even where the list was right")
     return notes

@@ -1,4 +1,4 @@
-"""FFI calls that tune themselves before the program has run, on memory the program still needs."""
+"""FFI calls that autotune before the program has run, on memory that the program needs."""
 
 from __future__ import annotations
 
@@ -62,21 +62,21 @@ ENTRY e {
 
 
 class AutotuningRunsEarly(Rule):
-    """An autotuned FFI call that tries its kernels on memory the program has not used yet.
+    """An autotuned FFI call whose trials run before the program uses the buffers.
 
     ## Why
     XLA initializes FFI calls with the real buffers before the first thunk of an execution runs, and
-    jaxlib tunes a `triton_kernel_call_ffi` right there. A result that lies in a donated parameter
-    that the program reads overwrites it before that. Operands that the program
-    computes hold garbage at that moment; if they are indices, the kernel reads wild addresses. The
-    legacy target `triton_kernel_call` tunes when its turn comes and has neither problem.
+    jaxlib autotunes a `triton_kernel_call_ffi` at that point. If a result is in the buffer of a
+    donated parameter, the trials overwrite the parameter before the program reads it. Computed
+    operands still hold garbage; if they are indices, the kernel accesses wild addresses. The legacy
+    target `triton_kernel_call` tunes when it executes and has neither problem.
 
     ## Fix
-    Gives the call one more operand for each result, filled with zeros, and declares that the result
-    takes its memory, in the payload's list too. The launcher hands buffers to pointers in order and
-    leaves out the rest, so the kernel sees what it saw. It costs a fill of each result on every
-    run, and must go in before buffers are assigned. A call that declares aliases already, or whose
-    kernel takes another number of pointers, is left alone.
+    Adds a zero-filled operand for each result, and declares that the result aliases it, also in the
+    payload's list. The launcher passes buffers to pointers in order and ignores the rest, so the
+    kernel gets the same buffers. It costs a fill of each result in every run, and must be applied
+    before buffer assignment. There is no fix for a call that already declares aliases, or whose
+    kernel takes a different number of pointers.
     """
 
     opcodes = frozenset({"custom-call"})
@@ -90,18 +90,18 @@ class AutotuningRunsEarly(Rule):
     )
 
     def is_applicable(self, module: Module) -> bool:
-        """True if an FFI call autotunes."""
+        """True if the module has an autotuned FFI call."""
         return any(tunes_early(payload) for _, payload, _ in autotuned_calls(module))
 
     def fix(self, instruction: Instruction, module: Module) -> Fix | None:
-        """Allocates the results beforehand and aliases them."""
+        """Allocate the results before the call and alias them."""
         for call, payload, _ in autotuned_calls(module):
             if call is instruction:
                 return _preallocated(call, payload, module)
         return None
 
     def check(self, final: FinalModule, buffers: BufferAssignment) -> Findings:
-        """Results in donated parameters, and operands that are not computed yet."""
+        """Calls with results in donated parameters, or with operands that are not computed yet."""
         module = final.module
         for call, payload, autotuned in autotuned_calls(module):
             if not tunes_early(payload):
@@ -117,7 +117,7 @@ class AutotuningRunsEarly(Rule):
                 yield Finding(
                     call,
                     f"the trials of this call overwrite parameter {parameter} before the program "
-                    f"has read it: result {result} has its buffer",
+                    f"reads it: result {result} has its buffer",
                     notes=(
                         f"{given[0].slice}, which the caller donated",
                         "without the donation, or with the target triton_kernel_call, it is right",
@@ -144,7 +144,7 @@ class AutotuningRunsEarly(Rule):
 
 
 def _is_read(module: Module, parameter: int) -> bool:
-    """True if the program reads an entry parameter: else no trial can spoil it."""
+    """True if the program reads an entry parameter."""
     entry = module.entry
     parameters = entry.with_opcode("parameter") if entry is not None else ()
     return any(
@@ -155,7 +155,7 @@ def _is_read(module: Module, parameter: int) -> bool:
 
 
 class _Memory:
-    """The memory of one call's buffers; a fused call has that of its fusion."""
+    """The memory of a call's buffers; for a fused call, that of its fusion."""
 
     def __init__(self, call: Instruction, module: Module, buffers: BufferAssignment) -> None:
         self._call = call
@@ -164,19 +164,19 @@ class _Memory:
 
     @property
     def is_of_this_call(self) -> bool:
-        """False if the assignment was made before a fix gave the call more operands."""
+        """False if the assignment is older than a fix that added operands to the call."""
         aliased = declared_aliases(self._call).values()
         return self._fusion is not None or all(self._of_operand(number) for number in aliased)
 
     def of_result(self, result: ResultArray) -> tuple[AssignedValue, ...]:
-        """The memory of one result."""
+        """The memory of a result."""
         if self._fusion is None:
             return memory_of(self._buffers, self._call, result.index)
         index = fusion_index(self._call, result)
         return () if index is None else memory_of(self._buffers, self._fusion, index)
 
     def is_saved(self, pair: InputOutputAlias, given: tuple[AssignedValue, ...]) -> bool:
-        """True if the launcher saves this memory: both buffers of the pair are in it."""
+        """True if the launcher saves this memory: both buffers of the pair occupy it."""
         slices = {value.slice for value in given}
         return all(
             slices & {value.slice for value in self._of_buffer(buffer)} for buffer in pair[:2]
@@ -187,9 +187,9 @@ class _Memory:
         operands = len(self._call.operands)
         if number < operands:
             return self._of_operand(number)
-        made = results(self._call)
+        outputs = results(self._call)
         place = number - operands
-        return self.of_result(made[place]) if place < len(made) else ()
+        return self.of_result(outputs[place]) if place < len(outputs) else ()
 
     def _of_operand(self, number: int) -> tuple[AssignedValue, ...]:
         if number >= len(self._call.operands):
@@ -203,7 +203,7 @@ class _Memory:
 
 
 def _parameter_of(buffers: BufferAssignment, given: tuple[AssignedValue, ...]) -> int | None:
-    """The entry parameter in whose memory a result lies."""
+    """The number of the entry parameter whose memory holds a result; None if there is none."""
     for value in given:
         allocation = buffers.by_index[value.slice.allocation]
         if allocation.parameter is not None:
@@ -215,41 +215,40 @@ def _preallocated(call: Instruction, payload: TritonCall, module: Module) -> Fix
     from hlo_lint.kernels.custom_calls import encode_payload
     from hlo_lint.kernels.custom_calls.triton import InputOutputAlias, with_aliases
 
-    given, made = len(call.operands), results(call)
-    sizes = [result.shape.byte_size for result in made]
-    if declared_aliases(call) or payload.pointer_count != given + len(made) or None in sizes:
+    given, outputs = len(call.operands), results(call)
+    sizes = [result.shape.byte_size for result in outputs]
+    if declared_aliases(call) or payload.pointer_count != given + len(outputs) or None in sizes:
         return None
     pairs = [
-        InputOutputAlias(given + result.number, given + len(made) + result.number, size)
-        for result, size in zip(made, sizes, strict=True)
+        InputOutputAlias(given + result.number, given + len(outputs) + result.number, size)
+        for result, size in zip(outputs, sizes, strict=True)
         if size is not None
     ]
     config = encode_payload(call, with_aliases(payload, pairs))
     rewrite = Rewrite(module)
     rewrite.set_attribute(call, "backend_config", config)
-    for result in made:
+    for result in outputs:
         rewrite.append_operand(call, _fill(call, result.shape, module, rewrite))
-    aliases = ", ".join(f"{result}: ({given + result.number}, {{}})" for result in made)
+    aliases = ", ".join(f"{result}: ({given + result.number}, {{}})" for result in outputs)
     rewrite.set_attribute(call, "output_to_operand_aliasing", f"{{{aliases}}}")
     constraints = call.attributes.get("operand_layout_constraints")
     if constraints is not None:
-        # What is appended shares the memory of the results, so it has their layouts.
-        parts = [constraints[1:-1], *(str(result.shape) for result in made)]
+        # The new operands share the memory of the results, so they have the same layouts.
+        parts = [constraints[1:-1], *(str(result.shape) for result in outputs)]
         rewrite.set_attribute(
             call, "operand_layout_constraints", f"{{{', '.join(filter(None, parts))}}}"
         )
     cost = sum(size for size in sizes if size is not None)
-    title = f"allocate the result beforehand (costs a fill of {sized(cost)} a run)"
+    title = f"allocate the result before the call (costs a fill of {sized(cost)} per run)"
     return rewrite.fix(title, Safety.UNSAFE)
 
 
 def _fill(
     reader: Instruction, shape: ArrayShape, module: Module, rewrite: Rewrite
 ) -> NewInstruction:
-    """An array of zeros right before an instruction.
+    """Insert an array of zeros right before an instruction.
 
-    In a module with fusions or a schedule it is a fusion: after FusionWrapper a plain broadcast has
-    no kernel.
+    With fusions or a schedule, it is a fusion: after FusionWrapper, a plain broadcast has no kernel.
     """
     literal = _ZERO.get(shape.dtype, "0")
     is_fused = module.is_scheduled or any(body.with_opcode("fusion") for body in module)

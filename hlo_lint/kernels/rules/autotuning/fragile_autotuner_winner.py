@@ -1,4 +1,4 @@
-"""Backends that won by less than the noise of their timing, and that another run may not choose."""
+"""Autotuner choices within timing noise, which another run may not repeat."""
 
 from __future__ import annotations
 
@@ -22,20 +22,19 @@ class FragileAutotunerWinner(Rule):
     """A kernel whose backend the autotuner may choose differently in the next run.
 
     ## Why
-    XLA times each candidate once, after one run to warm up, and takes the fastest, or the one with
-    the least scratch memory among those close to it. Where two backends are closer than one timing
-    can tell, the winner changes from process to process: with it the numbers in their last bits,
-    the speed, and whether the program compiles at all, where only one of the backends does (see
-    `gemm-breaks-on-backend-flip`). From one log the rule says which choices are so close; from
-    several logs of one program, which have changed. `benchmarks/FRAGILE.md` says how often it is
-    right.
+    XLA times each candidate once, after a warm-up run, and picks the fastest, or the candidate with
+    the least scratch memory among those close to it. If two backends are within timing noise, the
+    winner changes from process to process, and with it the last bits of the numbers, the speed, and
+    whether the program compiles at all, if only one backend does (see
+    `gemm-breaks-on-backend-flip`). From a single log the rule reports which choices are that close;
+    from several logs of the same program, which changed. `benchmarks/FRAGILE.md` has its accuracy.
     """
 
     severity = Severity.WARNING
     lasting_lead = Option(
-        1.156,  # fragile_winner.SURE, and a test says so: to import it here costs every run
-        "How many times as long as the winner a rival has to take for the choice to last; 1.156 is "
-        "fitted to many runs of a GPU (benchmarks/FRAGILE.md).",
+        1.156,  # equals fragile_winner.SURE (a test checks that): its import would slow every run
+        "Smallest ratio of a rival's time to the winner's for a stable choice; 1.156 is fitted to "
+        "many runs of a GPU (benchmarks/FRAGILE.md).",
         least=1,
     )
     examples = (Bad(_LOG % 4320, marks=(2,)), Good(_LOG % 9000))

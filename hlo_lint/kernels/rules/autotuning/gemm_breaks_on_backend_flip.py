@@ -1,4 +1,4 @@
-"""GEMM fusions that compile only as long as the autotuner chooses Triton."""
+"""GEMM fusions that compile only if the autotuner chooses Triton."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ ENTRY e {
 """  # noqa: E501
 
 DYING = "gpu-jax0.10.0"
-"""The release whose autotuner runs before the last LayoutNormalization, unprotected."""
+"""The release whose autotuner runs before the last LayoutNormalization, without a safeguard."""
 
 
 class GemmBreaksOnBackendFlip(Rule):
     """A Triton GEMM fusion that XLA cannot compile if the autotuner chooses cuBLASLt.
 
     ## Why
-    The autotuner takes the fastest backend, and timings are close. Where cuBLASLt or hipBLASLt wins
-    a fusion whose dot has two batch dimensions, GemmRewriter gives the call a descending layout and
-    leads back with a reshape. Where that reshape moves bytes, jax 0.10.0 dies in
-    LayoutNormalization (see `reshape-moves-data`): the program compiles on most runs and dies on
-    some. Later releases only lose time, which `gemm-slows-on-backend-flip` says.
+    The autotuner picks the fastest backend, and timings are close. If cuBLASLt or hipBLASLt wins a
+    fusion whose dot has two batch dimensions, GemmRewriter gives the call a descending layout and
+    adds a reshape to the original layout. If that reshape moves bytes, jax 0.10.0 fails in
+    LayoutNormalization (see `reshape-moves-data`): the program compiles in most runs and fails in
+    some. Later releases only lose time (see `gemm-slows-on-backend-flip`).
     """
 
     severity = Severity.WARNING
@@ -62,7 +62,7 @@ class GemmBreaksOnBackendFlip(Rule):
     )
 
     def check(self, before: BeforeAutotuner) -> Findings:
-        """Each fusion whose flip would leave a reshape that moves bytes, where that is fatal."""
+        """Fusions that would leave a reshape that moves bytes, in a release where that is fatal."""
         from hlo_lint.kernels.autotuning.cublaslt_fission import SwitchOutcome, predict
 
         if before.releases and DYING not in before.releases:
@@ -75,7 +75,7 @@ class GemmBreaksOnBackendFlip(Rule):
                     f"{flip.operand} to {flip.result}",
                     notes=(
                         flip.explanation,
-                        "jax 0.10.0 then stops in layout_normalization; from 0.10.1 on it costs a "
+                        "jax 0.10.0 then fails in layout_normalization; from 0.10.1 on it costs a "
                         "transpose kernel",
                     ),
                     severity=Severity.ERROR if before.is_stated else None,

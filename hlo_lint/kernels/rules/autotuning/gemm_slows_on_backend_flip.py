@@ -11,11 +11,11 @@ class GemmSlowsOnBackendFlip(Rule):
     """A Triton GEMM fusion that leaves reshape kernels if the autotuner chooses cuBLASLt.
 
     ## Why
-    From jax 0.10.2 on the autotuner runs after fusion, and nothing cleans up after it. The
-    reshapes that GemmRewriter puts around a call with two batch dimensions then run as kernels of
-    their own, copies and transposes of whole arrays, which the autotuner did not time. The same
-    program is faster or slower from run to run, and neither log nor dump says why; once it has
-    happened, `reshape-runs-as-kernel` shows them.
+    From jax 0.10.2 on, the autotuner runs after fusion, and no pass cleans up after it. The
+    reshapes that GemmRewriter puts around a call with two batch dimensions then run as separate
+    kernels, copies and transposes of whole arrays, which the autotuner did not time. The speed of
+    the same program changes from run to run, and neither log nor dump says why.
+    `reshape-runs-as-kernel` reports such kernels afterwards.
     """
 
     severity = Severity.INFO
@@ -26,18 +26,16 @@ class GemmSlowsOnBackendFlip(Rule):
     )
 
     def check(self, before: BeforeAutotuner) -> Findings:
-        """Each fusion whose flip would leave reshapes, where that is not fatal."""
+        """Fusions that would leave reshapes, in a release where that is not fatal."""
         from hlo_lint.kernels.autotuning.cublaslt_fission import SwitchOutcome, predict
 
         for flip in predict(before.module):
             may_die = not before.releases or DYING in before.releases
             fatal = flip.outcome is SwitchOutcome.BREAKS and may_die
             if fatal or before.releases == (DYING,) or before.was_taken_apart(flip.fusion):
-                continue  # fatal, or cleaned up by the passes that still come, or done already
+                continue  # fatal, or cleaned up by later passes, or already done
             kind = (
-                "a transpose"
-                if flip.outcome is SwitchOutcome.BREAKS
-                else "a copy that moves nothing"
+                "a transpose" if flip.outcome is SwitchOutcome.BREAKS else "a copy without effect"
             )
             yield Finding(
                 flip.fusion,

@@ -1,4 +1,4 @@
-"""Results of a Triton call that no pointer of the kernel reaches."""
+"""Results of Triton calls that the kernel never writes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _THREE = r"x\234\343\022\347b\346b\314\026`\224`T`\324b\342b\200a\000\026\225\00
 
 
 class KernelMissesResult(Rule):
-    """A result of a Triton call that no pointer of its kernel reaches.
+    """A result of a Triton call for which its kernel has no pointer.
 
     ## Why
-    The launcher hands the buffers of a call, operands first and then results, to the pointers of
-    the kernel in order, and leaves out the rest. A result after the last pointer is never written,
-    unless it takes the memory of an operand that has one. What is read from it is what lay there.
+    The launcher passes the buffers of a call, operands first and then results, to the kernel's
+    pointers in order, and ignores the rest. A result after the last pointer is never written,
+    unless it aliases an operand that has a pointer. Its users read uninitialized memory.
     """
 
     opcodes = frozenset({"custom-call"})
@@ -36,7 +36,7 @@ class KernelMissesResult(Rule):
     )
 
     def check(self, final: FinalModule) -> Findings:
-        """Each result after the last pointer that does not alias an operand."""
+        """Results after the last pointer that do not alias an operand."""
         for call, payload in triton_calls(final.module):
             aliases, operands = declared_aliases(call), len(call.operands)
             for result in results(call):
@@ -44,14 +44,15 @@ class KernelMissesResult(Rule):
                 if result.index in aliases or buffer < payload.pointer_count:
                     continue
                 twice = [
-                    f"pointer {operands + other.number} is result {other}, which is operand "
-                    f"{aliases[other.index]}'s memory, handed over twice"
-                    for other in results(call)
-                    if other.index in aliases and operands + other.number < payload.pointer_count
+                    f"pointer {operands + aliased.number} is result {aliased}, which aliases "
+                    f"operand {aliases[aliased.index]}: its buffer is passed twice"
+                    for aliased in results(call)
+                    if aliased.index in aliases
+                    and operands + aliased.number < payload.pointer_count
                 ]
                 yield Finding(
                     call,
-                    f"no pointer of the kernel reaches result {result}: it takes "
-                    f"{payload.pointer_count} buffers, and this is number {buffer + 1}",
+                    f"the kernel has no pointer to result {result}: it takes "
+                    f"{payload.pointer_count} buffers, and this is buffer {buffer + 1}",
                     notes=tuple(twice),
                 )

@@ -1,1 +1,1 @@
-"""Memory that two instructions of one kernel access at once."""
+"""Memory of kernels: lost aliases, wrong offsets, misaligned slices and races."""

@@ -1,4 +1,4 @@
-"""Custom calls in fusions whose result no longer shares the memory of an operand."""
+"""Custom calls in fusions whose result no longer aliases an operand."""
 
 from __future__ import annotations
 
@@ -62,18 +62,19 @@ class AliasLostInFusion(Rule):
 
     ## Why
     A call with `output_to_operand_aliasing` may update its operand in place: it reads its result's
-    memory, or writes a part of it only, and relies on the operand lying there. XLA allocates what
-    the fusion declares, so a pass that wraps the call and does not hand the alias on gives the
-    result memory of its own, with anything in it. `dynamic-slice-fusion-rewriter-v2` of jax 0.11.2
-    does that to typed FFI calls on slices (jax-triton, Mosaic, scans over stacked arrays), and an
-    H200 computes wrong numbers from it.
+    memory, or writes only a part of it, and relies on the operand's contents. XLA allocates by the
+    fusion's aliases, so a pass that wraps the call without passing on the alias gives the result a
+    separate, uninitialized buffer. `dynamic-slice-fusion-rewriter-v2` of jax 0.11.2 does that to
+    typed FFI calls on slices (jax-triton, Mosaic, scans over stacked arrays), and an H200 then
+    computes wrong numbers.
 
-    An error where the PTX in the call's payload reads the result first or cannot write all of it;
-    a warning where the kernel cannot be read; nothing where it overwrites the whole result.
+    The finding is an error if the PTX in the call's payload reads the result first or cannot write
+    all of it, and a warning if the kernel cannot be read. A kernel that overwrites the whole result
+    is not reported.
 
     ## Fix
-    Declares the alias on the fusion, if the operand is all of one of its parameters. A slice is
-    not a whole buffer, so no fusion can declare it: there the pass has to be disabled.
+    Declares the alias on the fusion, if the operand is a whole parameter of it. A fusion cannot
+    declare an alias of a slice: disable the pass instead.
     """
 
     opcodes = frozenset({"custom-call"})
@@ -92,7 +93,7 @@ class AliasLostInFusion(Rule):
     )
 
     def check(self, module: Module) -> Findings:
-        """Each alias of a fused call that its fusion does not have."""
+        """Aliases of fused calls that their fusions do not declare."""
         for fusion, call in fused_calls(module):
             aliases = declared_aliases(call)
             for result in results(call) if aliases else ():
@@ -104,14 +105,14 @@ class AliasLostInFusion(Rule):
                 yield from _findings(
                     fusion,
                     need_of_alias(call, result),
-                    f"this fusion drops an alias of %{call.name}: its result {result} should be "
-                    f"the memory of operand {number}, %{call.operands[number].name}",
+                    f"this fusion drops an alias of %{call.name}: its result {result} should "
+                    f"alias operand {number}, %{call.operands[number].name}",
                     "--xla_disable_hlo_passes=dynamic-slice-fusion-rewriter-v2 keeps the call "
                     "out of the fusion",
                 )
 
     def check_clones(self, change: PassPair) -> Findings:
-        """Each call that a pass left with the same payload and operands, without an alias."""
+        """Calls that lost an alias in a pass but kept payload and operands."""
         for computation in change.changed:
             for call in computation.after.with_opcode("custom-call"):
                 old = computation.before.instruction(call.name)
@@ -127,12 +128,12 @@ class AliasLostInFusion(Rule):
                         call,
                         need_of_alias(call, result),
                         f"{change.pass_name} dropped an alias of this call: its result "
-                        f"{result} should be the memory of operand {had[result.index]}",
-                        f"--xla_disable_hlo_passes={change.pass_name} leaves it as it is",
+                        f"{result} should alias operand {had[result.index]}",
+                        f"--xla_disable_hlo_passes={change.pass_name} keeps the alias",
                     )
 
     def fix(self, instruction: Instruction, module: Module) -> Fix | None:
-        """Declares aliases of whole parameters on the fusion."""
+        """Declare aliases of whole parameters on the fusion."""
         if "output_to_operand_aliasing=" in instruction.attributes_text:
             return None
         pairs = []
@@ -150,21 +151,24 @@ class AliasLostInFusion(Rule):
                     pairs.append(f"{{{place}}}: ({source.operands_text.strip()}, {{}})")
         if not pairs:
             return None
-        at = module.span(instruction).end - len(instruction.attributes_text)
+        end = module.span(instruction).end - len(instruction.attributes_text)
         text = f", output_to_operand_aliasing={{{', '.join(pairs)}}}"
-        return Fix("declare the alias on the fusion", (Edit(Span(at, at), text),), Safety.SAFE)
+        return Fix("declare the alias on the fusion", (Edit(Span(end, end), text),), Safety.SAFE)
 
 
-def _findings(at: Instruction, need: str | None, message: str, advice: str) -> Findings:
-    """The finding of a lost alias, unless the kernel is known not to need it."""
+def _findings(caller: Instruction, need: str | None, message: str, advice: str) -> Findings:
+    """A finding for a lost alias, unless the kernel is known not to need it."""
     if need != "":
-        notes = need or "the kernel may rely on what the operand holds", advice
+        notes = need or "the kernel may rely on the operand's contents", advice
         severity = Severity.WARNING if need is None else None
-        yield Finding(at, message, notes=notes, severity=severity)
+        yield Finding(caller, message, notes=notes, severity=severity)
 
 
 def _is_clone(old: Instruction, call: Instruction) -> bool:
-    """True if two calls run one kernel on as many operands: else the alias may be gone rightly."""
+    """True if two calls run the same kernel on the same number of operands.
+
+    For any other pair, the pass may have dropped the alias on purpose.
+    """
     if old.opcode != "custom-call" or len(old.operands) != len(call.operands):
         return False
     names = "custom_call_target", "backend_config"

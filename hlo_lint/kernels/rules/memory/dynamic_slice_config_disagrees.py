@@ -1,4 +1,4 @@
-"""Slices in loops whose dynamic_slice_config gives other offsets than their operands do."""
+"""Slices in loops whose dynamic_slice_config contradicts their operands."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ ENTRY e {
 """  # noqa: E501
 
 _LINEAR = '"loop_index":"0","byte_offset":"%d","byte_stride":"%d"'
-# XLA of jax 0.12 has two forms in a field of their own, and prints the former fields as zeros.
+# XLA of jax 0.12 has separate fields for two forms, and prints the former fields as zeros.
 _NESTED = '"byte_offset":"0","byte_stride":"0","linear":{"byte_offset":"%d","byte_stride":"%d"},"loop_index":"0"'  # noqa: E501
 _TABLE = '"table":{"offsets":["0"]},"loop_index":"0"'
 _CONFIG = re.compile(r'("dynamic_slice_config"\s*:\s*)\{(?:[^{}]|\{[^{}]*\})*\}')
@@ -58,23 +58,22 @@ def _with(config: str) -> str:
 
 
 class DynamicSliceConfigDisagrees(Rule):
-    """A slice in a loop whose dynamic_slice_config gives another offset than its operands.
+    """A slice in a loop whose dynamic_slice_config states a wrong offset.
 
     ## Why
-    XLA:GPU turns slices in loops into plain copies. Their offset is not computed on the device:
+    XLA:GPU turns slices in loops into plain copies whose offset is not computed on the device:
     `dynamic-slice-annotator` derives `byte_offset + iteration * byte_stride` from the index and
-    writes it into the `backend_config`, and only that counts when the loop runs. If it is derived
-    from another value, the copy reads or writes the wrong row and nothing reports it. In
-    openxla/xla#46231 (jax 0.10.2 and 0.11.0) the analysis takes the induction variable for an
-    expression of it where the index passes through an async-start: the gradients of a scan with
-    offloaded residuals are wrong.
+    writes it to the `backend_config`, and the loop uses only that. If the offset is wrong, the copy
+    silently reads or writes the wrong row. In openxla/xla#46231 (jax 0.10.2 and 0.11.0), if the
+    index passes through an async-start, the analysis mistakes an expression of the induction
+    variable for the variable itself: the gradients of a scan with offloaded residuals are wrong.
 
-    The index operands are evaluated at iterations 0, 1, 2 and the last of the loop, through
-    fusions, calls, async starts and values that the loop carries. An offset that is clamped or
-    depends on data is not judged.
+    The rule evaluates the index operands in iterations 0, 1, 2 and the last of the loop, through
+    fusions, calls, async starts and loop state. It skips offsets that are clamped or depend on
+    data.
 
     ## Fix
-    Writes the descriptor that gives the offsets of the operands. For a program that XLA compiles,
+    Rewrites the descriptor to match the operands. When compiling,
     `--xla_disable_hlo_passes=dynamic-slice-annotator` avoids the copies.
     """
 
@@ -94,8 +93,8 @@ class DynamicSliceConfigDisagrees(Rule):
     )
 
     def check(self, module: Module, stage: Stage) -> Findings:
-        """Each slice whose descriptor disagrees at one of the iterations looked at."""
-        # A loose text may come from before the pass that makes copies of the descriptors.
+        """Slices whose descriptor disagrees with their operands in an evaluated iteration."""
+        # A single file may be from before the pass that turns descriptors into copies.
         severity = Severity.WARNING if stage.assumed else Severity.ERROR
         values: LoopValues | None = None
         for instruction, descriptor in _described(module):
@@ -106,7 +105,7 @@ class DynamicSliceConfigDisagrees(Rule):
                     continue
                 yield Finding(
                     instruction,
-                    f"{_place(descriptor, context)} the operands give byte offset {offset}, and "
+                    f"{_place(descriptor, context)} the operands give byte offset {offset}, but "
                     f"the dynamic_slice_config gives {claimed[0]}",
                     notes=(
                         f"the copy follows the dynamic_slice_config: {_spelled(descriptor)}",
@@ -117,7 +116,7 @@ class DynamicSliceConfigDisagrees(Rule):
                 break
 
     def fix(self, instruction: Instruction, module: Module) -> Fix | None:
-        """Writes the offset and stride that the operands have, if they are the same in all ways."""
+        """Write the offset and stride of the operands, if they are the same for all callers."""
         config = instruction.attributes.get("backend_config", "")
         first: dict[int, int] = {}
         for context, offset in LoopValues(module).slice_offsets(instruction):
@@ -140,7 +139,7 @@ class DynamicSliceConfigDisagrees(Rule):
 
 
 def _described(module: Module) -> Iterator[tuple[Instruction, SliceDescriptor]]:
-    """The slices that carry a descriptor, bodies of fusions included."""
+    """The slices that have a descriptor, including fusion bodies."""
     for opcode in sorted(DynamicSliceConfigDisagrees.opcodes):
         for instruction in instructions_of(module, opcode):
             if (descriptor := slice_descriptor(instruction)) is not None:
@@ -148,23 +147,26 @@ def _described(module: Module) -> Iterator[tuple[Instruction, SliceDescriptor]]:
 
 
 def _claimed(descriptor: SliceDescriptor, context: Context | None) -> list[int]:
-    """The offsets that the descriptor may mean there; in a nest either end may be loop 0."""
+    """The offsets that a descriptor may mean in an iteration.
+
+    In nested loops, loop 0 may be the innermost or the outermost.
+    """
     loop = descriptor.loop_index
     if loop is None or context is None:
         return [descriptor.byte_offset]
     iterations = [inner.iteration for inner in context.loops]
-    counted = [at for at in (loop, len(iterations) - 1 - loop) if 0 <= at < len(iterations)]
-    return [descriptor.byte_offset + iterations[at] * descriptor.byte_stride for at in counted] or [
-        descriptor.byte_offset
-    ]
+    candidates = (loop, len(iterations) - 1 - loop)
+    depths = [depth for depth in candidates if 0 <= depth < len(iterations)]
+    offset, stride = descriptor.byte_offset, descriptor.byte_stride
+    return [offset + iterations[depth] * stride for depth in depths] or [offset]
 
 
 def _place(descriptor: SliceDescriptor, context: Context | None) -> str:
     loops = [] if context is None else list(context.loops)
     if not loops:
         return "here"
-    at = descriptor.loop_index or 0
-    inner = loops[at] if 0 <= at < len(loops) else loops[0]
+    depth = descriptor.loop_index or 0
+    inner = loops[depth] if 0 <= depth < len(loops) else loops[0]
     loop = read_loop(inner.call)
     count = "" if loop is None else f" of {loop.trip_count}"
     return f"in iteration {inner.iteration}{count} of %{inner.call.name}"

@@ -1,4 +1,4 @@
-"""Slices handed to a kernel at an address that the kernel was not compiled for."""
+"""Slices passed to kernels at addresses that are not aligned enough."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding
 
 MOSAIC_ALIGNMENT = 256
-"""Mosaic GPU refuses other addresses: "Input buffer 1 is not 256-byte aligned"."""
+"""Mosaic GPU rejects other addresses: "Input buffer 1 is not 256-byte aligned"."""
 
 _PROGRAM = r"""
 HloModule reads_a_slice
@@ -29,24 +29,24 @@ ENTRY e {
 
 
 class OperandMisaligned(Rule):
-    """A kernel that is handed a slice at an address it was not compiled for.
+    """A slice passed to a kernel at an address that is not aligned enough.
 
     ## Why
-    Triton compiles a kernel for the divisibility of its pointers, 16 as a rule, and Mosaic GPU for
-    256 bytes. XLA aligns buffers, but a slice that is fused with the call is not a buffer: its
-    address is the array's plus an offset. The launcher looks at the address when the program runs
-    and refuses it: `Parameter 1 is not divisible by 16`. An offset is known if it is constant, or
+    Triton compiles a kernel for a fixed divisibility of its pointers, usually 16, and Mosaic GPU
+    for 256 bytes. XLA aligns buffers, but a slice fused with the call is not a buffer: its address
+    is that of the array plus an offset. The launcher checks the address at run time and rejects it:
+    `Parameter 1 is not divisible by 16`. The rule knows constant offsets, and offsets that follow
     from the trip count and the step of the loop.
 
-    `--xla_disable_hlo_passes=dynamic-slice-fusion-rewriter-v2` has slices copied to buffers of
-    their own.
+    With `--xla_disable_hlo_passes=dynamic-slice-fusion-rewriter-v2`, slices are copied to separate
+    buffers.
     """
 
     opcodes = frozenset({"custom-call"})
     examples = (Bad(_PROGRAM % (1, 513, "  // error")), Good(_PROGRAM % (4, 516, "")))
 
     def check(self, final: FinalModule) -> Findings:
-        """Each operand that is a slice at an offset its kernel refuses."""
+        """Operands that are slices at an offset that their kernel rejects."""
         values: LoopValues | None = None
         for _, call in fused_calls(final.module):
             for number, divisor in _divisors(call).items():
@@ -62,12 +62,12 @@ class OperandMisaligned(Rule):
                         yield Finding(
                             call,
                             f"the kernel requires operand {number} aligned to {divisor} bytes, "
-                            f"but %{source.name} begins {offset} bytes into its array"
+                            f"but %{source.name} starts {offset} bytes into its array"
                             f"{_iteration(context)}",
                             notes=(
-                                "the call is refused when it runs",
-                                "--xla_disable_hlo_passes=dynamic-slice-fusion-rewriter-v2 has "
-                                "the slice copied",
+                                "the launcher rejects the call at run time",
+                                "--xla_disable_hlo_passes=dynamic-slice-fusion-rewriter-v2 makes "
+                                "XLA copy the slice",
                             ),
                             operand=number,
                         )
@@ -75,9 +75,9 @@ class OperandMisaligned(Rule):
 
 
 def _divisors(call: Instruction) -> dict[int, int]:
-    """The divisibility of addresses that a call demands, by operand."""
+    """The divisibility of addresses that a call requires, by operand number."""
     if not any(compiler in call.attributes_text for compiler in ("mosaic", "triton")):
-        return {}  # the readers of payloads take longer to import than most checks take
+        return {}  # importing the payload readers takes longer than most checks
     from hlo_lint.kernels.custom_calls import MosaicCall, PayloadError, TritonCall, decode_payload
     from hlo_lint.kernels.custom_calls.triton import Array
 

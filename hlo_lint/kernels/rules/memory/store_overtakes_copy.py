@@ -1,4 +1,4 @@
-"""Shared memory in a kernel that is written while an asynchronous copy is still at work on it."""
+"""Stores to shared memory that race with asynchronous copies."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class StoreOvertakesCopy(Rule):
     """A store to shared memory that a cp.async may still be filling.
 
     ## Why
-    A `cp.async` writes shared memory on its own until a `wait_group` says that it is done; a
-    barrier does not wait for it. A pipelined kernel that reuses its buffers after the loop, for
-    its epilogue say, has to wait for the copies that were started and never used. Without the wait
-    the late copy lands on top of the new data: rarely, and only on some shapes.
+    A `cp.async` writes shared memory asynchronously until a `wait_group` completes it; a barrier
+    does not wait for it. A pipelined kernel that reuses its buffers after the loop, for example in
+    its epilogue, must wait for copies that were started but never used. Without the wait, a late
+    copy overwrites the new data: rarely, and only for some shapes.
 
     ## Fix
-    Waits for all copies before the barrier that leads to the store. It costs what the copies take.
+    Waits for all copies before the barrier that leads to the store. It costs the copies' latency.
     """
 
     examples = (
@@ -53,13 +53,13 @@ class StoreOvertakesCopy(Rule):
     )
 
     def check(self, ptx: Ptx) -> Findings:
-        """Each store that a copy in flight may reach."""
+        """Stores to memory that a copy in flight may still write."""
         from hlo_lint.kernels.ptx import insert_wait, survey
 
         for hazard in survey(ptx).hazards:
-            at, text = insert_wait(ptx.text, hazard)
-            edit = Edit(Span(at, at), text)
-            # Without a barrier on the way the wait is right for the thread's own copies only.
+            offset, text = insert_wait(ptx.text, hazard)
+            edit = Edit(Span(offset, offset), text)
+            # Without a barrier in between, the wait covers only the thread's own copies.
             safety = Safety.UNSAFE if hazard.before == hazard.span else Safety.SAFE
             yield Finding(
                 hazard.span,

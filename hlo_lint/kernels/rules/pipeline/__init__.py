@@ -1,1 +1,1 @@
-"""Passes that change what a kernel computes."""
+"""Passes that change the values or the tiles of a kernel."""

@@ -1,4 +1,4 @@
-"""GEMM calls whose factors or bias are not those of the instructions they stand for."""
+"""GEMM calls whose factors or bias differ from the instructions they replace."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # loaded where a module has such a call
     from hlo_lint.kernels.custom_calls.gemm import GemmConfig
 
 _TOLERANCE = 0.01
-"""Constants of bf16 are printed rounded; a factor so close to another is not told from it."""
+"""The relative tolerance of factors: constants of bf16 are printed rounded."""
 
 _RENAMES = frozenset({"bitcast", "convert", "copy", "reshape"})
 
@@ -56,16 +56,17 @@ ENTRY %%e (x: f32[8,8], y: f32[8,8], z: f32[8]) -> f32[8,8] {
 
 
 class GemmEpilogueChanged(Rule):
-    """A GEMM call that scales or adds its bias in another way than the instructions before it.
+    """A GEMM call that scales or adds its bias differently from the instructions it replaces.
 
     ## Why
-    cuBLASLt computes `alpha * A * B + beta * C` and adds the bias to that, along the most minor
-    dimension of the output. A factor over a sum with the bias is a factor over both, so it may not
-    become alpha alone. In openxla/xla#46110 (jax 0.10.0 to 0.10.2) GemmRewriter does that:
-    `alpha * (A @ B + b)` compiles to `alpha * A @ B + b`, and nothing reports it.
+    cuBLASLt computes `alpha * A * B + beta * C` and adds the bias along the most minor dimension of
+    the output. A factor of the sum scales both product and bias, so it must not become only alpha.
+    In openxla/xla#46110 (jax 0.10.0 to 0.10.2) GemmRewriter does that: `alpha * (A @ B + b)`
+    silently compiles to `alpha * A @ B + b`.
 
-    The ratio of the factors of product and addends is compared around each pass that makes a call
-    or changes its configuration. `--xla_disable_hlo_passes=cublas-gemm-rewriter` keeps the dot.
+    The rule compares the ratio of the factors of product and addends before and after each pass
+    that makes a call or changes its configuration.
+    `--xla_disable_hlo_passes=cublas-gemm-rewriter` keeps the dot.
     """
 
     examples = (
@@ -74,7 +75,7 @@ class GemmEpilogueChanged(Rule):
     )
 
     def check(self, change: PassPair) -> Findings:
-        """Each call whose factors or bias disagree with the module before."""
+        """Calls whose factors or bias disagree with the module before the pass."""
         for call, config, before in _changed_calls(change):
             sums = list(_sums(before, call))
             addends = list(_addends(call, config))
@@ -91,23 +92,23 @@ class GemmEpilogueChanged(Rule):
                     total, term = terms[0]
                     yield Finding(
                         call,
-                        f"%{addend.name} is added with the factor {factor:g} to a product with the "
-                        f"factor {config.alpha.real:g}: before {change.pass_name} the factors were "
+                        f"%{addend.name} is added with factor {factor:g} to a product with factor "
+                        f"{config.alpha.real:g}: before {change.pass_name} the factors were "
                         f"{term.factor:g} and {total.factor:g}",
-                        notes=("alpha scales A * B alone; beta * C and the bias are added to it",),
+                        notes=("alpha scales only A * B; beta * C and the bias are added to it",),
                     )
                 elif is_bias and all(_runs_elsewhere(call, sum_, term) for sum_, term in terms):
                     _, term = terms[0]
                     yield Finding(
                         call,
-                        f"the bias %{addend.name} ran along dimension {term.dimension} before "
-                        f"{change.pass_name}: cuBLASLt adds it along the most minor one",
+                        f"the bias %{addend.name} was along dimension {term.dimension} before "
+                        f"{change.pass_name}: cuBLASLt adds it along the most minor dimension",
                     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """An addend: an instruction, its factor, and the dimension along which a vector runs."""
+    """An addend: an instruction, its factor, and the dimension of a broadcast vector."""
 
     instruction: Instruction
     factor: float
@@ -121,7 +122,7 @@ class _Sum(NamedTuple):
     """`factor * product + terms`."""
 
     shape: ArrayShape | None
-    """The product's; None if it was moved on the way."""
+    """The product's shape; None if a later instruction moved it."""
     factor: float
     terms: tuple[_Term, ...]
 
@@ -131,7 +132,7 @@ class _Sum(NamedTuple):
 
 
 def _changed_calls(change: PassPair) -> Iterator[tuple[Instruction, GemmConfig, Computation]]:
-    """The GEMM calls that the pass made or configured anew, with their computation before."""
+    """New or reconfigured GEMM calls, with their computation before the pass."""
     for computation in change.after.computations:
         for call in computation.with_opcode("custom-call"):
             if '"__cublas$' not in call.attributes_text:
@@ -146,7 +147,7 @@ def _changed_calls(change: PassPair) -> Iterator[tuple[Instruction, GemmConfig, 
 
 
 def _config(call: Instruction) -> GemmConfig | None:
-    """The configuration of a call with one factor for its product; an f8 one has several."""
+    """The configuration of a call with a single real factor; None for f8, which has several."""
     from hlo_lint.kernels.custom_calls import GemmConfig, PayloadError, decode_payload
 
     try:
@@ -159,7 +160,7 @@ def _config(call: Instruction) -> GemmConfig | None:
 
 
 def _addends(call: Instruction, config: GemmConfig) -> Iterator[tuple[Instruction, float, bool]]:
-    """The terms that a call adds to its product: instruction, factor, True for the bias."""
+    """The terms that a call adds to its product, as (instruction, factor, is bias)."""
     # After A and B come C, unless beta is 0, and the bias, if the epilogue has one.
     added = [(config.beta, False)] if config.beta else []
     added += [(1.0, True)] if "BIAS" in config.epilogue else []
@@ -170,7 +171,7 @@ def _addends(call: Instruction, config: GemmConfig) -> Iterator[tuple[Instructio
 
 
 def _sums(computation: Computation, call: Instruction) -> Iterator[_Sum]:
-    """The sums that a call may stand for: of dots of its operands, or of its former self."""
+    """The sums that a call may replace: those of dots of its operands, or of the call before."""
     old = computation.instruction(call.name)
     if old is not None and old.opcode == "custom-call":
         config = _config(old)
@@ -186,7 +187,7 @@ def _sums(computation: Computation, call: Instruction) -> Iterator[_Sum]:
 
 
 def _sources(instruction: Instruction) -> list[str] | None:
-    """The names of the two arrays that are multiplied, moves left out."""
+    """The names of the two factors, seen through data movement."""
     sources = (
         (operand, source_of(operand, _RENAMES | {"transpose"}))
         for operand in instruction.operands[:2]
@@ -195,14 +196,16 @@ def _sources(instruction: Instruction) -> list[str] | None:
 
 
 def _followed(product: Instruction, total: _Sum) -> _Sum:
-    """The sum that a product goes into, as far as it is the only reader of each step."""
-    at = product
-    while len(at.users) == 1:
-        (user,) = at.users
-        places = [place for place, operand in enumerate(user.operands) if operand.instruction is at]
+    """The sum computed from a product, followed as long as each step has a single user."""
+    value = product
+    while len(value.users) == 1:
+        (user,) = value.users
+        places = [
+            place for place, operand in enumerate(user.operands) if operand.instruction is value
+        ]
         if len(places) != 1:
             break
-        other = user.operands[1 - places[0]] if len(user.operands) == 2 else None
+        sibling = user.operands[1 - places[0]] if len(user.operands) == 2 else None
         match user.opcode:
             case "get-tuple-element" | "convert":
                 pass
@@ -210,13 +213,13 @@ def _followed(product: Instruction, total: _Sum) -> _Sum:
                 total = _Sum(None, total.factor, total.terms)
             case "negate":
                 total = total.scaled(-1)
-            case "multiply" | "divide" if other is not None:
-                constant = _constant(other)
+            case "multiply" | "divide" if sibling is not None:
+                constant = _constant(sibling)
                 if not constant or (user.opcode == "divide" and places[0]):
                     break
                 total = total.scaled(constant if user.opcode == "multiply" else 1 / constant)
-            case "add" | "subtract" if other is not None:
-                term = _term(other)
+            case "add" | "subtract" if sibling is not None:
+                term = _term(sibling)
                 if user.opcode == "subtract" and places[0]:
                     total = total.scaled(-1)
                 elif user.opcode == "subtract" and term is not None:
@@ -225,50 +228,50 @@ def _followed(product: Instruction, total: _Sum) -> _Sum:
                     total = _Sum(total.shape, total.factor, (*total.terms, term))
             case _:
                 break
-        at = user
+        value = user
     return total
 
 
 def _term(operand: Operand) -> _Term | None:
-    """An addend without its constant factors and moves."""
-    at, factor = operand.instruction, 1.0
+    """An addend, with its constant factors and data movement stripped off."""
+    value, factor = operand.instruction, 1.0
     dimension: int | None = None
-    while at is not None:
-        operands = at.operands
-        if at.opcode == "multiply" and len(operands) == 2:
+    while value is not None:
+        operands = value.operands
+        if value.opcode == "multiply" and len(operands) == 2:
             constants = [_constant(operand) for operand in operands]
-            place = next((n for n, value in enumerate(constants) if value is not None), None)
+            place = next((n for n, number in enumerate(constants) if number is not None), None)
             if place is None:
                 break
             factor *= constants[place] or 0.0
-            at = operands[1 - place].instruction
+            value = operands[1 - place].instruction
             continue
-        if at.opcode == "negate":
+        if value.opcode == "negate":
             factor = -factor
-        elif at.opcode == "broadcast":
-            dimensions = at.integers_attribute("dimensions") or ()
+        elif value.opcode == "broadcast":
+            dimensions = value.integers_attribute("dimensions") or ()
             if len(dimensions) == 1:
                 dimension = dimensions[0]
-        elif at.opcode not in _RENAMES:
+        elif value.opcode not in _RENAMES:
             break
-        at = operands[0].instruction if operands else None
-    return None if at is None else _Term(at, factor, dimension)
+        value = operands[0].instruction if operands else None
+    return None if value is None else _Term(value, factor, dimension)
 
 
 def _constant(operand: Operand) -> float | None:
-    """The number that every element of an operand is."""
+    """The value of an operand whose elements are all the same constant."""
     return number_of(source_of(operand, _RENAMES | {"broadcast"}))
 
 
 def _agree(config: GemmConfig, factor: float, total: _Sum, term: _Term) -> bool:
-    """True if product and addend have the same ratio as before: a common factor may remain."""
+    """True if product and addend have the same ratio as before; a common factor may remain."""
     return isclose(
         config.alpha.real * term.factor, factor * total.factor, rel_tol=_TOLERANCE, abs_tol=1e-30
     )
 
 
 def _runs_elsewhere(call: Instruction, total: _Sum, term: _Term) -> bool:
-    """True if a bias ran along another dimension than the call's most minor one."""
+    """True if a bias was not along the call's most minor dimension."""
     shape = call.shape_or_none
     output = next(arrays(shape), None)
     if output is None or output != total.shape or term.dimension is None or not output.rank:

@@ -1,4 +1,4 @@
-"""Fusions and dots whose tiles do not fit the arrays that they tile."""
+"""Triton fusions and dots whose tiles do not match their arrays."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ ENTRY e {{
 
 
 class TileConfigDisagrees(Rule):
-    """A fusion for Triton whose tiles do not fit what they tile.
+    """A Triton fusion or dot whose tiles do not match its arrays.
 
     ## Why
     `block_level_fusion_config` has a tile for each result of a fusion, with a size for each
-    dimension, and a dot in it has a size for each dimension that it contracts. A pass that moves a
-    reshape or a bitcast out of the fusion, or into it, or adds a result, has to change the tiles as
-    well: the emitter looks a size up by the number of the dimension, and stops, or dies, where
-    there is none. A size is a power of two, or that of the dimension, and so are the numbers of
-    warps and of blocks in a cluster powers of two: of others the compiler of jaxlib 0.11.2 dies.
+    dimension, and a dot in it has a size for each contracting dimension. A pass that moves a
+    reshape or a bitcast into or out of the fusion, or adds a result, must update the tiles: the
+    emitter looks up sizes by dimension number, and fails or crashes if one is missing. A size must
+    be a power of two or that of the dimension, and the numbers of warps and of blocks in a cluster
+    must be powers of two: the compiler of jaxlib 0.11.2 crashes on others.
     """
 
     opcodes = frozenset({"dot", "fusion"})
@@ -73,7 +73,7 @@ class TileConfigDisagrees(Rule):
     )
 
     def check(self, module: Module) -> Findings:
-        """Each fusion and each dot, in whatever computation."""
+        """Fusions and dots with wrong tiles, in any computation."""
         for fusion in instructions_of(module, "fusion"):
             if _BLOCKS in fusion.attributes_text:
                 yield from _of_results(fusion)
@@ -92,22 +92,24 @@ def _of_results(fusion: Instruction) -> Iterator[Finding]:
     for field in ("num_warps", "num_ctas"):
         count = whole_number(f"{blocks.get(field, 1)}")
         if count is not None and not _is_power_of_two(count):
-            message = f"{field} is {count}, and Triton takes powers of two"
+            message = f"{field} is {count}, expected a power of two"
             yield Finding(fusion, message, severity=Severity.WARNING, key=field)
     results = shape.elements if isinstance(shape, TupleShape) else (shape,)
     if len(tiles) != len(results):
-        return  # of several results, those that others read need no tile
+        return  # with several results, those read by other results need no tile
     for number, (tile, result) in enumerate(zip(tiles, results, strict=True)):
         sizes = _count(tile)
         if isinstance(result, ArrayShape) and sizes not in (None, len(result.dims)):
             which = f" {number}" if len(results) > 1 else ""
-            message = f"result{which} has {len(result.dims)} dimensions, and its tile {sizes} sizes"
+            message = (
+                f"result{which} has {len(result.dims)} dimensions, but its tile has {sizes} sizes"
+            )
             yield Finding(fusion, message)
         elif isinstance(result, ArrayShape) and isinstance(tile, Mapping):
             for size, dim in zip(map(str, tile.get("sizes", ())), result.dims, strict=False):
                 count = whole_number(size)
                 if count not in (None, dim) and not _is_power_of_two(count or 0):
-                    message = f"a tile of {count} in a dimension of {dim} is not a power of two"
+                    message = f"the tile size {count} in a dimension of {dim} is not a power of two"
                     yield Finding(fusion, message, severity=Severity.WARNING, key="size")
 
 
@@ -119,11 +121,11 @@ def _of_contraction(dot: Instruction) -> Iterator[Finding]:
     sizes = _count(dot.backend_config())
     contracted = dot.attribute_or_none("lhs_contracting_dims")
     if isinstance(contracted, Sequence) and sizes not in (None, len(contracted)):
-        message = f"{len(contracted)} dimensions are contracted, and the tile has {sizes} sizes"
+        message = f"the dot has {len(contracted)} contracting dimensions, but {sizes} tile sizes"
         yield Finding(dot, message)
 
 
 def _count(tile: object) -> int | None:
-    """The number of sizes of a tile; None if it says none."""
+    """The number of sizes of a tile; None if it states no sizes."""
     sizes = tile.get("sizes") if isinstance(tile, Mapping) else None
     return len(sizes) if isinstance(sizes, Sequence) and not isinstance(sizes, str) else None

@@ -1,4 +1,4 @@
-"""Tensor descriptors that a Triton kernel makes itself, with a stride the hardware cannot hold."""
+"""Tensor descriptors made on the device with a stride that the hardware cannot represent."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding
 
 STRIDE_UNIT = 16
-"""A descriptor holds its strides in units of 16 bytes."""
+"""The unit of strides in a descriptor, in bytes."""
 
 _PROGRAM = r"""
 HloModule copies_tiles
@@ -26,11 +26,11 @@ class DeviceDescriptorMisaligned(Rule):
     """A tensor descriptor made in a Triton kernel whose stride is not a multiple of 16 bytes.
 
     ## Why
-    `tl.make_tensor_descriptor` writes a TMA descriptor on the device. Its strides are held in units
-    of 16 bytes, and no one checks them: the driver does that only for descriptors made on the
-    host. What is left over is dropped, so every row but the first is read from or written to a
-    wrong address, and the numbers are wrong without a message. The strides are in the TTIR that
-    jax-triton's payload carries, as constants or as arguments of the kernel.
+    `tl.make_tensor_descriptor` writes a TMA descriptor on the device. The descriptor stores strides
+    in units of 16 bytes, without a check: the driver checks only descriptors made on the host. The
+    remainder is dropped, so every row except the first is read from or written to a wrong address,
+    and the numbers are silently wrong. The strides are in the TTIR of jax-triton's payload, as
+    constants or kernel arguments.
 
     Pad the array to rows of a multiple of 16 bytes, or load it through pointers.
     """
@@ -42,7 +42,7 @@ class DeviceDescriptorMisaligned(Rule):
     )
 
     def check(self, final: FinalModule) -> Findings:
-        """Each stride of a descriptor that is not a multiple of 16 bytes."""
+        """Descriptors with a stride that is not a multiple of 16 bytes."""
         for call, payload in triton_calls(final.module):
             from hlo_lint.kernels.custom_calls.ttir import device_descriptors
 
@@ -54,10 +54,10 @@ class DeviceDescriptorMisaligned(Rule):
                 for descriptor in device_descriptors(kernel_call)
                 for size, stride in zip(descriptor.shape, descriptor.strides[:-1], strict=False)
                 if stride is not None
-                and size != 1  # only index 0 exists there, and its stride is never used
+                and size != 1  # the stride of a dimension of size 1 is never used
                 and stride * descriptor.element_bits % (8 * STRIDE_UNIT)
             }
             for message in sorted(messages):
                 yield Finding(
-                    call, message, notes=("nothing checks it at run time: the results are wrong",)
+                    call, message, notes=("there is no check at run time: the results are wrong",)
                 )

@@ -1,4 +1,4 @@
-"""Tensor descriptors that the driver, or the launcher before it, will refuse."""
+"""Tensor descriptors that the CUDA driver or the launcher rejects."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ _DENSE = r"x\234\343\322\340b\346b\314\026`\224`T`\324\222\366\222\344\022\347\3
 
 
 class TmaDescriptorRefused(Rule):
-    """A tensor descriptor that the CUDA driver will refuse.
+    """A tensor descriptor that the CUDA driver rejects.
 
     ## Why
-    The strides of a tensor map have to be multiples of 16 bytes, its box at most 256 wide, and so
-    on; `cuTensorMapEncodeTiled` checks them when the kernel is launched and says no more than
-    "invalid argument". This holds for dimensions of size 1, too, whose strides move nothing:
-    frameworks print any number there, and it works on one machine and not on the next. Read are the
-    descriptors that Triton calls carry in their payload, that Mosaic GPU kernels make, that XLA's
-    Triton emitter prints into `*.triton-to-llvm.txt`, and those that CUTLASS prints in a log.
+    The strides of a tensor map must be multiples of 16 bytes, its box at most 256 wide, and so on;
+    `cuTensorMapEncodeTiled` checks them at launch and reports only "invalid argument". The checks
+    include dimensions of size 1, whose strides are never used: frameworks write any number there,
+    which works on some machines and fails on others. The rule reads descriptors in the payload of
+    Triton calls, those that Mosaic GPU kernels make, those that XLA's Triton emitter prints to
+    `*.triton-to-llvm.txt`, and those that CUTLASS prints to a log.
 
     ## Fix
-    Gives a dimension of size 1 the stride that dense memory would have, rounded up to 16 bytes, in
-    the payload. A misaligned stride of a larger dimension needs a copy to padded memory, which is
-    no edit.
+    Sets the stride of a dimension of size 1 in the payload to that of dense memory, rounded up to
+    16 bytes. A misaligned stride of a larger dimension has no fix: it needs a copy to padded
+    memory.
     """
 
     messages = ("cuTensorMapEncodeTiled",)
@@ -79,7 +79,7 @@ class TmaDescriptorRefused(Rule):
     )
 
     def check(self, final: FinalModule) -> Findings:
-        """Each condition that a descriptor in a payload breaks."""
+        """Conditions that descriptors in Triton payloads violate."""
         for call, payload in triton_calls(final.module):
             from hlo_lint.kernels.tma.conditions import violations
             from hlo_lint.kernels.tma.descriptor import Consumer
@@ -93,25 +93,25 @@ class TmaDescriptorRefused(Rule):
                         yield Finding(call, message, notes=_notes(violation))
 
     def check_mosaic(self, final: FinalModule) -> Findings:
-        """Each condition that a descriptor of a Mosaic GPU kernel breaks."""
+        """Conditions that descriptors of Mosaic GPU kernels violate."""
         for call, data in _mosaic_calls(final.module):
             from hlo_lint.kernels.custom_calls import PayloadError
             from hlo_lint.kernels.tma.conditions import violations
             from hlo_lint.kernels.tma.descriptor import Consumer
 
             try:
-                made = _mosaic_descriptors(data)
+                descriptors = _mosaic_descriptors(data)
             except PayloadError as error:
-                message = f"the tensor descriptors of this kernel were not looked at: {error}"
+                message = f"the tensor descriptors of this kernel were not checked: {error}"
                 yield Finding(call, message, severity=Severity.INFO, fixable=False)
                 continue
-            for number, descriptor in enumerate(made):
+            for number, descriptor in enumerate(descriptors):
                 for violation in violations(descriptor, Consumer.MOSAIC):
                     message = f"tensor descriptor {number} of this kernel: {violation}"
                     yield Finding(call, message, notes=_notes(violation), fixable=False)
 
     def check_log(self, log: Log) -> Findings:
-        """Each condition that a printed descriptor breaks."""
+        """Conditions that printed descriptors violate."""
         from hlo_lint.kernels.tma.conditions import violations
 
         for located in log.descriptors:
@@ -126,7 +126,7 @@ class TmaDescriptorRefused(Rule):
             yield Finding(damaged.span, message, severity=Severity.WARNING)
 
     def fix(self, instruction: Instruction, module: Module) -> Fix | None:
-        """Writes legal strides for dimensions of size 1 into the payload."""
+        """Write valid strides for dimensions of size 1 into the payload."""
         from hlo_lint.kernels.custom_calls import encode_payload
         from hlo_lint.kernels.custom_calls.triton import with_tensor_strides
         from hlo_lint.kernels.tma.conditions import repair, violations
@@ -166,7 +166,7 @@ def _as_cuda(parameter: TensorDescriptor) -> Descriptor:
 
 
 def _mosaic_calls(module: Module) -> Iterator[tuple[Instruction, bytes]]:
-    """Calls of Mosaic GPU whose code makes a tensor descriptor, with the code."""
+    """Mosaic GPU calls whose code makes a tensor descriptor, with the code."""
     for call in instructions_where(module, "custom-call", _is_mosaic):
         if call.computation.name in module.fusion_computations:
             continue
@@ -186,7 +186,7 @@ def _is_mosaic(kind: RowKind) -> bool:
 
 @lru_cache(maxsize=32)
 def _mosaic_descriptors(data: bytes) -> tuple[Descriptor, ...]:
-    """The descriptors in the code whose numbers are all constants, of whole bytes an element."""
+    """The descriptors in a kernel's code that have only constant numbers and supported types."""
     from hlo_lint.kernels.custom_calls.mosaic import read_module
     from hlo_lint.kernels.tma.descriptor import Descriptor, tensor_map_type
 
@@ -199,22 +199,23 @@ def _mosaic_descriptors(data: bytes) -> tuple[Descriptor, ...]:
         )
         if data_type is None or not len(shape) == len(strides) == len(block) == descriptor.rank:
             continue
-        # Mosaic spells the absence of a swizzle as 16 bytes.
+        # Mosaic encodes no swizzle as 16 bytes.
         swizzle = _MOSAIC_SWIZZLES.get(descriptor.swizzle_bytes or 16, 0)
-        made = Descriptor.from_row_major(
-            tensor_map_type(data_type), shape, strides, block, swizzle=swizzle
+        descriptors.append(
+            Descriptor.from_row_major(
+                tensor_map_type(data_type), shape, strides, block, swizzle=swizzle
+            )
         )
-        descriptors.append(made)
     return tuple(descriptors)
 
 
 _MOSAIC_TYPES = {1: 0, 2: 1, 3: 2, 4: 4, 5: 6, 6: 7, 7: 9, 9: 3, 10: 5}
-"""Mosaic's numbers of element types as `CUtensorMapDataType` (`runtime.cc:48-89`)."""
+"""The `CUtensorMapDataType` of each element type number of Mosaic (`runtime.cc:48-89`)."""
 _MOSAIC_SWIZZLES = {16: 0, 32: 1, 64: 2, 128: 3}
 
 
 def _notes(violation: ConditionViolation) -> tuple[str, ...]:
     notes = [violation.source]
     if violation.degenerate:
-        notes.append("the dimension has size 1, so any legal stride means the same")
+        notes.append("the dimension has size 1, so any valid stride is equivalent")
     return tuple(notes)
