@@ -1,1 +1,1 @@
-"""One file a rule, one folder a family; nothing else lists them."""
+"""The rules: a file for each rule, a folder for each family; there is no other list."""

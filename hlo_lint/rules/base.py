@@ -1,4 +1,4 @@
-"""The base class of rules: one class a rule, with its page, examples, check and fix."""
+"""The base class of rules: a rule is a class with its page, examples, check and fix."""
 
 from __future__ import annotations
 
@@ -30,32 +30,32 @@ if TYPE_CHECKING:
 Findings = Iterator[Finding]
 
 MARK = "// error"
-"""At the end of a line of an example: here, and nowhere else."""
+"""The mark at the end of each line of an example in which the rule must find something."""
 
 
 class FinalModule(NamedTuple):
-    """The module that a compiler ended with, else the last dump of it: what was going to run."""
+    """The final module of a compilation, else its last dump."""
 
     module: Module
     is_final: bool
-    """True if compilation came to its end."""
+    """True if compilation finished."""
     next_pass: str | None = None
-    """The pass that comes next, if somebody says so: more may be changed than can be seen."""
+    """The next pass, if it is stated: later passes may still change the module."""
 
 
 class BeforeAutotuner(NamedTuple):
-    """The module that the autotuner meets, or the nearest dump before it."""
+    """The input of the autotuner, or the nearest dump before it."""
 
     module: Module
     releases: tuple[str, ...]
-    """The pass lists that fit, `gpu-jax0.10.0`; none where the release is not known."""
+    """The matching pass lists, such as `gpu-jax0.10.0`; empty if the release is unknown."""
     is_stated: bool
     """True if the caller says that the autotuner comes next."""
     after: Module | None = None
     """The module after the autotuner, if it was dumped."""
 
     def was_taken_apart(self, fusion: Instruction) -> bool:
-        """True if the autotuner has put something else in a fusion's place already."""
+        """True if the autotuner has already replaced a fusion."""
         if self.after is None:
             return False
         left = (computation.instruction(fusion.name) for computation in self.after.computations)
@@ -69,13 +69,13 @@ class ParserVerdict(NamedTuple):
 
     file: HloFile
     release: str
-    """Of the jaxlib that was asked, `0.10.2`."""
+    """The release of the jaxlib that parsed it, such as `0.10.2`."""
     refusals: tuple[ParseDiagnostic, ...]
-    """The reason for each module that it refuses."""
+    """The parser's error for each rejected module."""
 
 
 class AutotuningRuns(NamedTuple):
-    """All logs of the autotuner that were given, in the order of their paths: at least one."""
+    """All given logs of the autotuner, ordered by path; never empty."""
 
     logs: tuple[Autotuning, ...]
     names: tuple[str, ...]
@@ -83,32 +83,32 @@ class AutotuningRuns(NamedTuple):
 
 
 class UnmetPrecondition(NamedTuple):
-    """A demand of a pass that comes next and that the last dump does not meet."""
+    """A precondition of a coming pass that the last dump violates."""
 
     rule: str
     demand: Precondition
     finding: Finding
     certain: bool
-    """True if the pass is known to come before any that would repair it."""
+    """True if the pass certainly comes before any pass that would repair the violation."""
     reported: bool
-    """True if the report has the finding itself."""
+    """True if the finding itself is in the report."""
 
 
 class Compilation(NamedTuple):
-    """One compilation of one module, whole. `Finding.file` is a number into its dumps."""
+    """A whole compilation of a module. `Finding.file` is an index into `dumps`."""
 
     pipeline: Pipeline
     broken: tuple[UnmetPrecondition, ...]
-    """The demands of passes to come that the last dump does not meet, by all rules."""
+    """The preconditions of coming passes that the last dump violates, from all rules."""
 
     @property
     def dumps(self) -> Sequence[PassDump]:
-        """Every HLO text, in the order of the run."""
+        """All HLO dumps, in the order of the run."""
         return self.pipeline.dumps
 
 
 class DumpFolder(NamedTuple):
-    """All compilations whose dumps lie in one folder. `Finding.file` is a number into `dumps`."""
+    """All compilations dumped to a folder. `Finding.file` is an index into `dumps`."""
 
     folder: Path
     pipelines: tuple[Pipeline, ...]
@@ -120,9 +120,9 @@ class DumpFolder(NamedTuple):
 
 
 def first_line(dump: PassDump) -> Span:
-    """The place of a finding about a whole dump: the module's name on its own line."""
+    """The span of a finding about a whole dump: `HloModule` and the name in the header."""
     text = dump.file.text
-    start = max(text.find(dump.module.header), 0)  # comments may stand before it
+    start = max(text.find(dump.module.header), 0)  # comments may precede the header
     end = text.find("\n", start)
     line = text[start:end] if end >= 0 else text[start:]
     return Span(start, start + len(line.partition(",")[0]))
@@ -137,50 +137,50 @@ class Form(Enum):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Example:
-    """A text that shows what a rule finds, or does not find."""
+    """An example text of a rule."""
 
     text: str = field(kw_only=False)
     as_module: Callable[[str], str] = cleandoc
-    """The module that `text` stands for. It is made when it is shown or checked, not here."""
+    """Expands `text` to a module, when the example is shown or checked."""
     artefacts: Mapping[str, str] = field(default_factory=dict)
-    """Other files of the dump directory, by the ending of their names."""
+    """Other files of the dump directory, by name suffix."""
     file: str = ""
-    """The name of the text's file in its dump directory, where the rule goes by it."""
+    """The file name of the text in its dump directory, if the rule depends on it."""
     beside: Mapping[str, str] = field(default_factory=dict)
-    """The other files of that directory, by name, where the text's has one."""
+    """Other files of that directory by name, if `file` is set."""
 
     @classmethod
     def entry(cls, instructions: str, **more: Any) -> Self:
-        """A module that has these instructions and no other computation."""
+        """An example whose module has only an entry with these instructions."""
         return cls(instructions, as_module=_entry_of, **more)
 
     @classmethod
     def module(cls, computations: str, **more: Any) -> Self:
-        """A module that has these computations and nothing in its header."""
+        """An example whose module has these computations and a bare header."""
         return cls(computations, as_module=_module_of, **more)
 
     @property
     def shown(self) -> str:
-        """The text of the module, with its marks."""
+        """The text of the module with its marks."""
         return self.as_module(self.text)
 
     @property
     def source(self) -> str:
-        """The text without its marks."""
+        """The text of the module without its marks."""
         lines = self.shown.split("\n")
         return "\n".join(line.removesuffix(MARK).rstrip() for line in lines) + "\n"
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Bad(Example):
-    """A text in which a rule finds something: at the marked lines, and nowhere else."""
+    """An example in which a rule has findings exactly at the marked lines."""
 
     fixed: str = ""
-    """The fixed text; empty if there is no fix."""
+    """The text after the fix; empty without a fix."""
     options: Mapping[str, OptionValue] = field(default_factory=dict)
-    """The options of the rule for the fix, by their names in a configuration."""
+    """The options of the rule for the fix, by name as in a configuration."""
     marks: tuple[int, ...] = ()
-    """The numbers of the wrong lines, where the text can bear no mark."""
+    """The numbers of the wrong lines, if the text cannot have marks."""
 
     @property
     def marked(self) -> list[int]:
@@ -197,7 +197,7 @@ class Bad(Example):
 
 
 class Good(Example):
-    """A text that is right: the nearest thing to a bad one."""
+    """An example without findings, as close as possible to a bad example."""
 
 
 def _module_of(computations: str) -> str:
@@ -210,87 +210,86 @@ def _entry_of(instructions: str) -> str:
 
 
 class Rule:
-    """One thing that can be wrong. A subclass is a rule; its docstring is its page.
+    """The base class of rules. The docstring of a subclass is the rule's page.
 
-    The class name in kebab-case is the rule's name, the folder of its file its family (of another
-    package's rule, the name of the entry point in the group `hlo_lint.rules`). Its method
-    `check` yields findings, and its signature says what it looks at (`engine/views.py`): a
-    `Computation`, a `Module`, either with the `Stage` of the run it was dumped at, an `HloFile`, …
-    It is pure, so what many dumps share is checked once.
+    The rule's name is the class name in kebab-case; its family is the folder of its file (for a
+    rule of another package, the name of the entry point in the group `hlo_lint.rules`). The method
+    `check` yields findings, and its signature states its input (`engine/views.py`): a
+    `Computation`, a `Module`, either with the `Stage` at which it was dumped, an `HloFile`, …
+    A check is pure, so text that many dumps share is checked once.
     """
 
     severity: ClassVar[Severity] = Severity.ERROR
     precondition: ClassVar[Precondition | None] = None
-    """The demand of a pass; the rule then binds only if that pass comes next."""
+    """The precondition of a pass; with it, the rule applies only before that pass."""
     checked_between_passes: ClassVar[bool] = False
-    """True if XLA promises it between any two passes: a run that died is reported even if a later
-    pass resolved it."""
+    """True if the invariant holds between all passes: in a run that died, a violation is reported
+    even if a later pass resolved it."""
     always_reported: ClassVar[bool] = False
-    """True if the harm stays when a later pass removes the defect: values were read in the wrong
-    order, text was not read."""
+    """True if the defect does harm even if a later pass removes it: values were read in the wrong
+    order, text was skipped."""
     opcodes: ClassVar[frozenset[str] | None] = None
-    """The only opcodes that the rule looks at: a computation without any of them is not checked,
-    nor is a text whose computations have none."""
+    """The opcodes to which the rule applies: computations and texts without them are not checked.
+    None for all opcodes."""
     mentions: ClassVar[tuple[str, ...] | None] = None
-    """Words of a text: where it has neither one of these nor one of `opcodes`, there is nothing
-    for the rule to find."""
+    """Substrings of a text: the rule has no findings in a text with neither these nor `opcodes`."""
     skip_fusion_bodies: ClassVar[bool] = True
-    """True if bodies of fusions and computations of other threads are left out."""
+    """True if fusion bodies and computations of other threads are skipped."""
     handwritten_only: ClassVar[bool] = False
-    """True if no printer writes what it finds: the dumps of a run are not looked at."""
+    """True if XLA's printer never writes such text: dumps of a run are skipped."""
     enabled_by_default: ClassVar[bool] = True
-    """False if the rule runs only where its own name is selected."""
+    """False if the rule runs only when selected by its own name."""
     subsumes: ClassVar[frozenset[str]] = frozenset()
-    """Rules and families that find a part or a consequence of the same mistake: a finding of theirs
-    about the same instruction becomes a note (`engine/subsumption.py`)."""
+    """Rules and families that report a part or a consequence of the same mistake: their findings
+    about the same instruction become notes (`engine/subsumption.py`)."""
     command: ClassVar[str] = "check"
-    """The command that reports it."""
+    """The command that reports the rule's findings."""
     messages: ClassVar[tuple[str, ...]] = ()
-    """Parts of the messages of XLA that stand for it, each after its source file where no other
-    file says so: `thunk_emitter.cc: Unsupported`. `…` is what differs. What a precondition says of
-    its failure is one without being named here."""
+    """Parts of XLA's messages for this defect, prefixed with the source file if several files print
+    them: `thunk_emitter.cc: Unsupported`. `…` matches any text. The failure of the rule's
+    precondition counts without being listed."""
     examples: ClassVar[tuple[Bad | Good, ...]] = ()
     entry_point: ClassVar[str] = ""
-    """The entry point that brought it, where another package has it (`plugins.py`)."""
+    """The entry point of a rule of another package (`plugins.py`)."""
 
     def is_applicable(self, module: Module) -> bool:
-        """True if a module holds anything for the rule to judge.
+        """True if the rule may have findings in a module.
 
-        If it does, a missing artefact that the rule needs is reported as such.
+        If so, a missing artefact that the rule needs is reported as missing.
         """
         return True
 
     def can_skip(self, module: Module, stage: Stage) -> bool:
-        """True if the rule is known to find nothing in a module, without a check."""
+        """True if the rule certainly has no findings in a module."""
         return False
 
     def introduction_notes(
         self, instruction: Instruction, before: Module, after: Module
     ) -> tuple[str, ...]:
-        """Notes on how a pass introduced the finding, from its input and its output."""
+        """Notes on how a pass introduced the finding, derived from its input and output."""
         return ()
 
     def fix(self, instruction: Instruction, module: Module) -> Fix | None:
-        """The edits that fix the finding at an instruction; None if there is no sound way.
+        """The edits that fix the finding at an instruction; None if there is no sound fix.
 
-        A parameter `stage: Stage = Stage()` besides is given what is known of the module's place in
-        the pipeline.
+        An override may have a further parameter `stage: Stage = Stage()`, which gets the module's
+        stage in the pipeline.
         """
         return None
 
     @classmethod
     def name(cls) -> str:
-        """`ReshapeMovesData` is `reshape-moves-data`."""
+        """The name in kebab-case: `reshape-moves-data` for `ReshapeMovesData`."""
         return _kebab(cls.__name__)
 
     @classmethod
     def family(cls) -> str:
-        """The folder of the rule's file: `layout`. In another package, its entry point's name."""
+        """The folder of the rule's file, such as `layout`; for plugins, the entry point's name."""
         return cls.entry_point or cls.__module__.split(".")[-2:][0]
 
     @classmethod
     def summary(cls) -> str:
-        """The first sentence of the docstring."""
+        """The first line of the docstring."""
         return cls.page().partition("\n")[0]
 
     @classmethod
@@ -298,7 +297,7 @@ class Rule:
         """The docstring.
 
         Raises:
-            RuleError: where a rule has none.
+            RuleError: the rule has no docstring.
         """
         if cls.__doc__ is None:
             raise RuleError(f"{cls.__name__} has no docstring, which is its page")
@@ -306,15 +305,15 @@ class Rule:
 
     @classmethod
     def options(cls) -> dict[str, Option[Any]]:
-        """The thresholds that a configuration may change, by the names it has for them."""
+        """The options that a configuration may change, by name as in a configuration."""
         declared = (value for base in cls.__mro__ for value in vars(base).values())
         return {option.name: option for option in declared if isinstance(option, Option)}
 
     def with_options(self, values: Mapping[str, OptionValue]) -> Self:
-        """The rule with other thresholds.
+        """The rule with changed options.
 
         Raises:
-            UsageError: for an option that it does not have, or a value that does not fit.
+            UsageError: an option does not exist, or its value is invalid.
         """
         declared = self.options()
         changed = type(self)()
@@ -326,7 +325,7 @@ class Rule:
 
     @classmethod
     def needs(cls) -> tuple[Iterable[str] | None, Iterable[str] | None]:
-        """The opcodes and the words of which a text has one where the rule finds anything."""
+        """The opcodes and words at least one of which occurs in any text with findings."""
         return cls.opcodes, cls.mentions
 
     @classmethod
@@ -336,19 +335,19 @@ class Rule:
 
 
 def asked_by(check: Callable[..., object]) -> dict[str, str]:
-    """The type that each parameter of a check asks for, by name."""
+    """The type names of a check's parameters, by parameter name."""
     annotations = getattr(check, "__annotations__", {})
     return {name: _type_name(type_) for name, type_ in annotations.items() if name != "return"}
 
 
 def check_methods(rule: type[Rule]) -> list[str]:
-    """The names of a rule's checks, in their order."""
+    """The names of a rule's check methods, sorted."""
     names = {name for class_ in rule.__mro__ for name in vars(class_)}
     return sorted(name for name in names if name == "check" or name.startswith("check_"))
 
 
 def entry_of(rule: type[Rule]) -> RuleEntry:
-    """The entry of a rule in the index."""
+    """The index entry of a rule."""
     opcodes, words = rule.needs()
     checks = [getattr(rule, method) for method in check_methods(rule)]
     asked = {tuple(sorted(asked_by(check).values())) for check in checks}
@@ -366,7 +365,7 @@ def entry_of(rule: type[Rule]) -> RuleEntry:
 
 
 def _type_name(annotation: object) -> str:
-    """`Module` for `Module`, for `"Module"` and for `"hlo_lint.Module"`."""
+    """The bare name of an annotation: `Module` for `Module`, `"Module"` or `"hlo_lint.Module"`."""
     name = annotation.__name__ if isinstance(annotation, type) else str(annotation)
     return name.rpartition(".")[2]
 

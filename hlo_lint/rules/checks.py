@@ -1,4 +1,4 @@
-"""One check of one rule: the method, the types that it asks for, and how it is called."""
+"""Checks of rules: the method, the types of its parameters, and its call."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ VIOLATIONS = "Violations"
 CYCLES = "Cycles"
 
 OnCrash = Callable[[Rule, object, Exception], None]
-"""Callback for a rule that crashed on a subject."""
+"""Callback for a rule that crashed on a subject: the rule, the subject and the exception."""
 
 
 class WatchedStage:
-    """A stage that records what was read of it: a field that was not read made no difference."""
+    """A stage that records which of its fields a check read: the others did not matter."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -34,7 +34,7 @@ class WatchedStage:
         return value
 
     def is_equivalent(self, stage: Stage) -> bool:
-        """True if another stage has the same values in every field that was read."""
+        """True if another stage has equal values in all fields that were read."""
         return all(getattr(stage, name) == value for name, value in self.asked.items())
 
 
@@ -54,9 +54,9 @@ class Check:
         self.rule = rule
         self.method = method
         self.view = view
-        """The type of view that it looks at, `Module`."""
+        """The type of its view, such as `Module`."""
         self.parameters = parameters
-        """The parameter of each type that it asks for."""
+        """The parameter name for each type that it takes."""
         self._on_crash = on_crash
         self._before_each = before_each
         self._seen_as = seen_as
@@ -65,23 +65,23 @@ class Check:
         self.takes_stage = STAGE in parameters or view == VIOLATIONS
         """True if the findings may depend on the stage of the run."""
         self.claims: Mapping[str, object] = getattr(rule, "demands", {})
-        """The checks of XLA's verifier whose violations are findings of the rule, by name."""
+        """The verifier checks whose violations are findings of the rule, by name."""
 
     def reporting(self, on_crash: OnCrash, before_each: Callable[[], None]) -> Check:
-        """The same check; a crash is reported, and the findings so far are kept.
+        """A copy of the check that reports crashes and keeps the findings up to a crash.
 
-        What `before_each` raises before a subject ends the check.
+        An exception of `before_each`, which is called before each subject, ends the check.
         """
         return Check(self.rule, self.method, self.view, self.parameters, on_crash, before_each)
 
     def seeing(self, seen_as: Callable[[Any], object]) -> Check:
-        """The same check, which is given what a function makes of each subject."""
+        """A copy of the check that applies a function to each subject first."""
         watched = self._on_crash, self._before_each
         return Check(self.rule, self.method, self.view, self.parameters, *watched, seen_as)
 
     @property
     def artefacts(self) -> Iterable[str]:
-        """The types besides the view and the stage."""
+        """The parameter types other than the view and the stage."""
         return (name for name in self.parameters if name not in (self.view, STAGE))
 
     def run(
@@ -90,10 +90,10 @@ class Check:
         stage: Stage | WatchedStage | None = None,
         artefacts: Mapping[str, object] | None = None,
     ) -> tuple[Finding, ...]:
-        """The findings in one subject.
+        """The findings in a subject.
 
         Raises:
-            RuleError: the rule crashed, and nobody reports it; names the rule and the subject.
+            RuleError: the rule crashed and there is no crash callback.
         """
         self._before_each()
         views = {self._subject: self._seen_as(subject)}

@@ -1,7 +1,7 @@
-"""Entries of the index of rules: all that decides if a rule runs, known before it is imported.
+"""Index entries of rules: the facts that decide if a rule runs, known without importing it.
 
-Most rules have nothing to look at in most files, and to import all takes longer than to check a
-small file. `index.py` holds the entries; `make docs` writes it, and a test says when it is stale.
+Most rules have no findings in most files, and importing all rules takes longer than checking a
+small file. `index.py` has the entries; `make docs` writes it, and a test reports if it is stale.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 class Contents:
-    """The opcodes and the texts that are going to be checked."""
+    """The opcodes and the text of the modules to check."""
 
     def __init__(self, opcodes: frozenset[str], text: str | None) -> None:
         self.opcodes = opcodes
         self._text = text
-        """None if it is too large to be searched."""
+        """None if it is too large to search."""
         self._known: dict[str, bool] = {}
 
     def may_mention(self, word: str) -> bool:
-        """False if no text has a word; each is looked for once, whichever rules ask."""
+        """False if no text contains a word. Results are cached."""
         if self._text is None:
             return True
         if word not in self._known:
@@ -36,8 +36,8 @@ class Contents:
 
 
 MAX_SEARCHED: Final = 1 << 19
-"""Characters up to which words decide which rules run, what dumps share counted once: to search
-them takes 7 ms, a third of what it takes to import the rules that have nothing there."""
+"""The largest text, in characters without repetitions, that is searched for words. A search of this
+size takes 7 ms, a third of the time to import the rules that it excludes."""
 
 
 def contents_of(modules: Iterable[Module]) -> Contents:
@@ -47,7 +47,7 @@ def contents_of(modules: Iterable[Module]) -> Contents:
     if all(module.size <= MAX_SEARCHED for module in distinct):
         pieces = {id(piece): piece for module in distinct for piece in module.pieces}.values()
         sizes = (len(piece) if isinstance(piece, str) else piece.size for piece in pieces)
-        if sum(sizes) <= MAX_SEARCHED:  # before a text is put together from its lines
+        if sum(sizes) <= MAX_SEARCHED:  # check before texts are assembled from their lines
             text = "\n".join(piece if isinstance(piece, str) else piece.text for piece in pieces)
     return Contents(frozenset().union(*map(opcodes_of, distinct)), text)
 
@@ -62,28 +62,28 @@ class RuleEntry(NamedTuple):
     """The name of its class."""
     enabled_by_default: bool = True
     demanded_by: str = ""
-    """The pass of its precondition."""
+    """The pass of its precondition; empty if it has none."""
     asks: tuple[tuple[str, ...], ...] = ()
-    """The types that each of its checks asks for: `("Module", "Stage")`."""
+    """The parameter types of each of its checks, such as `("Module", "Stage")`."""
     opcodes: tuple[str, ...] | None = None
-    """It is imported where the text has one of these opcodes, or one of the words; None for both
-    if nothing is known."""
+    """The rule is imported if the text has any of these opcodes or `mentions`. None for both if it
+    applies to any text."""
     mentions: tuple[str, ...] | None = None
 
     @property
     def is_own(self) -> bool:
-        """True if the rule is not of another package."""
+        """True if the rule is part of hlo_lint."""
         return self.module.startswith("hlo_lint.")
 
     def applies(self, contents: Contents | None) -> bool:
-        """True if the rule may find something; None are contents of which nothing is known."""
+        """True if the rule may have findings; always true for unknown contents (None)."""
         if contents is None or (self.opcodes is None and self.mentions is None):
             return True
         opcodes, words = self.opcodes or (), self.mentions or ()
         return not contents.opcodes.isdisjoint(opcodes) or any(map(contents.may_mention, words))
 
     def load(self) -> Rule:
-        """The rule, imported: always the same object."""
+        """Import the rule; returns the same object each time."""
         rule_class: type[Rule] = getattr(import_module(self.module), self.class_name)
         return rule_of(rule_class)
 
@@ -92,7 +92,7 @@ _rules: dict[type[Rule], Rule] = {}
 
 
 def rule_of(rule_class: type[Rule]) -> Rule:
-    """The one object of a class of rules."""
+    """The only instance of a rule class."""
     rule = _rules.get(rule_class)
     if rule is None:
         rule = _rules[rule_class] = rule_class()
@@ -100,34 +100,34 @@ def rule_of(rule_class: type[Rule]) -> Rule:
 
 
 class ChosenRule(NamedTuple):
-    """A rule that is going to run."""
+    """A rule selected to run."""
 
     entry: RuleEntry
     held: Rule | None = None
-    """The rule, if it was imported already: with options, or of another package."""
+    """The rule, if it is already imported: with options, or of another package."""
 
     @property
     def rule(self) -> Rule:
-        """The rule, imported now if nothing has needed it before."""
+        """The rule, imported on first use."""
         return self.held or self.entry.load()
 
 
 class ChosenRules(Sequence["Rule"]):
-    """The rules of a run, each imported when it is first asked for."""
+    """The rules of a run, each imported on first use."""
 
     def __init__(self, chosen: Sequence[ChosenRule]) -> None:
         self.chosen = chosen
 
     @overload
-    def __getitem__(self, at: int) -> Rule: ...
+    def __getitem__(self, index: int) -> Rule: ...
 
     @overload
-    def __getitem__(self, at: slice) -> Sequence[Rule]: ...
+    def __getitem__(self, index: slice) -> Sequence[Rule]: ...
 
-    def __getitem__(self, at: int | slice) -> Rule | Sequence[Rule]:
-        if isinstance(at, slice):
-            return ChosenRules(self.chosen[at])
-        return self.chosen[at].rule
+    def __getitem__(self, index: int | slice) -> Rule | Sequence[Rule]:
+        if isinstance(index, slice):
+            return ChosenRules(self.chosen[index])
+        return self.chosen[index].rule
 
     def __len__(self) -> int:
         return len(self.chosen)
@@ -136,12 +136,12 @@ class ChosenRules(Sequence["Rule"]):
         return (chosen.rule for chosen in self.chosen)
 
     def named(self, name: str) -> ChosenRule | None:
-        """The rule of that name, if it is one of them."""
+        """The selected rule of that name; None if it is not selected."""
         return next((chosen for chosen in self.chosen if chosen.entry.name == name), None)
 
     @classmethod
     def of(cls, rules: Sequence[Rule]) -> ChosenRules:
-        """Rules that are there already."""
+        """Wrap already imported rules."""
         if isinstance(rules, ChosenRules):
             return rules
         from hlo_lint.rules.base import entry_of

@@ -12,22 +12,21 @@ if TYPE_CHECKING:
     from hlo_lint.text.edits import Fix
 
 INTERNAL_ERROR = "internal-error"
-"""The name in the place of a rule, where a finding stands for a crash: no suppression and no choice
-of rules hides it."""
+"""The rule name of findings that report a crash: no suppression or selection hides them."""
 
 
 class Severity(Enum):
     """The severity of a finding."""
 
     ERROR = "error"
-    """XLA dies, or the numbers are wrong."""
+    """XLA crashes, or the numbers are wrong."""
     WARNING = "warning"
-    """It may be an error, or it costs."""
+    """A possible error, or a cost in time or memory."""
     INFO = "info"
-    """Something to know; it does not count as a finding for the exit status."""
+    """Information; it does not affect the exit status."""
 
     def is_at_least(self, other: Severity) -> bool:
-        """True if this is as severe as another, or more."""
+        """True if this severity is at least as high as another."""
         order = list(Severity)
         return order.index(self) <= order.index(other)
 
@@ -36,21 +35,21 @@ class Finding(NamedTuple):
     """A defect that a rule reports."""
 
     at: Instruction | Span
-    """An instruction, or a stretch of the file."""
+    """The instruction or the span of the file to which it applies."""
     message: str
     """The fact with its numbers; no full stop at the end."""
     notes: tuple[str, ...] = ()
     operand: int | None = None
-    """The operand under which the caret stands; None for the whole instruction."""
+    """The number of the operand to underline; None for the whole instruction."""
     severity: Severity | None = None
-    """The severity, if it differs from the rule's own."""
+    """The severity, if it differs from the rule's."""
     fixable: bool = True
-    """True if the rule's fix mends this; a rule may find two things at one instruction."""
+    """True if the rule's fix resolves it; a rule may report unfixable defects too."""
     file: int = 0
-    """The number of the file that `at` is in, if the rule looks at several."""
+    """The index of the file that contains `at`, if the rule checks several files."""
     key: str = ""
-    """The kind of defect, where a rule finds several at one instruction: part of the identity in
-    baselines, which the words of the message are not. At a stretch of text the default is the
-    message without names and numbers."""
+    """The kind of defect, if a rule reports several at the same instruction. It is part of the
+    identity in baselines, unlike the message. For a span, the default is the message without names
+    and numbers."""
     fix: Fix | None = None
-    """The fix, where the finding is in a text that is not HLO; else the rule's method makes it."""
+    """The fix of a finding in a text other than HLO; for HLO, `Rule.fix` makes it."""

@@ -1,4 +1,4 @@
-"""Thresholds of rules that a configuration may change."""
+"""Options of rules that a configuration may change."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Generic, Self, TypeVar, overload
 from hlo_lint.text.errors import UsageError
 
 OptionValue = bool | int | float | str
-"""The type of an option's value, as TOML spells it."""
+"""The type of an option's value, as in TOML."""
 
 MAX_NUMBER = (1 << 63) - 1
 
@@ -17,9 +17,10 @@ TITLES: dict[type, str] = {bool: "true or false", int: "a whole number", float: 
 
 
 class Option(Generic[T]):
-    """A threshold of a rule, declared in its class: `min_bytes = Option(1 << 24, "…")`.
+    """An option of a rule, declared in its class: `min_bytes = Option(1 << 24, "…")`.
 
-    The rule reads `self.min_bytes`; a configuration says `min-bytes`. The default tells the type.
+    The rule reads `self.min_bytes`; a configuration sets `min-bytes`. The default determines the
+    type.
     """
 
     def __init__(
@@ -34,12 +35,12 @@ class Option(Generic[T]):
         self.doc = doc
         """The meaning of the option, with its unit."""
         self.least = least
-        """The least that makes sense of a number."""
+        """The smallest valid number."""
         self.choices: tuple[T, ...] = choices
-        """The only values that it takes; empty if any value of its type will do."""
+        """The valid values; empty if any value of the type is valid."""
         self.attribute = ""
         self.name = ""
-        """As a configuration spells it."""
+        """The name in a configuration."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.attribute = name
@@ -50,11 +51,11 @@ class Option(Generic[T]):
     @overload
     def __get__(self, instance: object, owner: type) -> T: ...
     def __get__(self, instance: object | None, owner: type) -> Self | T:
-        return self if instance is None else self.default  # what is set stands in the instance
+        return self if instance is None else self.default  # a set value is in the instance's dict
 
     @property
     def value_type(self) -> type[bool] | type[int] | type[float] | type[str]:
-        """The type that its default has."""
+        """The type of the default."""
         return type(self.default)
 
     @property
@@ -70,10 +71,10 @@ class Option(Generic[T]):
         return title if self.least is None else f"{title} of at least {self.least}"
 
     def read(self, value: object) -> OptionValue:
-        """A value that it may have.
+        """Validate a value and return it.
 
         Raises:
-            UsageError: for any other.
+            UsageError: the value is invalid.
         """
         numeric = isinstance(value, int | float) and not isinstance(value, bool)
         if isinstance(value, int) and not -MAX_NUMBER <= value <= MAX_NUMBER:

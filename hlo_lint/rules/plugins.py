@@ -1,10 +1,10 @@
-"""Rules that other packages bring, through the entry-point group `hlo_lint.rules`.
+"""Rules of other packages, loaded through the entry-point group `hlo_lint.rules`.
 
     [project.entry-points."hlo_lint.rules"]
     team = "team_rules"
 
-The value names a module or a package; the rules are the subclasses of `Rule` in it and in all
-modules below it, those apart whose name begins with `_`. The name is their family.
+The value names a module or a package. The rules are the subclasses of `Rule` in it and in its
+submodules, except those whose name begins with `_`. The entry point's name is their family.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 GROUP = "hlo_lint.rules"
 ISOLATED = "HLO_LINT_ISOLATED"
-"""The environment variable that leaves other packages' rules out."""
+"""The environment variable that excludes rules of other packages."""
 
 
 def is_isolated() -> bool:
-    """True if other packages' rules are left out."""
+    """True if rules of other packages are excluded."""
     return os.environ.get(ISOLATED, "") not in ("", "0")
 
 
 def plugin_rules() -> Iterator[tuple[type[Rule], str]]:
-    """Each rule of another package, and the package and its entry point in words.
+    """The rules of other packages, each with a title of its package and entry point.
 
     Raises:
-        RuleError: where an entry point names what cannot be imported, or what holds no rule.
+        RuleError: an entry point cannot be imported, or has no rules.
     """
     if not _may_have_plugins():
         return
@@ -51,17 +51,17 @@ def plugin_rules() -> Iterator[tuple[type[Rule], str]]:
 
 
 def _may_have_plugins() -> bool:
-    """True if any package on `sys.path` speaks of the group.
+    """True if any package on `sys.path` mentions the group.
 
-    `importlib.metadata` takes some 20 ms to import and reads every package there is; where nobody
-    has a plugin this takes less than one.
+    `importlib.metadata` takes some 20 ms to import and reads every package; without plugins, this
+    takes less than 1 ms.
     """
     for folder in dict.fromkeys(sys.path):
         try:
             with os.scandir(folder or ".") as entries:
                 names = [entry.name for entry in entries]
         except NotADirectoryError:
-            return True  # an archive: importlib.metadata knows how to look into it
+            return True  # an archive: leave it to importlib.metadata
         except OSError:
             continue
         for name in names:
@@ -87,11 +87,11 @@ def _rules_of(entry: EntryPoint) -> Iterator[type[Rule]]:
         reason = f"{type(error).__name__}: {error}".partition("\n")[0]
         raise RuleError(
             f"{_title(entry)} cannot be imported: {reason}; "
-            f"repair or uninstall the package, or set {ISOLATED}=1 to do without"
+            f"repair or uninstall the package, or set {ISOLATED}=1 to ignore it"
         ) from error
     rules = list(dict.fromkeys(rule for module in modules for rule in _rules_in(module)))
     if not rules:
-        raise RuleError(f"{_title(entry)} holds no rule: no subclass of hlo_lint.Rule")
+        raise RuleError(f"{_title(entry)} has no rules: no subclass of hlo_lint.Rule")
     for rule in rules:
         rule.entry_point = entry.name
         if rule.__doc__ is None:
@@ -100,7 +100,7 @@ def _rules_of(entry: EntryPoint) -> Iterator[type[Rule]]:
 
 
 def _modules(name: str) -> Iterator[ModuleType]:
-    """A module and all that are below it."""
+    """A module and all its submodules."""
     import pkgutil  # slow to import, and most people have no plugin
 
     module = importlib.import_module(name)
@@ -108,7 +108,7 @@ def _modules(name: str) -> Iterator[ModuleType]:
     spec: ModuleSpec | None = module.__spec__
     if spec is not None and spec.submodule_search_locations is not None:
         for submodule in pkgutil.iter_modules(spec.submodule_search_locations, f"{name}."):
-            if not submodule.name.endswith(".__main__"):  # a program: to import it is to run it
+            if not submodule.name.endswith(".__main__"):  # importing it would run a program
                 yield from _modules(submodule.name)
 
 
@@ -122,6 +122,6 @@ def _rules_in(module: ModuleType) -> Iterator[type[Rule]]:
 
 
 def _title(entry: EntryPoint) -> str:
-    """`team-rules 1.0 (entry point team = team_rules)`."""
+    """The title of an entry point: `team-rules 1.0 (entry point team = team_rules)`."""
     package = f"{entry.dist.name} {entry.dist.version}" if entry.dist else "a package"
     return f"{package} (entry point {entry.name} = {entry.value})"

@@ -1,4 +1,4 @@
-"""The registry of rules: found by folder, chosen by name or family."""
+"""The registry of rules: found by folder, selected by name or family."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 _HOMES = ("hlo_lint.rules", "hlo_lint.kernels.rules")
 _CHECKOUT_SECONDS = 60
-"""A checkout writes all files within this time; what is younger than the index was edited."""
+"""A checkout writes all files within this time; files newer than the index by more were edited."""
 
 
 def all_rules() -> tuple[Rule, ...]:
-    """One of each rule under `hlo_lint/rules` and of other packages' rules, by family and name.
+    """All rules of hlo_lint and of other packages, sorted by family and name.
 
     Raises:
-        RuleError: where two have one name, or where those of another package cannot be had.
+        RuleError: two rules have the same name, or rules of another package cannot be loaded.
     """
     return tuple(entry.load() for entry in rule_entries())
 
 
 def rule_entries() -> tuple[RuleEntry, ...]:
-    """The entry of each of them; our own are not imported, but for those that the index lacks.
+    """The index entries of all rules; imports own rules only if the index lacks them.
 
     Raises:
         RuleError: as `all_rules`.
@@ -55,9 +55,9 @@ def _own_entries() -> tuple[RuleEntry, ...]:
 
 
 def _modules() -> Iterator[tuple[str, float]]:
-    """The name of each module in a folder of rules, and when its file was changed."""
+    """The name of each module of rules, and the modification time of its file."""
     for home in _HOMES:
-        for folder in import_module(home).__path__:  # by name: rules stand above this module
+        for folder in import_module(home).__path__:  # by name: rules are in a layer above
             with os.scandir(folder) as families:
                 for family in families:
                     if family.is_dir() and family.name != "__pycache__":
@@ -68,13 +68,13 @@ def _files(package: str, folder: str) -> Iterator[tuple[str, float]]:
     with os.scandir(folder) as entries:
         files = {entry.name: entry for entry in entries if entry.name.endswith(".py")}
     if files and files.pop("__init__.py", None) is None:
-        raise RuleError(f"{folder} has no __init__.py, so that its rules are not found")
+        raise RuleError(f"{folder} has no __init__.py, so its rules are not found")
     for name, file in files.items():
         yield f"{package}.{name.removesuffix('.py')}", file.stat().st_mtime
 
 
 def entries_in(module: str) -> list[RuleEntry]:
-    """The entries of the rules that a module defines, which is imported."""
+    """Import a module and return the entries of the rules that it defines."""
     from hlo_lint.rules.base import Rule, entry_of
 
     classes = [value for value in vars(import_module(module)).values() if isinstance(value, type)]
@@ -84,7 +84,7 @@ def entries_in(module: str) -> list[RuleEntry]:
 
 
 def index_text() -> str:
-    """The text of `index.py`, by what stands in the files of the rules."""
+    """The text of `index.py`, generated from the rule files."""
     lines = (
         f"    {module!r}: {[tuple(entry) for entry in entries_in(module)]!r},\n"
         for module, _ in sorted(_modules())
@@ -114,13 +114,17 @@ def _with_plugins() -> tuple[RuleEntry, ...]:
 
 
 def _sorted(entries: Iterable[tuple[RuleEntry, str]]) -> tuple[RuleEntry, ...]:
-    """All by family and name; with each comes the package that has it."""
+    """Sort entries by family and name; each comes with its package, for errors.
+
+    Raises:
+        RuleError: two rules have the same name, or a family has the name of a rule.
+    """
     packages: dict[str, str] = {}
     entries = list(entries)
     for entry, package in entries:
         if entry.name in packages:
             raise RuleError(
-                f"two rules are named {entry.name}: one of {packages[entry.name]}, one of {package}"
+                f"two rules are named {entry.name}: in {packages[entry.name]} and in {package}"
             )
         packages[entry.name] = package
     for entry, package in entries:
@@ -135,7 +139,7 @@ def find_rule(name: str) -> Rule:
     """The rule of that name.
 
     Raises:
-        UsageError: naming the nearest there is.
+        UsageError: there is no such rule; the message suggests the nearest name.
     """
     for entry in rule_entries():
         if entry.name == name:
@@ -151,13 +155,13 @@ def select_rules(
     ignore: Sequence[str] | None = None,
     extend_select: Sequence[str] = (),
 ) -> ChosenRules:
-    """The rules whose name or family is in `select`, or is added to it, and not in `ignore`.
+    """The rules whose name or family is in `select` or `extend_select`, but not in `ignore`.
 
-    The name of a rule counts more than that of its family. Where `select` is None, all but those
-    that run only on request. A rule that nobody registered is selected by its class.
+    The name of a rule takes precedence over its family. If `select` is None, all rules that are
+    enabled by default. An unregistered rule is selected by its class.
 
     Raises:
-        UsageError: for a name that neither a rule nor a family has.
+        UsageError: a name is neither a rule nor a family.
     """
     names = {entry for entry in select or () if isinstance(entry, str)}
     wanted, unwanted = names | set(extend_select), set(ignore or ())
@@ -172,9 +176,9 @@ def select_rules(
 
 
 def is_chosen(entry: RuleEntry, wanted: Set[str], unwanted: Set[str], *, otherwise: bool) -> bool:
-    """True if a rule runs: its own name decides, else its family's, else what is so otherwise.
+    """True if a rule is selected: by its name, else by its family, else by the default `otherwise`.
 
-    The name of a family means those of its rules that are enabled by default.
+    A family selects only its rules that are enabled by default.
     """
     for name in (entry.name, entry.family):
         if name in unwanted:
@@ -190,10 +194,10 @@ def known_names() -> frozenset[str]:
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Refuses what is not a name.
+    """Check that all names are rules or families.
 
     Raises:
-        UsageError: for the first that neither a rule nor a family has.
+        UsageError: a name is neither; for the first such name.
     """
     for name in names:
         if name not in known_names():
@@ -202,10 +206,10 @@ def check_names(names: Iterable[str]) -> None:
 
 @cache
 def configured(rule: Rule, options: tuple[tuple[str, OptionValue], ...]) -> Rule:
-    """A rule with options, always the same one for the same options.
+    """The rule with these options; returns the same object for equal options.
 
     Raises:
-        UsageError: for an option that it does not have, or a value that does not fit.
+        UsageError: an option does not exist, or its value is invalid.
     """
     return rule.with_options(dict(options))
 

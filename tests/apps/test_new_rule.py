@@ -64,7 +64,7 @@ def test_a_rule_of_a_new_family_is_found_without_a_further_step(tmp_path: Path) 
     (checkout / "hlo_lint/rules/numerics/__init__.py").unlink()
     status, output = run("hlo_lint", "rules", folder=checkout, path=checkout)
     assert status == 2
-    assert "numerics has no __init__.py, so that its rules are not found" in output
+    assert "numerics has no __init__.py, so its rules are not found" in output
 
 
 @pytest.mark.parametrize(
