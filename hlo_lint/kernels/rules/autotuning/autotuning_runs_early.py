@@ -248,7 +248,7 @@ def _fill(
 ) -> NewInstruction:
     """Insert an array of zeros right before an instruction.
 
-    With fusions or a schedule, it is a fusion: after FusionWrapper, a plain broadcast has no kernel.
+    With fusions or a schedule it is a fusion: after FusionWrapper a broadcast has no kernel.
     """
     literal = _ZERO.get(shape.dtype, "0")
     is_fused = module.is_scheduled or any(body.with_opcode("fusion") for body in module)
