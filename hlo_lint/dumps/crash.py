@@ -9,14 +9,50 @@ pipeline. The first missing dump bounds the suspects.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from hlo_lint.dumps.options import CHANGED_PASSES, EVERY_PASS, DebugOptions
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pass_lists import PassName
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.upcoming import upcoming_passes
+from hlo_lint.text.errors import DumpError
+from hlo_lint.text.patterns import late
+from hlo_lint.text.source import decode
+from hlo_lint.text.stored import read_stored
+
+LOG_ENDINGS = (".log", ".err", "stderr", "stderr.txt", "error.txt")
+"""Endings of the names of logs that people keep beside a dump."""
+MAX_LOG_BYTES = 16 << 20
+"""Bytes of a log that are read."""
+
+_find_failures = late(
+    r"(?:RET_CHECK failure \((?:[^()\s]*/)?|\b)(\w+\.cc:\d+)(?:\) ?|\] Check failed: )([^\n]*)"
+).finditer
+_FILES = {"algebraic_simplifier": "algsimp", "hlo_cse": "cse", "hlo_dce": "dce"}
+"""Passes that are not named as their files of XLA's source are."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A failed check that a log beside a dump names."""
+
+    log: str
+    """The name of the log."""
+    source: str
+    """`reduce_decomposer.cc:95`"""
+    text: str
+    """The condition that failed, and what XLA says of it."""
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.text}" if self.text else self.source
+
+    @property
+    def pass_name(self) -> str:
+        """The pass that the source file would be of, with dashes: `reduce-decomposer`."""
+        stem = self.source.partition(".cc")[0]
+        return _dashed(_FILES.get(stem, stem))
 
 
 @dataclass(frozen=True)
@@ -31,10 +67,52 @@ class CrashSite:
     """The evidence for them."""
     is_complete: bool
     """True if the failing pass is certainly among them."""
+    failure: Failure | None = None
+    """The failed check, if a log beside the dump has one."""
+
+    @property
+    def pass_name(self) -> str:
+        """The pass that failed; empty if it may have been one of several."""
+        return self.suspects[0][1] if self.is_complete and len(self.suspects) == 1 else ""
+
+    @property
+    def is_named(self) -> bool:
+        """True if the log names the pass that failed."""
+        return self.failure is not None and self.failure.pass_name == _dashed(self.pass_name)
 
 
 def find_crash_site(pipeline: Pipeline) -> CrashSite:
-    """The passes that may have ended a compilation. The pipeline has crashed."""
+    """The passes that may have ended a compilation, or the pass that a log names.
+
+    The pipeline has crashed.
+    """
+    site = _site_by_dumps(pipeline)
+    failures = list(_failures(pipeline))
+    # A log may be of several compilations.
+    for failure in failures:
+        named = tuple(entry for entry in site.suspects if _dashed(entry[1]) == failure.pass_name)
+        if named:
+            why = f"{failure.log} names {failure.source}"
+            return CrashSite(site.dump, named[:1], why, True, failure)
+    return replace(site, failure=failures[0] if failures else None)
+
+
+def _failures(pipeline: Pipeline) -> Iterator[Failure]:
+    for path in pipeline.artefacts:
+        if path.name.endswith(LOG_ENDINGS):
+            try:
+                log = decode(read_stored(path, MAX_LOG_BYTES))
+            except (OSError, DumpError):
+                continue
+            for match in _find_failures(log):
+                yield Failure(path.name, match[1], match[2].strip())
+
+
+def _dashed(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _site_by_dumps(pipeline: Pipeline) -> CrashSite:
     dump = (pipeline.steps or pipeline.dumps)[-1]
     name = dump.name
     if name is None or name.step is None:

@@ -12,6 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+from hlo_lint.dumps.crash import LOG_ENDINGS
 from hlo_lint.dumps.file_types import EMITTER_TEXT, PROTO_TEXT, FileType, file_type_of, is_instead
 from hlo_lint.dumps.names import DumpName, numbered_twice, parse_name
 from hlo_lint.dumps.pass_dump import PassDump, new_dump
@@ -25,7 +26,9 @@ from hlo_lint.text.source import decode
 from hlo_lint.text.stored import is_archive, on_disk, plain_name, read_stored, unpacked
 
 TEXT_ENDINGS = (".txt", ".hlo")
-RUN_RECORDS = (".debug_options", ".metadata.textproto")
+FIXED = "hlo-lint.fixed"
+"""The name of the file in which `hlo-lint fix` lists the dumps of a folder that it edited."""
+RUN_RECORDS = (".debug_options", ".metadata.textproto", FIXED)
 """Endings of the records of a run that are read with its HLO."""
 _KNOWN_ARTEFACTS = (
     "-buffer-assignment.txt",
@@ -351,6 +354,14 @@ def _add_folder(
             for path in artefacts.get((timestamp, key[1], module), ())
         }
         pipelines.append(Pipeline(dumps, list(others)))
+    _mark_fixed(pipelines, files.get(FIXED))
+    logs = [path for name, path in files.items() if name.endswith(LOG_ENDINGS)]
+    beside = folder.with_name(f"{folder.name}.log")
+    if "://" not in str(folder) and beside.is_file():
+        logs.append(beside)
+    for pipeline in pipelines if logs else ():
+        if pipeline.crashed:
+            pipeline.artefacts += logs
     if len(pipelines) > 1:
         releases = recognise_folder((run.names, run.steps_taken) for run in pipelines)
         for pipeline in pipelines:
@@ -363,6 +374,24 @@ def _add_folder(
         for pipeline in pipelines:
             read_ahead([file.path for file in pipeline.dumps])
     return unread
+
+
+def fixed_in(folder: Path) -> set[str]:
+    """The names of the dumps of a folder that `hlo-lint fix` edited."""
+    return _names_of_fixed(folder / FIXED)
+
+
+def _names_of_fixed(path: Path) -> set[str]:
+    try:
+        return set(decode(read_stored(path)).splitlines())
+    except (OSError, DumpError):
+        return set()
+
+
+def _mark_fixed(pipelines: Iterable[Pipeline], record: Path | None) -> None:
+    names = _names_of_fixed(record) if record is not None else ()
+    for dump in chain.from_iterable(pipeline.dumps for pipeline in pipelines if names):
+        dump.edited = dump.path.name in names
 
 
 _Key = tuple[str, int, str]

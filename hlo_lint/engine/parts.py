@@ -47,7 +47,7 @@ def content_digest(task: Task, pipeline: Pipeline) -> bytes | None:
     """
     digest = blake2b(digest_size=DIGEST_BYTES)
     stages = task.stage_of and [task.stage_of(dump.path) for dump in pipeline.dumps]
-    names = [dump.name for dump in pipeline.dumps]
+    names = [(dump.name, dump.edited) for dump in pipeline.dumps]
     release = pipeline.folder_release
     key = pipeline.lone, names, stages, release and (release.is_known, *map(str, release.nearest))
     digest.update(repr(key).encode(errors="surrogateescape"))

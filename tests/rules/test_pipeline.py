@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 import hlo_lint
 from hlo_lint.apps.cli.main import cli
+from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.dumps.changes import adds_only_unread, disagreements, resizes_only_workspaces
 from hlo_lint.dumps.contracts import (
     Contract,
@@ -287,12 +288,56 @@ def test_with_every_pass_dumped_the_suspect_is_one(crash: Path) -> None:
     assert found.notes == (said,)
 
 
-def test_a_mended_dump_of_a_death_is_a_note_only(crash: Path) -> None:
+def mend(crash: Path) -> None:
+    """Write what `fix` makes of a dump, as a person would, who leaves no record of it."""
     for file in hlo_lint.fix(crash).files:
         assert file.path is not None
         file.path.write_text(file.after)
+
+
+def test_a_mended_dump_of_a_death_is_still_that_of_a_death(crash: Path) -> None:
+    mend(crash)
     (found,) = hlo_lint.lint(crash).findings
-    assert (found.rule, found.severity) == ("compilation-died", Severity.INFO)
+    assert (found.rule, found.severity) == ("compilation-died", Severity.WARNING)
+
+
+@pytest.mark.parametrize("options", [["-o"], ["--in-place"]], ids=str)
+def test_a_dump_that_fix_wrote_is_not_that_of_a_death(
+    options: list[str], crash: Path, tmp_path: Path
+) -> None:
+    fixed = crash if options == ["--in-place"] else tmp_path / "fixed"
+    target = [] if fixed == crash else [str(fixed)]
+    assert CliRunner().invoke(cli, ["fix", str(crash), *options, *target]).exit_code == 0
+    assert hlo_lint.lint(fixed).findings == ()
+    assert hlo_lint.lint(fixed, settings=Settings(jobs=2)).findings == ()
+
+
+LOG = """\
+E1121 06:59:24.375787    2516 status_macros.cc:58] INTERNAL: RET_CHECK failure \
+(external/xla/xla/service/gpu/other_pass.cc:12) a && b
+E1121 06:59:24.375787    2516 status_macros.cc:58] INTERNAL: RET_CHECK failure \
+(external/xla/xla/hlo/transforms/expanders/scatter_simplifier.cc:95) reduce->inputs()
+"""
+CHECK = "F1121 06:59:24.375787 2516 scatter_simplifier.cc:95] Check failed: reduce->inputs() \n"
+
+
+@pytest.mark.parametrize("log", [LOG, CHECK], ids=["RET_CHECK", "CHECK"])
+@pytest.mark.parametrize("name", ["crash/stderr.log", "crash.log"])
+def test_a_log_beside_a_dump_names_the_pass_that_died(log: str, name: str, crash: Path) -> None:
+    mend(crash)
+    (crash.parent / name).write_text(log)
+    (found,) = hlo_lint.lint(crash).findings
+    said = "the compilation died in scatter_simplifier (scatter_simplifier.cc:95: reduce->inputs()"
+    assert found.message.startswith(said)
+    assert found.severity is Severity.WARNING
+
+
+def test_a_log_of_no_pass_that_was_to_come_is_quoted(crash: Path) -> None:
+    mend(crash)
+    (crash / "run.err").write_text(LOG.splitlines()[0])
+    (found,) = hlo_lint.lint(crash).findings
+    assert "run.err says: other_pass.cc:12: a && b" in found.notes
+    assert any("it was in one of 5 passes, " in note for note in found.notes)
 
 
 def test_a_named_dump_alone_proves_no_death(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ import click
 from hlo_lint.apps.cli import common, parameters
 from hlo_lint.apps.fixes import FixResult
 from hlo_lint.apps.fixes import fix as fix_all
-from hlo_lint.dumps.directory import Dump
+from hlo_lint.dumps.directory import FIXED, Dump, fixed_in
+from hlo_lint.dumps.names import parse_name
 from hlo_lint.report.text import print_text
 from hlo_lint.text.errors import DumpError, UsageError
 from hlo_lint.text.files import (
@@ -186,9 +187,17 @@ def _write_fixed(result: FixResult, inputs: Sequence[Path], out: Path | None) ->
         if path in changed:
             read = changed[path].before if target == path else None
             write(target, changed[path].after, read=read)
+            if changed[path].edits and parse_name(target.name) is not None:
+                _record(target)
             yield target
         else:
             copy_file(path, target)
+
+
+def _record(target: Path) -> None:
+    """List an edited dump in its folder: it is no longer what the compiler met."""
+    names = fixed_in(target.parent) | {target.name}
+    write(target.with_name(FIXED), "".join(f"{name}\n" for name in sorted(names)))
 
 
 def _fixed(result: FixResult, written: Sequence[Path]) -> str:

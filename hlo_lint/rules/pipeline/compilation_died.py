@@ -20,7 +20,7 @@ from hlo_lint.rules.base import (
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.phrases import listed
 
-SHOWN = 6
+SHOWN = 3
 """Maximum number of passes that a message names."""
 
 _LAYOUTS = "layout_normalization.after_pipeline-start.before_move_copy_to_users"
@@ -36,8 +36,11 @@ class CompilationDied(Rule):
     not disabled: with `xla_dump_hlo_pass_re=.*` the culprit may be any pass up to the start of the
     next pipeline. If a rule knows the precondition of such a pass, it checks the last dump. If the
     precondition is violated, the finding is an error with that rule's message (left to the rule
-    itself if it is selected). Otherwise it is a warning, or information if all known preconditions
-    hold: the process may also have been killed.
+    itself if it is selected). Otherwise it is a warning: the process may also have been killed.
+
+    A log beside the dump (`*.log`, `*.err`, `stderr`, `error.txt`, or DUMP.log) names the source
+    file of the check that failed, and with it the pass: `reduce_decomposer.cc:95`. A dump that
+    `hlo-lint fix` edited is no longer what the compiler met, and nothing is reported.
 
     A single file does not show how its compilation ended: there the finding is an error if the
     module violates a precondition of a pass that certainly comes next.
@@ -150,7 +153,7 @@ def _unexplained(
     site: CrashSite, causes: Sequence[UnmetPrecondition], compilation: Compilation
 ) -> Finding:
     dumps = compilation.dumps
-    message = "the compilation did not finish: this is its last dump; it crashed, or was killed"
+    message = _message(site)
     suspects = {name for _, name in site.suspects}
     lacking = {cause.demand.demanded_by for cause in causes}
     held = [name for name in DEMANDING if name in suspects and name not in lacking]
@@ -163,6 +166,8 @@ def _unexplained(
     if len(guilty) == 1:
         message += f", and {guilty[0]} ran without what it relies on"
     notes = [_where(site)]
+    if site.failure is not None and not site.is_named:
+        notes.append(f"{site.failure.log} says: {site.failure}")
     notes += [
         f"perhaps it was {cause.demand.demanded_by}: {cause.rule} says {cause.finding.message}"
         for cause in causes[:SHOWN]
@@ -179,11 +184,18 @@ def _unexplained(
         f"{breach.contract.promise}; otherwise: {breach.contract.symptom}"
         for breach in broken
     ]
-    if len(site.suspects) != 1 or not site.is_complete:
+    if not site.pass_name:
         notes.append("XLA_FLAGS=--xla_dump_hlo_pass_re=.+ makes the last dump name the pass")
-    severity = Severity.INFO if held and not causes and not broken else Severity.WARNING
     at = dumps.index(site.dump) if site.dump in dumps else 0
-    return Finding(first_line(site.dump), message, tuple(notes), severity=severity, file=at)
+    return Finding(first_line(site.dump), message, tuple(notes), file=at)
+
+
+def _message(site: CrashSite) -> str:
+    if site.failure is not None and site.is_named:
+        return f"the compilation died in {site.pass_name} ({site.failure})"
+    if site.pass_name:
+        return f"the compilation died in {site.pass_name}, or was killed there"
+    return "the compilation did not finish: this is its last dump; it crashed, or was killed"
 
 
 def _where(site: CrashSite) -> str:
@@ -196,4 +208,5 @@ def _where(site: CrashSite) -> str:
         return f"next came {suspects} ({site.why}), or a pass after it"
     if len(site.suspects) == 1:
         return f"it was in {suspects} ({site.why})"
-    return f"it was in one of {suspects}, or in one that flags add there ({site.why})"
+    count = len(site.suspects)
+    return f"it was in one of {count} passes, {suspects}, or in one that flags add ({site.why})"
