@@ -22,8 +22,10 @@ from hlo_lint.text.patterns import late
 from hlo_lint.text.source import decode
 from hlo_lint.text.stored import read_stored
 
-LOG_ENDINGS = (".log", ".err", "stderr", "stderr.txt", "error.txt")
-"""Endings of the names of logs that people keep beside a dump."""
+ERROR_FILE = "error.txt"
+"""The name under which `hlo-lint capture` keeps XLA's message beside the dump."""
+LOG_ENDINGS = (".log", ".err", "stderr", "stderr.txt", ERROR_FILE)
+"""Endings of the names of logs beside a dump."""
 MAX_LOG_BYTES = 16 << 20
 """Bytes of a log that are read."""
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from hlo_lint.apps.jax.capture import script_text, worker
 from hlo_lint.apps.jax.capture.targets import Chip, readable_part
+from hlo_lint.dumps.crash import ERROR_FILE
 from hlo_lint.text.errors import CaptureError, HloLintError, UsageError
 from hlo_lint.text.source import shown
 from hlo_lint.xla.child import Child, ChildDied, ChildError
@@ -141,7 +142,7 @@ def run_job(
                     folder=str(folder / name),
                 )
                 logs.append(child.log())
-                failure = with_diagnostic(failure, logs[-1])
+                failure = kept_beside(folder / name, with_diagnostic(failure, logs[-1]))
                 outcomes.append(ProgramOutcome(name, folder / name, failure, not_lowered))
         except ChildError as error:
             raise _refusal(error, child.log(), interpreter) from None
@@ -150,6 +151,7 @@ def run_job(
                 raise CaptureError(f"{job.script}: {death}") from None
             logs.append(death.log)
             name = names[len(outcomes)]
+            kept_beside(folder / name, death.log)
             outcomes.append(ProgramOutcome(name, folder / name, f"{death}"))
     return JobResult(tuple(outcomes), "".join(logs))
 
@@ -200,10 +202,18 @@ class Compiler(Child):
             )
             log = self.log()
         except ChildDied as death:
+            kept_beside(folder, death.log)
             return f"{death}"
         except ChildError as error:
             raise _exception(error) from None
-        return with_diagnostic(failure, log)
+        return kept_beside(folder, with_diagnostic(failure, log))
+
+
+def kept_beside(folder: Path, failure: str | None) -> str | None:
+    """XLA's message, written beside the dump, too: there it names the pass that failed."""
+    if failure is not None and folder.is_dir():
+        (folder / ERROR_FILE).write_text(f"{failure}\n", "utf-8")
+    return failure
 
 
 def with_diagnostic(failure: str | None, log: str) -> str | None:

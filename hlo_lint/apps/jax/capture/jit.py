@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from hlo_lint.apps.api import lint
-from hlo_lint.apps.jax.capture.children import Compiler
+from hlo_lint.apps.jax.capture.children import Compiler, kept_beside
 from hlo_lint.apps.jax.capture.targets import target_of
 from hlo_lint.apps.jax.capture.worker import (
     OptionRefused,
@@ -206,6 +206,7 @@ def capture_jit(
                 lowered = jitted.lower(*arguments, **(keywords or {}))
             made = new_folder()
             executable, failure = compile_lowered(lowered, made, options, passes)
+            kept_beside(made, failure)
             compiled = lambda: executable  # noqa: E731
     except TargetRefused as error:
         raise UsageError(f"jax {jax.__version__} cannot compile for {target}: {error}") from error
