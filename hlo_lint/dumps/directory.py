@@ -356,8 +356,8 @@ def _add_folder(
         pipelines.append(Pipeline(dumps, list(others)))
     _mark_fixed(pipelines, files.get(FIXED))
     logs = [path for name, path in files.items() if name.endswith(LOG_ENDINGS)]
-    beside = folder.with_name(f"{folder.name}.log")
-    if "://" not in str(folder) and beside.is_file():
+    beside = Path(f"{os.path.abspath(folder)}.log")
+    if beside.is_file():
         logs.append(beside)
     for pipeline in pipelines if logs else ():
         if pipeline.crashed:
