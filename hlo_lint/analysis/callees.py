@@ -80,7 +80,7 @@ class EmittedRegion(NamedTuple):
     why: str
     asked: str
     spells: tuple[str, ...] = ()
-    """Attributes of which the instruction that runs it has any; empty for all instructions."""
+    """The instruction that runs it has any of these attributes; empty for all instructions."""
     holds_no: tuple[str, ...] = ()
     tuples: tuple[str, ...] = ()
     moves: bool = False

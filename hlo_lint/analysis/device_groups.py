@@ -55,7 +55,7 @@ class Groups(NamedTuple):
     """The replica groups of a collective."""
 
     error: tuple[str, str] | None
-    """The name of a check and a message, if the groups on their own violate one."""
+    """The name of the check that the groups by themselves violate, and a message; or None."""
     total: int
     sizes: frozenset[int]
 

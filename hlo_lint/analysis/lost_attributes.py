@@ -62,7 +62,7 @@ _find_fields = late(
 tiles a fusion."""
 _MANUAL: Final = "manual}"
 """The mark of a sharding with manual devices: the program itself handles them."""
-_RESHARDED: Final = "the sharding for another one"
+_RESHARDED: Final = "the sharding's value"
 _EFFECTS: Final = frozenset({"custom-call", "infeed", "outfeed", "recv", "send"})
 """Opcodes whose metadata is the only trace of the program line with the side effect."""
 _OF_A_NAME: Final = frozenset(
@@ -368,9 +368,9 @@ def _lost(old: Instruction, new: Instruction) -> list[str]:
     lost += [f"the frontend attribute {name}" for name in sorted(gone)]
     if _is_same(old, new):
         others = [name for name in held if left.get(name, held[name]) != held[name]]
-        lost += [f"the frontend attribute {name} for another one" for name in sorted(others)]
+        lost += [f"the frontend attribute {name}'s value" for name in sorted(others)]
         lost += [
-            f"{name} for another one"
+            f"{name}'s value"
             for name in _SAME
             if name != "frontend_attributes" and ours.get(name) != theirs.get(name, ours.get(name))
         ]

@@ -140,7 +140,7 @@ class RankedModule:
 
     @cached_property
     def _compared(self) -> tuple[Variant, ...]:
-        # An unfinished compilation is compared only with other unfinished ones.
+        # An unfinished compilation is only compared with other unfinished compilations.
         first = next((variant for variant in self.variants if variant.is_final), self.variants[0])
         return (
             first,

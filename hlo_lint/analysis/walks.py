@@ -77,7 +77,7 @@ def without_readers(
     reads: Callable[[T], Iterable[T]],
     has_to_stay: Callable[[T], bool],
 ) -> set[T]:
-    """The nodes that nothing reads, and those that only such nodes read.
+    """The nodes without readers, and the nodes that only these read.
 
     `readers` gives the number of times that a node is read, `reads` each node as often as it is
     read.

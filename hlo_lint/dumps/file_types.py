@@ -41,7 +41,7 @@ DESCRIPTOR_STARTS = (CUTLASS_START, FMHA_START, ATTRIBUTE_START, MESSAGE_START)
 """The starts of a printed tensor descriptor: CUTLASS, FMHA, XLA's two."""
 
 _DESCRIPTORS = ("TMA", "tma", "TmaDescriptor")
-"""Words of which every text with a tensor descriptor has at least one."""
+"""Words of texts with tensor descriptors: every such text has at least one."""
 
 
 def file_type_of(name: str, text: str) -> FileType:

@@ -55,7 +55,7 @@ def gaps(folder: Path, runs: Sequence[Pipeline]) -> list[Skipped]:
     if options is not None and "xla_dump_hlo_pass_re" in options.values:
         reason = (
             f"{NOT_LOOKED_AT}what each pass did in {counted(len(cached), 'module')}: a persistent "
-            "cache answered, and no pass ran; JAX_ENABLE_COMPILATION_CACHE=false compiles anew"
+            "cache answered, and no pass ran; JAX_ENABLE_COMPILATION_CACHE=false forces a compile"
         )
     elif any(run.steps for run in runs):
         return []

@@ -29,7 +29,7 @@ class Evidence(Enum):
     ASSIGNED = "it has a schedule, or a bitcast outside of fusions"
     LATER_PASSES = "it has opcodes that other passes than XLA:TPU's add after layout-assignment"
     UNASSIGNED = "it has calls or shardings that XLA removes before layout-assignment"
-    NOT_INFERRED = "some layout is none that shape inference gives"
+    NOT_INFERRED = "a layout differs from those of shape inference"
     INFERRED = "shape inference gives every layout"
 
     @property

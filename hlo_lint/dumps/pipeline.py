@@ -269,7 +269,7 @@ class Pipeline:
     def release_title(self) -> str:
         """`XLA:GPU with the passes of jax 0.10.0`, or of several releases, or the backend."""
         if not self.is_of_known_release:
-            return f"{self.compiler} of a release whose passes are not known"
+            return f"{self.compiler} of a release with unknown passes"
         first, *others = self.releases
         names = [release.name for release in self.releases]
         listed = [release.name for release in pass_lists(first.backend)]

@@ -17,8 +17,8 @@ class Fate(Enum):
 
     BREAKS = "the pass that demands it comes next"
     REPAIRED = "a pass that establishes it comes first"
-    NEVER = "no pass that demands it comes any more"
-    UNSURE = "what comes next is not known"
+    NEVER = "no later pass demands it"
+    UNSURE = "the next passes are unknown"
 
 
 class PreconditionStatus(NamedTuple):
@@ -63,7 +63,7 @@ def status_of(pipeline: Pipeline, dump: PassDump, precondition: Precondition) ->
         return _explained(pipeline, outcome, release, name.before, precondition)
     if pipeline.crashed:
         return PreconditionStatus(Fate.BREAKS, "compilation ended with this dump")
-    unsure = "which passes come next cannot be told from the dump's name"
+    unsure = "the dump's name does not determine the next passes"
     return PreconditionStatus(Fate.UNSURE, unsure)
 
 
@@ -111,7 +111,7 @@ def _status_of_loose_file(dump: PassDump) -> PreconditionStatus:
         return PreconditionStatus(Fate.NEVER, "the module is scheduled, so layouts are settled")
     if dump.module.has_tiles:
         return PreconditionStatus(Fate.NEVER, "its layouts have tiles, so it is of XLA:TPU")
-    return PreconditionStatus(Fate.UNSURE, "nothing says which passes come next")
+    return PreconditionStatus(Fate.UNSURE, "the next passes are unknown")
 
 
 def _outcome(pipeline: Pipeline, passes: list[PassName], precondition: Precondition) -> Fate:

@@ -1,6 +1,6 @@
 """The table of XLA's element types: widths, ranges, and names in numpy.
 
-The facts are from `xla/primitive_util.h` and `ml_dtypes`. A new type is one line.
+The facts are from `xla/primitive_util.h` and `ml_dtypes`. A new type needs a single line.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def cut_in_middle(text: str, most: int) -> str:
 
 
 def in_a_line(text: str, most: int = 120) -> str:
-    """A text for one line of a terminal, as `repr` gives it: what does not fit is cut out.
+    """A text for a line of a terminal, as in a `repr`, cut in the middle if it is too long.
 
     >>> in_a_line("<Fix: spell it\\nout>")
     '<Fix: spell it\\\\x0aout>'

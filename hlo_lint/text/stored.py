@@ -289,7 +289,7 @@ def _unzip(file: IO[bytes], archive: Path, folder: Path) -> None:
                         _unpack(source, member.filename, folder)
     except (DumpError, MemoryError, OSError):
         raise
-    except Exception as error:  # damaged in one of many ways, or encrypted
+    except Exception as error:  # damaged in any way, or encrypted
         raise _damaged(archive, error) from error
 
 

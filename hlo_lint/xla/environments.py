@@ -79,7 +79,7 @@ MODULES = frozenset(
     "numpy scipy ml_dtypes opt_einsum absl pip setuptools pkg_resources "
     "requests certifi idna urllib3 charset_normalizer".split()
 )
-"""Modules outside the standard library that an environment may have: jax's, and what it needs."""
+"""Modules outside the standard library that an environment may have: jax and its dependencies."""
 PACKAGES = {
     "PIL": "pillow",
     "absl": "absl-py",
@@ -182,7 +182,7 @@ def check_release(release: str, platform: Platform) -> None:
     """Check that a release can compile for a platform, whether its environment is there or not.
 
     Raises:
-        UsageError: for what is not a release, or one that is too old.
+        UsageError: for an invalid release, or a release that is too old.
     """
     if not re.fullmatch(r"\d+\.\d+\.\d+(\.\w+)*", release):
         raise UsageError(f"{release} is not a release of jax; give one as in 0.11.2")
@@ -310,7 +310,7 @@ def _make(
 
 
 def python_of(release: str) -> str | None:
-    """The Python of which an environment is made; None where none of those here will do."""
+    """The installed Python for an environment, or None."""
     return python_between(*_pythons_of(release))
 
 

@@ -347,7 +347,7 @@ def test_what_one_module_contradicts_holds_of_no_module_of_its_folder(tmp_path: 
     for target in (tmp_path, paths[0]):
         for pipeline in open_dump(target):
             assert not pipeline.is_of_known_release
-            assert pipeline.release_title == "XLA:CPU of a release whose passes are not known"
+            assert pipeline.release_title == "XLA:CPU of a release with unknown passes"
 
 
 def test_a_folder_without_contradictions_tells_the_release_of_its_smallest_module() -> None:

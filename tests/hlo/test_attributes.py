@@ -484,7 +484,7 @@ MALFORMED: dict[str, dict[str, list[str]]] = {
     },
     "origin_recovery_table": {
         'expected an array, like {"x" {1}} or {}': ["{x}", '{{"x"} : x}', '{{"x"} : ()}'],
-        "expected `:` and what belongs to the array": ['{{"x"} x}', '{{"x"}}'],
+        "expected `:` and the entry of the array": ['{{"x"} x}', '{{"x"}}'],
     },
     "debug_attributes": {"expected records after `:`": ['{{"x"} : {"y"}}']},
 }

@@ -128,7 +128,7 @@ def test_what_was_left_out_is_elided() -> None:
         ("f32[]", "infinity", "expected numbers"),
         ("f32[]", "caf\xe9", "expected numbers"),
         ("f32[]", "\udce9", "expected numbers"),
-        ("f32[0]", "{1}", "a value of no elements holds a number"),
+        ("f32[0]", "{1}", "a value without elements has a number"),
         ("(f32[], s32[])", "(1)", "expected a tuple of 2 elements in parentheses"),
         ("(f32[])", "1", "expected a tuple of 1 elements in parentheses"),
         ("z9[]", "1", "unknown element type: z9"),

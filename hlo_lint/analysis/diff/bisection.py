@@ -201,7 +201,7 @@ def _notes(first: BisectionStep | None, before: Pipeline, after: Pipeline) -> It
             else:
                 yield f"{side} has no dump of it: the pass did not run there, or changed nothing"
         if first.before is not None and first.after is not None:
-            yield "it ran in both, on the same module, and left different ones"
+            yield "it ran in both on the same module, with different results"
     for side, run in (("A", before), ("B", after)):
         if not run.steps:
             yield f"{side} has no dumps of passes; XLA_FLAGS=--xla_dump_hlo_pass_re=.* makes them"

@@ -162,7 +162,7 @@ def _matches(
     reason = _why_not(pattern, node)
     if not reason:
         for name in pattern.names:
-            # A name that stands twice in a pattern must mean the same node in both places.
+            # A name that occurs twice in a pattern must be the same node in both places.
             captured = captures.get(name)
             if captured is not None and captured != node:
                 reason = f"{name} is {captured.title} and {node.title}, not the same"

@@ -113,7 +113,7 @@ def _bitcast(operation: Operation, printed: Shape) -> None:
 def _iota(operation: Operation, printed: Shape) -> None:
     result = operation.as_array(printed, "the result")
     if result.dtype == "pred":
-        raise Impossible("iota makes no pred")
+        raise Impossible("iota cannot give pred")
     operation.dimension(result.rank, "iota_dimension")
 
 

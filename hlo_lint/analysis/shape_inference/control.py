@@ -62,7 +62,7 @@ def _while(operation: Operation) -> Shape:
     if not compatible(known(condition.root), PRED):
         given = brief(known(condition.root))
         raise Impossible(f"the condition of while returns {given}, expected pred[]")
-    demand_compatible(carried, known(body.root), "while carries {}, and its body gives {}")
+    demand_compatible(carried, known(body.root), "while carries {}, its body returns {}")
     return carried
 
 

@@ -109,7 +109,7 @@ def _triangular_solve(operation: Operation) -> Shape:
     if not same_dims(*batches):
         raise Impossible("the batch dimensions of triangular-solve differ")
     if operation.text("transpose_a") not in ("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"):
-        raise Impossible("triangular-solve has to say transpose_a")
+        raise Impossible("triangular-solve needs transpose_a")
     return array_without_layout(right.dtype, right.dims, right.dynamic)
 
 

@@ -41,10 +41,10 @@ def _rng(operation: Operation, printed: Shape) -> None:
 
 def _rng_bit_generator(operation: Operation, printed: Shape) -> None:
     if isinstance(printed, ArrayShape):
-        return  # without the state, which HandleRngBitGenerator does not look for
+        return  # without the state, as HandleRngBitGenerator allows
     if not isinstance(printed, TupleShape) or len(printed.elements) != 2:
         raise Impossible(f"rng-bit-generator returns a state and bits, not {brief(printed)}")
-    message = "rng-bit-generator takes {} as its state, and gives {}"
+    message = "rng-bit-generator takes {} as its state, and returns {}"
     demand_compatible(operation.shape(0), printed.elements[0], message)
 
 

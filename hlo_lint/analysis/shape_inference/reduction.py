@@ -233,7 +233,7 @@ def _demand_step(operation: Operation, carried: int, results: tuple[Shape, ...])
         carry, given = operation.shape(number), results[number - len(operation.operands)]
         if not (compatible(carry, taken[number]) and compatible(carry, given)):
             names = (brief(carry), brief(taken[number]), brief(given))
-            raise Impossible("scan carries {} as {}, and gives it as {}".format(*names))
+            raise Impossible("scan carries {} as {}, and returns it as {}".format(*names))
 
 
 OPCODES: Table = {

@@ -174,7 +174,7 @@ def layout_mismatch(
 
     Layouts are compared by the order of dimensions; with `exact` also by tiles, element size,
     memory space and dynamic dimensions, as `Shape::Equal` does. With `exact` or `filled` an array
-    without a layout has the descending one, which XLA's parser fills in.
+    without a layout has the descending layout, which XLA's parser fills in.
     """
     if left is None or right is None or left == right:
         return ""

@@ -126,7 +126,7 @@ def read_recovery_table(text: str) -> tuple[Recovery, ...]:
     return tuple(recoveries)
 
 
-_COLON = "expected `:` and what belongs to the array"
+_COLON = "expected `:` and the entry of the array"
 
 
 def read_debug_attributes(text: str) -> tuple[DebugEntry, ...]:

@@ -219,7 +219,7 @@ def read_block_scaling_config(text: str) -> BlockScalingConfig:
 def _read_sides(
     text: str, lengths: dict[str, int], expected: str
 ) -> dict[str, dict[str, tuple[int, ...]]]:
-    """The fields of `lhs` and `rhs`; a field has so many numbers, or any number if that is 0."""
+    """The fields of `lhs` and `rhs`; `lengths` are their numbers of values, 0 for any."""
     cursor = Cursor(text, "expected a configuration of operands, like {lhs={…} rhs={…}}")
     sides: dict[str, dict[str, tuple[int, ...]]] = {}
     cursor.demand("{")

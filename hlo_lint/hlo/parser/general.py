@@ -131,7 +131,7 @@ class Scanner(TextPieces):
         if is_entry:
             offset = self.skip(offset)
             if offset >= self.end:
-                self._bound(offset)  # its name stands on a line of its own
+                self._bound(offset)  # its name is on the next line
             named = self._expect(_name, offset, "a computation needs a name")
             offset = named.end()
         offset += text.startswith(":", offset)
@@ -237,7 +237,7 @@ class Scanner(TextPieces):
         if root:
             offset = self.skip(offset)
             if offset >= self.end:
-                self._bound(offset)  # its name stands on a line of its own
+                self._bound(offset)  # its name is on the next line
             named = self._expect(_name, offset, "ROOT needs an instruction")
             offset = named.end()
         offset = self.skip(offset + text.startswith(":", offset))

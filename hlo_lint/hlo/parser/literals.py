@@ -162,7 +162,7 @@ def _array(shape: ArrayShape, text: str) -> NDArray[Any]:
     _check_structure(shape, data, is_complex, text)
     if not shape.elements:
         if data.translate(None, _STRUCTURE + _BLANKS):
-            raise LiteralError("a value of no elements holds a number", text, 0)
+            raise LiteralError("a value without elements has a number", text, 0)
         return np.zeros(shape.dims, numpy_type)
     numbers = data.translate(None, b"{}()")
     count = shape.elements * (2 if is_complex else 1)
