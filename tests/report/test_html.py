@@ -167,7 +167,8 @@ def test_what_a_later_pass_resolved_is_marked_in_list_and_timeline(
     )
     life = page.locator("svg .life:not(.faint)")
     assert life.locator("title").text_content() == (
-        "reshape-moves-data: came with autotuner (step 0048), gone with fusion-wrapper (step 0057)"
+        "reshape-moves-data: introduced by autotuner (step 0048), "
+        "resolved by fusion-wrapper (step 0057)"
     )
     page.locator(".facts a").first.click()
     marked = page.locator("main tr.marked").all_inner_texts()

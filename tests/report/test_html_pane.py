@@ -9,7 +9,9 @@ import pytest
 
 import hlo_lint
 from hlo_lint.report.html.module_graph import layered
-from tests.report.conftest import Open, write
+from tests.apps.test_cli import run
+from tests.report.conftest import FORCED, Open, write
+from tests.report.test_groups import UNCALLED
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -74,6 +76,34 @@ def test_a_choice_between_fewer_than_two_is_left_out(opened: Open, many_page: Pa
     page = opened(many_page)
     assert page.locator("select:visible").count() == 0
     assert page.locator("[name=severity]:visible").count() == 0
+
+
+# Counts
+
+
+def test_the_report_counts_as_check_does(opened: Open, forced_page: Path, tmp_path: Path) -> None:
+    page = opened(forced_page)
+    assert page.locator(".totals").inner_text().split() == [
+        "0", "errors", "2", "warnings", "1", "resolved",
+    ]  # fmt: skip
+    lines = run("check", str(FORCED)).out.splitlines()
+    assert lines[-2].startswith("2 warnings in ")
+    assert ", 1 resolved by a later pass" in lines[-2]
+
+
+def test_information_is_counted_and_not_listed_unless_asked_for(
+    opened: Open, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.hlo"
+    path.write_text(UNCALLED)
+    page = opened(write(path, tmp_path / "report.html"))
+    assert page.locator("#list > li").count() == 0
+    assert page.locator("aside .hint").inner_text() == (
+        "1 info not shown: uncalled-computation 1 (--min-severity info)"
+    )
+    page = opened(write(path, tmp_path / "all.html", "--min-severity", "info"))
+    assert page.locator("#list .rule").all_inner_texts() == ["uncalled-computation"]
+    assert page.locator(".totals .info").inner_text() == "1 info"
 
 
 # A phone

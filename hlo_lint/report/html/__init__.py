@@ -1,19 +1,20 @@
-"""A report as one HTML page that needs nothing else: no network, no other file.
+"""The report as a self-contained HTML page, without network or other files.
 
 | | |
 |---|---|
-| `collect` | everything that the page holds, as data |
-| `detail` | what opening a finding shows |
+| `collect` | the data of the page |
+| `detail` | the details of a finding |
 | `timeline` | the passes of a module, with the lives of its findings |
-| `pass_diff` | what a pass changed, line by line |
+| `pass_diff` | the lines that a pass changed |
 | `excerpt` | HLO before and after a pass, side by side |
-| `neighbourhood` | the instructions around one, and where a drawing puts them |
-| `dimensions` | which dimensions a reshape or a transpose moves in memory |
+| `neighbourhood` | the operands and users of an instruction, and their layout in a drawing |
+| `dimensions` | the dimensions that a reshape or a transpose moves in memory |
+| `module_graph` | the layout of a whole module |
 | `preview` | a fix as a difference of lines |
-| `visible` | text of a dump, with everything in it to be seen |
-| `page` | the data and the template, made one text |
+| `visible` | text of a dump with every character visible |
+| `page` | the template, filled with the data |
 
-`page.html`, `page.css` and the scripts beside them are what is put together. Nothing of
-a dump gets into the page but as JSON in an element that no browser runs, every character of it
-visible; the script makes text nodes of it, and the page's own policy forbids anything else.
+`page.html` is filled with `page.css`, the scripts and the data. Text of a dump is JSON in an
+element that browsers do not run, with every character visible. The script makes text nodes of it;
+the page's policy forbids anything else.
 """

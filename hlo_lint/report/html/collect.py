@@ -1,5 +1,4 @@
-"""Everything that the page holds, as data: an index that is read at once, and the details of each
-finding, which are read when it is opened."""
+"""The data of the page: an index that is read first, and details that are read on demand."""
 
 from __future__ import annotations
 
@@ -24,20 +23,20 @@ from hlo_lint.rules.findings import Severity
 from hlo_lint.text import phrases
 
 MAX_FINDINGS = 5000
-"""Findings that the page lists, the worst first; of the rest it says how many there are."""
+"""Maximum findings that the page lists, the worst first; the others are counted."""
 MAX_DETAILS = 300
-"""Findings of which it holds the HLO and the drawing."""
+"""Maximum findings with HLO and a drawing."""
 MAX_PASSES = 20_000
-"""Passes that all its timelines hold together."""
+"""Maximum passes of all timelines together."""
 
 _RANK = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
 
 class Behind(TypedDict):
-    """A pass with which a finding came or went."""
+    """The pass that introduced or resolved a finding."""
 
     name: str
-    """Empty where it left no dump of its own."""
+    """Empty if the pass left no dump."""
     pipeline: str
     step: int | None
 
@@ -48,14 +47,14 @@ class Found(TypedDict):
     group: int
     """Equal for findings of one rule with one cause."""
     id: str
-    """Its fingerprint, so that a link to it leads there in the next report, too."""
+    """The fingerprint, so that a link to the finding works in the next report, too."""
     rule: str
     severity: str
     message: str
     module: int | None
     """Number of the module on the page."""
     name: str
-    """The module's name, where it is not one of those."""
+    """The module's name if `module` is None."""
     computation: str | None
     instruction: str | None
     file: str
@@ -74,11 +73,11 @@ class Found(TypedDict):
 
 
 class Compiled(TypedDict):
-    """One module."""
+    """A module on the page."""
 
     title: str
     folder: str
-    """Below the folder of all; empty where there is only one."""
+    """Relative to the folder of all modules; empty for that folder."""
     release: str
     state: str
     dumps: int
@@ -86,35 +85,35 @@ class Compiled(TypedDict):
     """Findings by severity; those that a later pass resolved under `resolved`."""
     timeline: PassTimeline
     measured: list[tuple[str, ...]]
-    """The instructions that took the most time, below a head; empty without a profile."""
+    """A head, then the instructions that took the most time; empty without a profile."""
     graph: int | None
-    """Index into `graphs`; None for a module without findings, and if it is too large."""
+    """Index into `graphs`; None for a module without findings, or too large."""
     differences: int | None
-    """Index into `differences`; None where no pass changed anything."""
+    """Index into `differences`; None if no pass changed the module."""
 
 
 class PageIndex(TypedDict):
-    """The data that the page needs first."""
+    """The data that the page reads first."""
 
     findings: list[Found]
     modules: list[Compiled]
     quiet: int
-    """Modules without findings that the autotuner made; they are not listed."""
+    """Number of autotuner modules without findings; they are not listed."""
     skipped: list[tuple[str, str]]
     allowed: list[str]
-    """Findings that count for nothing, each as a line."""
+    """Allowed findings, a line each."""
     left_out: list[str]
 
 
 class Collected(TypedDict):
-    """All that a page holds of a dump."""
+    """The data of a page about a dump."""
 
     index: PageIndex
     details: list[Detail]
     graphs: list[str]
     """Modules as graphs, packed."""
     differences: list[str]
-    """For each module what each pass of its timeline changed, or null, packed."""
+    """The changes of each pass of a timeline, or null; packed, one entry per module."""
 
 
 def collect(
@@ -125,8 +124,8 @@ def collect(
 ) -> Collected:
     """Collect the data of a page from a dump and the report of `lint(dump, resolved=True)`.
 
-    Lines of Python are shown of files below `sources` only: a dump may name any file. `progress` is
-    called with the module that is drawn next.
+    Python lines are read only from files below `sources`: a dump may name any file. `progress` is
+    called with the next module.
     """
     ranked = sorted(report.findings, key=lambda finding: _RANK[finding.severity])
     left_out: list[str] = []
@@ -193,13 +192,13 @@ def collect(
     left_out += profiles.troubles
     if budget.left_out:
         left_out.append(
-            f"what passes changed, line by line, for {budget.left_out} of them: "
-            "hlo-lint diff --in DIR STEP STEP shows it"
+            f"changed lines of {budget.left_out} pass{'' if budget.left_out == 1 else 'es'}: "
+            "hlo-lint diff --in DIR STEP STEP shows them"
         )
-    at = {number: detail for detail, number in enumerate(sorted(details))}
+    detail_of = {number: detail for detail, number in enumerate(sorted(details))}
     index = PageIndex(
         findings=[
-            _found(finding, group_of[number], place.get(number), at.get(number))
+            _found(finding, group_of[number], place.get(number), detail_of.get(number))
             for number, finding in listed.items()
         ],
         modules=modules,
@@ -213,7 +212,7 @@ def collect(
     )
     return Collected(
         index=index,
-        details=[details[number] for number in at],
+        details=[details[number] for number in detail_of],
         graphs=graphs,
         differences=differences,
     )
@@ -235,9 +234,9 @@ def _groups(findings: Sequence[Diagnostic]) -> tuple[list[int], set[int]]:
 
 
 def _importance(pipeline: Pipeline, findings: Mapping[int, Diagnostic]) -> tuple[int, int]:
-    """The place of a module among others: by its worst finding, then by its size.
+    """Sort key of a module: its worst finding, then its size.
 
-    Findings that a later pass resolved come after those that stay.
+    Resolved findings rank below those at the end of the run.
     """
     ranks = [
         _RANK[finding.severity] if finding.resolved_by is None else len(_RANK)
@@ -247,7 +246,7 @@ def _importance(pipeline: Pipeline, findings: Mapping[int, Diagnostic]) -> tuple
 
 
 def _graph(pipeline: Pipeline, findings: Mapping[int, Diagnostic], room: int) -> ModuleGraph | None:
-    """The graph of the dump that has the worst finding of a module."""
+    """The graph of the dump with the module's worst finding."""
     paths = [findings[number].path for number in sorted(findings)]
     dumps = {str(dump.path): dump for dump in pipeline.dumps}
     dump = next((dumps[path] for path in paths if path in dumps), None)
@@ -255,7 +254,7 @@ def _graph(pipeline: Pipeline, findings: Mapping[int, Diagnostic], room: int) ->
 
 
 def _owners(dump: Dump) -> dict[str, Pipeline]:
-    """The module that each file belongs to."""
+    """The module of each file."""
     owners: dict[str, Pipeline] = {}
     for pipeline in dump:
         for path in (*pipeline.artefacts, *(file.path for file in pipeline.dumps)):
@@ -284,9 +283,9 @@ def _state(pipeline: Pipeline) -> str:
     if pipeline.dumps[0].name is None:
         return ""
     if pipeline.is_helper:
-        return "made by the autotuner to try a backend"
+        return "autotuner trial"
     if pipeline.final is not None:
-        return "compiled to the end"
+        return "compiled"
     return "compilation died" if pipeline.crashed else ""
 
 

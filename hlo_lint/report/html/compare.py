@@ -1,4 +1,4 @@
-"""The page of `hlo-lint compare`: tables, without a script."""
+"""The page of `hlo-lint compare`: tables without scripts."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from hlo_lint.text.source import shown
 
 
 def render_comparisons(comparisons: Sequence[CostComparison], paths: tuple[str, str]) -> str:
-    """The page for the modules of two dumps, which are named by their paths.
+    """The page for the modules of two dumps at `paths`.
 
     Raises:
-        UsageError: where jinja2 is missing, which the extra `report` brings.
+        UsageError: jinja2 is missing (extra `report`).
     """
     style = content_of("page.css")
     page: str = (

@@ -21,31 +21,31 @@ from hlo_lint.text.source import decode
 from hlo_lint.text.stored import read_stored
 
 SOURCE_LINES = 3
-"""Lines of Python before and after the one that is meant."""
+"""Python lines before and after a finding's line."""
 
 
 class Detail(TypedDict):
     """The details of a finding."""
 
     before: str | None
-    """The dump before the pass, by its file's name."""
+    """The file name of the dump before the pass."""
     after: str
     rows: list[Row]
     remark: str
-    """The reason that there is no side before, or that it is not a pass's input."""
+    """The reason for which `before` is None."""
     graph: Drawing | None
     move: Rearrangement | None
     fix: Preview | None
     source: list[tuple[int, str]]
-    """Lines of Python with their numbers, where they may be shown."""
+    """Python lines with their numbers; empty if they must not be shown."""
 
 
 def details_of(
     pipeline: Pipeline, findings: Mapping[int, Diagnostic], sources: Sequence[Path]
 ) -> Iterator[tuple[int, Detail]]:
-    """The details of each finding of a module, those of one pass after the other.
+    """The details of a module's findings, grouped by the pass that introduced them.
 
-    Lines of Python are shown of files below `sources` only.
+    Python lines are read only from files below `sources`.
     """
     texts = {str(file.path): file for file in pipeline.dumps}
     pair = _LastPair()
@@ -54,7 +54,7 @@ def details_of(
             dump = texts.get(finding.path) or _text(Path(finding.path))
             yield number, _detail(pipeline, dump, finding, pair, sources)
         except (DumpError, OSError):
-            continue  # the file is gone since, or is no longer what it was
+            continue  # the file was removed or changed since
 
 
 def _birth(finding: Diagnostic) -> str:
@@ -62,12 +62,12 @@ def _birth(finding: Diagnostic) -> str:
 
 
 def _text(path: Path) -> PassDump:
-    """A file that is not HLO: a kernel, a record of the run."""
+    """A file without HLO: a kernel, a record of the run."""
     return PassDump.of(HloFile.of_text(decode(read_stored(path)), path), path)
 
 
 class _LastPair:
-    """The two modules that were compared last; they may be large, so that no others are kept."""
+    """The two modules compared last. Large modules allow no larger cache."""
 
     def __init__(self) -> None:
         self._dumps: tuple[PassDump, PassDump] | None = None
@@ -111,15 +111,17 @@ def _detail(
     if finding.introduced_by is None:
         detail["rows"] = one_sided(around, module)
         if finding.seen_in is None:
-            detail["remark"] = "the rule looks at this dump only"
+            detail["remark"] = "the rule checks only this dump"
         elif len(pipeline.dumps) > 1:
-            detail["remark"] = "no dump is known to be from before it"
+            detail["remark"] = "no dump before it is known"
     else:
         before, after = before_and_after(pipeline, finding.introduced_by.path)
         there = held if after is dump else None if after is None else _instruction(after, finding)
         if before is None or after is None or there is None:
             detail["rows"] = one_sided(around, module)
-            detail["remark"] = "the pass that brought it knew the instruction by another name"
+            detail["remark"] = (
+                "the instruction has another name in the dump of the pass that introduced it"
+            )
         else:
             partners = pair.of(before, after).of(there[0].computation.name)
             beside = around if there is held else neighbourhood(there[0])
@@ -128,9 +130,9 @@ def _detail(
             if any(row["before"] for row in detail["rows"]):
                 detail["before"] = before.path.name
             else:
-                detail["remark"] = f"{finding.introduced_by.pass_name} made these lines"
+                detail["remark"] = f"{finding.introduced_by.pass_name} added these lines"
             around = beside
-            added = frozenset(shown_one for shown_one in around.all if shown_one not in partners)
+            added = frozenset(item for item in around.all if item not in partners)
     detail["graph"] = draw(around, added)
     return detail
 
@@ -149,7 +151,7 @@ def _is_about_layouts(rule: str) -> bool:
 
 
 def _instruction(dump: PassDump, finding: Diagnostic) -> tuple[Instruction, Module] | None:
-    """The instruction that a finding is about, as a dump has it."""
+    """The instruction of a finding in a dump."""
     if finding.instruction is None or finding.computation is None:
         return None
     for module in dump.file.modules:
@@ -161,7 +163,7 @@ def _instruction(dump: PassDump, finding: Diagnostic) -> tuple[Instruction, Modu
 
 
 def _source(origin: SourceLine, sources: Sequence[Path]) -> list[tuple[int, str]]:
-    """The line of Python and those around it, if the file is below one of the folders."""
+    """The Python line with its context, if the file is below `sources`."""
     for folder in sources:
         root = folder.resolve()
         try:

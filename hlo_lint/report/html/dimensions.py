@@ -1,5 +1,4 @@
-"""The dimensions that an operation moves in memory, and those out of order: two arrays side by
-side, each in its physical order."""
+"""The dimensions that an operation moves in memory: two arrays, each in physical order."""
 
 from __future__ import annotations
 
@@ -26,34 +25,34 @@ class DimensionPieces(TypedDict):
     number: int
     size: int
     pieces: list[int]
-    """Numbers of the pieces that it is made of, outermost first; none where its size is 1."""
+    """Numbers of its pieces, outermost first; empty if its size is 1."""
 
 
 class Side(TypedDict):
-    """An array as it lies in memory."""
+    """An array in memory order."""
 
     name: str
     shape: str
     dimensions: list[DimensionPieces]
-    """The slowest varying one first."""
+    """The slowest-varying dimension first."""
 
 
 class Rearrangement(TypedDict):
-    """Two arrays of the same elements, by the pieces that both are made of."""
+    """Two arrays of the same elements, divided into common pieces."""
 
     title: str
     operand: Side
     result: Side
     sizes: list[int]
-    """Of each piece, in elements."""
+    """Size of each piece, in elements."""
     moved: list[int]
-    """The pieces that lie elsewhere in the result: as few elements as explain the difference."""
+    """The pieces that move: the fewest elements that explain the difference."""
 
 
 def move(instruction: Instruction, module: Module) -> Rearrangement | None:
-    """The rearrangement of an instruction that only arranges elements; None for any other.
+    """The rearrangement of a reshape, transpose or copy; None for other instructions.
 
-    A fusion that holds nothing else is one, too.
+    A fusion of a single such instruction counts as that instruction.
     """
     mover = _mover(instruction, module)
     if mover is None or len(mover.operands) != 1:
@@ -71,7 +70,7 @@ def move(instruction: Instruction, module: Module) -> Rearrangement | None:
 
 
 def order(instruction: Instruction) -> Rearrangement | None:
-    """The first array without the default layout, and that layout; None if all have it."""
+    """The first array with a non-default layout, beside the default; None without such an array."""
     read = [(f"%{operand.name}", operand.shape) for operand in instruction.operands]
     for name, shape in (*read, (f"%{instruction.name}", instruction.shape_or_none)):
         if isinstance(shape, ArrayShape) and _is_plain(shape) and shape.layout is not None:
@@ -80,7 +79,7 @@ def order(instruction: Instruction) -> Rearrangement | None:
                 continue
             sides = shape, shape.with_layout(straight)
             pieces = _whole(shape.dims, range(shape.rank))
-            return _drawn("How it lies in memory", (name, "descending:"), sides, pieces)
+            return _drawn("Layout in memory", (name, "descending:"), sides, pieces)
     return None
 
 
@@ -127,7 +126,7 @@ def _pieces(mover: Instruction, operand: ArrayShape, result: ArrayShape) -> _Pie
             turned = mover.integers_attribute("dimensions")
             if turned is None or sorted(turned) != list(range(operand.rank)):
                 return None
-            if any(result.dims[at] != operand.dims[number] for at, number in enumerate(turned)):
+            if any(result.dims[i] != operand.dims[number] for i, number in enumerate(turned)):
                 return None
             return _whole(operand.dims, [turned.index(number) for number in range(operand.rank)])
         case "copy" if operand.dims == result.dims:
@@ -139,7 +138,7 @@ def _pieces(mover: Instruction, operand: ArrayShape, result: ArrayShape) -> _Pie
 
 
 def _whole(dims: Sequence[int], target: Sequence[int]) -> _Pieces:
-    """Each dimension of the operand is one of the result: `target` says which."""
+    """The pieces of an operation that permutes dimensions; dimension i becomes `target[i]`."""
     sizes: list[int] = []
     ours: list[list[int]] = [[] for _ in dims]
     theirs: list[list[int]] = [[] for _ in dims]
@@ -152,35 +151,34 @@ def _whole(dims: Sequence[int], target: Sequence[int]) -> _Pieces:
 
 
 def _cut(dims: Sequence[int], others: Sequence[int]) -> _Pieces | None:
-    """Both lists of sizes cut into the same pieces, where each piece is part of one dimension.
+    """Two lists of sizes cut into common pieces, each within a single dimension.
 
     >>> _cut((16, 128), (2, 8, 128))
     ([2, 8, 128], [[0, 1], [2]], [[0], [1], [2]])
-    >>> _cut((4, 6), (6, 4)) is None  # there is no such piece
+    >>> _cut((4, 6), (6, 4)) is None  # no common pieces
     True
     """
     sizes: list[int] = []
     cuts = common_factors(dims, others)
     ours: list[list[int]] = [[] for _ in dims]
     theirs: list[list[int]] = [[] for _ in others]
-    for (one, other), (one_end, other_end) in pairwise(cuts):
-        steps = [_ends(dims[one:one_end]), _ends(others[other:other_end])]
+    for (start, other_start), (end, other_end) in pairwise(cuts):
+        steps = [_ends(dims[start:end]), _ends(others[other_start:other_end])]
         marks = sorted({*steps[0], *steps[1], 1})
         if any(greater % less for less, greater in pairwise(marks)):
             return None
         first = len(sizes)
         below = [greater // less for less, greater in pairwise(marks)]
         sizes += below[::-1]  # the outermost piece first
-        for lists, ends, begin in ((ours, steps[0], one), (theirs, steps[1], other)):
-            for at, end in enumerate(ends):
-                inner = ends[at + 1] if at + 1 < len(ends) else 1
-                high, low = bisect_left(marks, end), bisect_left(marks, inner)
-                lists[begin + at] += range(first + len(below) - high, first + len(below) - low)
+        for lists, ends, begin in ((ours, steps[0], start), (theirs, steps[1], other_start)):
+            for dimension, (outer, inner) in enumerate(pairwise((*ends, 1)), begin):
+                high, low = bisect_left(marks, outer), bisect_left(marks, inner)
+                lists[dimension] += range(first + len(below) - high, first + len(below) - low)
     return sizes, ours, theirs
 
 
 def _ends(sizes: Sequence[int]) -> list[int]:
-    """The elements in a step of the dimension outside each one: `(2, 8)` gives 16, 8."""
+    """The product of each size and those after it: `(2, 8)` gives 16, 8."""
     return list(accumulate(reversed(sizes), mul))[::-1]
 
 
@@ -193,15 +191,17 @@ def _side(name: str, shape: ArrayShape, pieces: list[list[int]]) -> Side:
 
 
 def _moved(lies: list[int], lands: list[int], sizes: list[int]) -> list[int]:
-    """The members out of order: all but the heaviest sequence in order.
+    """The pieces outside the heaviest common subsequence.
 
     >>> _moved([0, 1, 2], [0, 2, 1], [16, 128, 32])
     [2]
     """
-    place = {piece: at for at, piece in enumerate(lands)}
+    place = {piece: index for index, piece in enumerate(lands)}
     best: list[tuple[int, tuple[int, ...]]] = []
-    for at, piece in enumerate(lies):
-        before = [best[earlier] for earlier in range(at) if place[lies[earlier]] < place[piece]]
+    for piece in lies:
+        before = [
+            held for held, last in zip(best, lies, strict=False) if place[last] < place[piece]
+        ]
         weight, kept = max(before, default=(0, ()))
         best.append((weight + sizes[piece], (*kept, piece)))
     _, kept = max(best, default=(0, ()))

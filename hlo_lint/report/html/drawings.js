@@ -1,4 +1,4 @@
-// Drawings of a finding: where elements differ, what stands around it, how arrays lie in memory.
+// Drawings of a finding: elements that differ, neighbouring instructions, arrays in memory order.
 // Helpers are in elements.js.
 
 const CELL = 12;
@@ -152,8 +152,8 @@ function dimensions(data) {
   }
   const height = to + HIGH + 46;
   const hint =
-    "Each array as it lies in memory, the slowest varying dimension first. " +
-    (moved.size ? "Red: what does not keep its place." : "Everything keeps its order: no byte has to move.");
+    "Each array in memory order, the slowest-varying dimension first. " +
+    (moved.size ? "Red: dimensions that move." : "All dimensions keep their order: no byte moves.");
   return section(
     data.title,
     hint,

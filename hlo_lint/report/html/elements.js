@@ -1,4 +1,4 @@
-// What every part of the page is made of: elements, numbers, names.
+// Helpers of all parts of the page: elements, numbers, names.
 // Nothing of the dump becomes markup: `make` and `draw` put every text into a text node.
 
 const byId = (id) => document.getElementById(id);
@@ -54,8 +54,8 @@ function behind(pass, module) {
   return ["pass ", linked, ...where.filter(Boolean)];
 }
 
-/** A table in a frame; what is no head is left out, and some columns hold numbers. On a phone those
- * of the class `size` are left out. */
+/** A table in a frame. Falsy heads are dropped, `numbers` names numeric columns, and a phone hides
+ * columns of the class `size`. */
 function panel(heads, numbers, rows, name) {
   const head = (text) => {
     const size = ["compiler", "state", "dumps", "bytes", "time", "share", "opcode"].includes(text);

@@ -1,5 +1,4 @@
-"""HLO before and after a pass, side by side: the lines around one instruction, and what became of
-each of them."""
+"""The lines around an instruction before and after a pass, side by side."""
 
 from __future__ import annotations
 
@@ -16,24 +15,23 @@ from hlo_lint.report.html.neighbourhood import Neighbourhood
 from hlo_lint.text.source import Lines
 
 MAX_LINE_LENGTH = 320
-"""Characters of a line that are shown; what follows is counted."""
+"""Maximum characters of a line; the others are counted."""
 NEAR = 60
-"""Characters that are shown of the beginning, and before the difference, of two lines that begin to
-differ late."""
+"""Characters shown of the beginning of two lines that differ late, and before their difference."""
 MAX_REMOVED = 12
-"""Maximum removed instructions that are shown."""
+"""Maximum removed instructions shown."""
 AROUND = 3
-"""Lines before and after a place in a text, where it is not an instruction's."""
+"""Lines shown before and after a finding that is not at an instruction."""
 
 _ELEMENT: Final = "get-tuple-element"
 _words = re.compile(r"[\w.\-]+|\s+|.", re.S)
 
 Parts = list[tuple[int, str]]
-"""A line in parts; a part that differs from the other side's has 1, else 0."""
+"""Parts of a line, each with 1 if it differs from the other side, else 0."""
 
 
 class Line(TypedDict):
-    """One line of one side."""
+    """A line of a file."""
 
     number: int
     """Counted from 1."""
@@ -41,10 +39,10 @@ class Line(TypedDict):
 
 
 class Row(TypedDict):
-    """A line of each side, or of one of them."""
+    """A line before and after; None on the side that lacks it."""
 
     kind: str
-    """`same`, `changed`, `added`, `removed`; `gap` where lines in between are left out."""
+    """`same`, `changed`, `added`, `removed`, or `gap` for lines left out."""
     at: bool
     """True for the line of the finding."""
     before: Line | None
@@ -61,31 +59,37 @@ class Partners:
         self._known: dict[str, dict[Instruction, Instruction]] = {}
 
     def of(self, name: str) -> dict[Instruction, Instruction]:
-        """For each instruction of a computation of the second module the one it was before."""
+        """Maps instructions of a computation of the second module to those of the first."""
         pairing = self._known.get(name)
         if pairing is None:
             pairing = self._known[name] = {}
-            one, other = self._bodies(name)
-            if one is not None and other is not None:
-                pairing.update(_paired(one, other))
+            before, after = self._bodies(name)
+            if before is not None and after is not None:
+                pairing.update(_paired(before, after))
         return pairing
 
     def _bodies(self, name: str) -> tuple[Body | None, Body | None]:
-        """The computation of that name and the one it was: of the same name, else both entries."""
-        other = self.after.bodies.get(name)
-        one = self.before.bodies.get(name)
+        """The computations of that name in both modules; for an entry without it, both entries."""
+        after = self.after.bodies.get(name)
+        before = self.before.bodies.get(name)
         entry = self.before.module.entry
-        if one is None and other is not None and other.computation.is_entry and entry is not None:
-            one = self.before.bodies.get(entry.name)
-        return one, other
+        # The SPMD partitioner renames the entry: %main becomes %main_spmd.
+        if (
+            before is None
+            and after is not None
+            and after.computation.is_entry
+            and entry is not None
+        ):
+            before = self.before.bodies.get(entry.name)
+        return before, after
 
 
-def _paired(one: Body, other: Body) -> Iterable[tuple[Instruction, Instruction]]:
-    ours, theirs = one.computation, other.computation
-    for number, match in enumerate(align(one, other)):
+def _paired(before: Body, after: Body) -> Iterable[tuple[Instruction, Instruction]]:
+    ours, theirs = before.computation, after.computation
+    for number, match in enumerate(align(before, after)):
         if match != NOTHING:
             yield theirs.at(match), ours.at(number)
-    # Elements of tuples are read through, so that nothing pairs them: their names do.
+    # Structures see through elements of tuples, so that these are paired by name.
     for element in theirs.with_opcode(_ELEMENT):
         same = ours.instruction(element.name)
         if same is not None and same.opcode == _ELEMENT:
@@ -95,26 +99,23 @@ def _paired(one: Body, other: Body) -> Iterable[tuple[Instruction, Instruction]]
 def side_by_side(
     around: Neighbourhood, partners: dict[Instruction, Instruction], before: Module, after: Module
 ) -> list[Row]:
-    """The lines of a neighbourhood beside what they were, with what the pass took away there."""
+    """The lines of a neighbourhood before and after a pass, with removed neighbours."""
     shown = around.all
-    survivors_of = {
-        partners[instruction]: instruction for instruction in shown if instruction in partners
-    }
     rows: list[tuple[Instruction | None, Instruction | None]] = [
         (partners.get(instruction), instruction) for instruction in shown
     ]
-    survivors = set(partners.values())
-    for gone in _removed(survivors_of, survivors):
-        place = max(
+    kept = [partners[instruction] for instruction in shown if instruction in partners]
+    for removed in _removed(kept, set(partners.values())):
+        last = max(
             (
-                at
-                for at, (one, _) in enumerate(rows)
-                if one is not None and one.number < gone.number
+                index
+                for index, (earlier, _) in enumerate(rows)
+                if earlier is not None and earlier.number < removed.number
             ),
             default=-1,
         )
-        rows.insert(place + 1, (gone, None))
-    return list(with_gaps([row_of(one, other, around.at, before, after) for one, other in rows]))
+        rows.insert(last + 1, (removed, None))
+    return list(with_gaps([row_of(*row, around.at, before, after) for row in rows]))
 
 
 def _removed(paired: Iterable[Instruction], survivors: set[Instruction]) -> list[Instruction]:
@@ -125,16 +126,16 @@ def _removed(paired: Iterable[Instruction], survivors: set[Instruction]) -> list
         beside: dict[Instruction, None] = {}
         for instruction in ring:
             read = [operand.instruction for operand in instruction.operands]
-            for other in (*read, *instruction.users[:MAX_REMOVED]):
-                if other is not None and other not in survivors and other not in removed:
-                    beside[other] = None
+            for near in (*read, *instruction.users[:MAX_REMOVED]):
+                if near is not None and near not in survivors and near not in removed:
+                    beside[near] = None
         removed.update(beside)
         ring = list(beside)
     return sorted(list(removed)[:MAX_REMOVED], key=lambda instruction: instruction.number)
 
 
 def one_sided(around: Neighbourhood, module: Module) -> list[Row]:
-    """The lines of a neighbourhood, where nothing is known of what they were."""
+    """The lines of a neighbourhood whose state before the pass is unknown."""
     rows = []
     for instruction in around.all:
         row = row_of(None, instruction, around.at, module, module)
@@ -144,7 +145,7 @@ def one_sided(around: Neighbourhood, module: Module) -> list[Row]:
 
 
 def lines_around(lines: Lines, first: int, last: int) -> list[Row]:
-    """The lines of a text from `AROUND` before the first to `AROUND` after the last."""
+    """Lines of a text, with `AROUND` lines before the first and after the last."""
     count = lines.text.count("\n") + (not lines.text.endswith("\n"))
     rows = []
     for number in range(max(1, first - AROUND), min(count, last + AROUND, first + 20) + 1):
@@ -154,14 +155,14 @@ def lines_around(lines: Lines, first: int, last: int) -> list[Row]:
 
 
 def row_of(
-    one: Instruction | None,
-    other: Instruction | None,
-    at: Instruction | None,
+    old: Instruction | None,
+    new: Instruction | None,
+    marked: Instruction | None,
     before: Module,
     after: Module,
 ) -> Row:
-    """An instruction of each side, or of one; `at` is that of the finding."""
-    texts = [instruction_text(side) if side else None for side in (one, other)]
+    """An instruction before and after a pass; `marked` is the instruction of the finding."""
+    texts = [instruction_text(side) if side else None for side in (old, new)]
     kind = "changed"
     if texts[0] is None or texts[1] is None:
         kind = "added" if texts[0] is None else "removed"
@@ -173,14 +174,14 @@ def row_of(
         parts = list(_differing(*_windows(texts[0], texts[1])))
     return Row(
         kind=kind,
-        at=at is not None and other is at,
-        before=None if one is None else Line(number=_line(one, before), text=parts[0]),
-        after=None if other is None else Line(number=_line(other, after), text=parts[1]),
+        at=marked is not None and new is marked,
+        before=None if old is None else Line(number=_line(old, before), text=parts[0]),
+        after=None if new is None else Line(number=_line(new, after), text=parts[1]),
     )
 
 
 def instruction_text(instruction: Instruction) -> str:
-    """The instruction as it stands in the file, without its metadata."""
+    """The text of an instruction, without its metadata."""
     return " ".join(without_origin(instruction).split())
 
 
@@ -194,18 +195,17 @@ def _cut(text: str) -> str:
 
 
 def _windows(before: str, after: str) -> tuple[str, str]:
-    """Both lines cut, so that where they begin to differ is shown."""
-    same = next(
-        (at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one != other), 0
-    )
+    """Both lines, cut around their first difference."""
+    pairs = enumerate(zip(before, after, strict=False))
+    same = next((index for index, (ours, theirs) in pairs if ours != theirs), 0)
     if same < MAX_LINE_LENGTH - NEAR:
         return _cut(before), _cut(after)
-    one, other = (f"{text[:NEAR]}… {text[same - NEAR :]}" for text in (before, after))
-    return _cut(one), _cut(other)
+    ours, theirs = (f"{text[:NEAR]}… {text[same - NEAR :]}" for text in (before, after))
+    return _cut(ours), _cut(theirs)
 
 
 def _differing(before: str, after: str) -> tuple[Parts, Parts]:
-    """Two lines with the words in which they differ marked."""
+    """Two lines with their different words marked."""
     ours, theirs = _words.findall(before), _words.findall(after)
     sides: tuple[Parts, Parts] = [], []
     for tag, low, high, start, end in SequenceMatcher(None, ours, theirs, False).get_opcodes():
@@ -216,7 +216,7 @@ def _differing(before: str, after: str) -> tuple[Parts, Parts]:
 
 
 def with_gaps(rows: Sequence[Row]) -> Iterable[Row]:
-    """The rows, with a mark wherever the second side leaves lines out."""
+    """The rows, with a `gap` where lines of the second side are left out."""
     last = 0
     for row in rows:
         if row["after"] is not None:

@@ -39,7 +39,7 @@ function showFinding(number) {
         "since",
         (lives || found.born) && since(number),
       ],
-      ["resolved by", lives && (found.resolved ? behind(found.resolved, found.module) : "nothing: it is there at the end")],
+      ["resolved by", lives && (found.resolved ? behind(found.resolved, found.module) : "no pass: the last dump has it")],
       ["seen in", lives && count(found.seen_in, "dump")],
       ["file", code(`${found.file}:${found.line}:${found.column}`)],
       ["also at", equal > 0 && `${count(equal, "other place")}, listed in its card`],
@@ -54,8 +54,8 @@ function showFinding(number) {
     parts.push(
       section(
         "Around the instruction",
-        "What it reads stands above, who reads it below." +
-          (detail.graph.nodes.some((node) => node.kind === "new") ? " What the pass added is green." : ""),
+        "Operands above, users below." +
+          (detail.graph.nodes.some((node) => node.kind === "new") ? " Instructions that the pass added are green." : ""),
         make("div", { class: "panel drawing" }, graph(detail.graph)),
       ),
     );
@@ -66,7 +66,7 @@ function showFinding(number) {
     parts.push(section("In the run of the module", null, chart(found.module, number)));
   }
   if (!detail && found.module !== null)
-    parts.push(section("HLO", "Left out: see what is not here, on the first page."));
+    parts.push(section("HLO", "Left out: see “Not on this page” on the first page."));
   const page = byId(`rule-${found.rule}`);
   if (page) {
     parts.push(
@@ -138,7 +138,7 @@ const cells = (line, side) =>
         ),
       ];
 
-// Lines before and after in two columns, or of one side alone where `before` is null.
+// Lines before and after in two columns; one column where `before` is null.
 function sides(rows, before, after) {
   const two = before !== null;
   const heads = two
@@ -186,7 +186,7 @@ function lines(found, detail) {
   const two = detail.before !== null;
   const hint = two
     ? `The lines around the instruction; metadata is left out.${
-        detail.rows.every((row) => ["same", "gap"].includes(row.kind)) ? " None of them differs: it counts from this pass on." : ""
+        detail.rows.every((row) => ["same", "gap"].includes(row.kind)) ? " No line differs: the rule applies from this pass on." : ""
       }`
     : [detail.remark && `One side only: ${detail.remark}. `, found.instruction && "Metadata is left out."]
         .filter(Boolean)

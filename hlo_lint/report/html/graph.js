@@ -6,20 +6,20 @@ const GREY = "#8a8f98";
 const CALL = "#b06ad4";
 const LEGEND_OPCODES = 8;
 
-// More edges than that are drawn without arrowheads, and hidden while the drawing moves.
+// More edges are drawn without arrowheads, and hidden while the drawing moves.
 const MAX_ARROWS = 40000;
 
-// Pixels: a box with an instruction's name and shape, the margin around the drawing, the radius of
-// the dots of a small module, and of any dot at most.
+// Pixels: the box of an instruction, the margin of the drawing, the radius of dots in a small module,
+// and the largest radius.
 const BOX = { width: 190, height: 36 };
 const MARGIN = 20;
 const RADIUS = 5;
 const MAX_RADIUS = 6;
 
-// Call edges keep their colour in a drawing of at most so many computations.
+// With more open computations, call edges would hide the drawing: they are grey.
 const MAX_CALLED = 30;
 
-// Layers between computations, and the positions in a layer that are as wide as one layer is high.
+// Layout units, in heights of a layer: space between computations, width of a position in a layer.
 const BLOCK_GAP = 3;
 const STRETCH = 4;
 
@@ -81,7 +81,7 @@ class ModuleView {
     return [...frequent.map(say), ...calls];
   }
 
-  // The place of each open computation in layers: in rows, the entry first, about as wide as the pane.
+  // The open computations in rows that fill the pane, the entry first.
   blocks() {
     const { computations, x, y } = this.data;
     const blocks = [...this.open].sort((a, b) => a - b).map((number) => {
@@ -114,8 +114,8 @@ class ModuleView {
     const [wide, high] = [this.holder.clientWidth, this.holder.clientHeight];
     const right = Math.max(...blocks.map((block) => block.left + block.width));
     const bottom = Math.max(...blocks.map((block) => block.top + block.height));
-    // Both directions fill the pane: a module of a thousand layers, or of a thousand parameters,
-    // would be a line. A box stands to the right of its dot.
+    // Each axis has its own scale: a module of a thousand layers would be a line in the pane.
+    // A box extends to the right of its dot.
     this.shown = blocks.reduce((sum, { start, end }) => sum + end - start, 0);
     const space = wide - 2 * MARGIN - (this.boxed() ? Math.min(BOX.width, wide / 3) : 0);
     const across = (value) => MARGIN + (right ? (space * value) / right : space / 2);
@@ -269,7 +269,7 @@ class ModuleView {
     return true;
   }
 
-  // Moves the camera to some nodes, so near that boxes have room; all are in view that can be.
+  // Moves the camera to nodes: all of them in view, near enough for boxes where possible.
   focus(nodes) {
     const graph = this.sigma.getGraph();
     const [wide, high] = [this.holder.clientWidth, this.holder.clientHeight];
@@ -317,7 +317,7 @@ function graphStatus(data, view, node) {
   ];
 }
 
-// The drawing on the page; browsers keep few WebGL contexts, so that there is never a second one.
+// The drawing on the page. Browsers keep few WebGL contexts, so a new drawing ends the last.
 let moduleView = null;
 
 function wholeModule(number, instruction) {

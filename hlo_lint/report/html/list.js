@@ -1,4 +1,4 @@
-// The list of findings, and what is chosen of it. Helpers are in elements.js.
+// The list of findings and its filters. Helpers are in elements.js.
 
 const AT_ONCE = 100;
 let listed = [];
@@ -6,7 +6,7 @@ let drawn = 0;
 
 const passOf = (found) => (found.born && found.born.name) || "";
 
-// A choice between fewer than two values is left out.
+// A filter with fewer than two values is hidden.
 function fill(select, all, values) {
   select.hidden = values.length < 2;
   select.append(make("option", { value: "" }, all));
@@ -62,8 +62,8 @@ function filter() {
       : `${numbers.length} of ${count(findings.length, "finding")}`;
 }
 
-// The list in entries: findings with one cause are one, and so are all that later passes resolved
-// of one rule.
+// The entries of the list: findings with one cause, and findings of one rule that later passes
+// resolved.
 function entries(numbers) {
   const kinds = new Map();
   for (const number of numbers) {
@@ -83,7 +83,7 @@ function lengthen() {
   select();
 }
 
-// A link to the first finding, and a list of all that is filled when it is opened.
+// A link to the first finding, and a list of all, filled when opened.
 function card(group) {
   const found = findings[group[0]];
   const link = make(

@@ -1,4 +1,4 @@
-"""Measured time, of profiles that lie beside the dumps."""
+"""Measured time, from profiles beside the dumps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hlo_lint.text.errors import HloLintError
 
 
 class Profiles:
-    """The profiles of some folders; those that cannot be read are in `troubles`."""
+    """The profiles of folders; `troubles` has the errors of unreadable ones."""
 
     def __init__(self, folders: Iterable[Path]) -> None:
         self.troubles: list[str] = []
@@ -27,7 +27,7 @@ class Profiles:
             return None
 
     def table(self, pipeline: Pipeline, folder: Path) -> list[tuple[str, ...]]:
-        """A head and a row for each instruction of a final module; empty without measured time."""
+        """A head, and a row for each instruction of a final module; empty without measured time."""
         measured = self._measured[folder]
         if measured is None or pipeline.final is None:
             return []

@@ -1,7 +1,7 @@
-"""A whole module as a graph for the page: instructions in layers, coloured by pass or by bytes.
+"""A whole module as a graph in layers, which the page draws on demand.
 
-An instruction stands one layer below the lowest of its operands, so that data flows down. The page
-draws it when somebody asks, with sigma (WebGL), which takes 100,000 instructions.
+An instruction stands below its operands, so that data flows down. sigma (WebGL) draws 100,000
+instructions.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from hlo_lint.hlo.shape import byte_sizes
 from hlo_lint.text.errors import DumpError
 
 MAX_INSTRUCTIONS = 100_000
-"""Instructions of one graph."""
+"""Maximum instructions of a graph."""
 MAX_ON_PAGE = 300_000
-"""Instructions of all graphs of a page."""
+"""Maximum instructions of all graphs of a page."""
 
 
 class ComputationBlock(TypedDict):
-    """The instructions of one computation: a range of the nodes."""
+    """The instructions of a computation: a range of the nodes."""
 
     name: str
     start: int
@@ -34,7 +34,7 @@ class ComputationBlock(TypedDict):
 
 
 class ModuleGraph(TypedDict):
-    """The nodes of a module as columns, one entry for each instruction."""
+    """The nodes of a module as columns, an entry for each instruction."""
 
     file: str
     computations: list[ComputationBlock]
@@ -47,22 +47,22 @@ class ModuleGraph(TypedDict):
     shape: list[int]
     """Index into `shapes`."""
     bytes: list[int]
-    """Of the result."""
+    """Size of the result in bytes."""
     x: list[float]
-    """Position in its layer, around 0."""
+    """Position in its layer; neighbours are 1 or more apart."""
     y: list[int]
     """Layer in its computation."""
     passes: list[str]
     born: list[int]
-    """Index into `passes` of the pass that made the name; -1 if it was there from the start."""
+    """Index into `passes` of the pass that added the name; -1 if the first dump has it."""
     edges: list[int]
-    """Pairs of node numbers, an operand and its user, one after the other."""
+    """Flat pairs of node numbers: an operand, its user."""
     calls: list[int]
-    """Pairs of a node and the number of a computation that it calls."""
+    """Flat pairs: a node, the number of a computation that it calls."""
 
 
 def graph_of(pipeline: Pipeline, dump: PassDump, room: int) -> ModuleGraph | None:
-    """The graph of one dump of a module; None if it has more than `room` instructions."""
+    """The graph of a dump; None if it has more than `room` instructions or cannot be read."""
     try:
         module = dump.module
         births, titles = _births(pipeline, dump)
@@ -74,7 +74,7 @@ def graph_of(pipeline: Pipeline, dump: PassDump, room: int) -> ModuleGraph | Non
 
 
 def _births(pipeline: Pipeline, until: PassDump) -> tuple[dict[str, int], list[str]]:
-    """The pass that each name is first seen after, and the names of the passes."""
+    """The index of the pass that added each name, and the names of the passes."""
     births: dict[str, int] = {}
     titles: list[str] = []
     seen: set[Computation] = set()
@@ -97,7 +97,7 @@ def _births(pipeline: Pipeline, until: PassDump) -> tuple[dict[str, int], list[s
 def module_graph(
     module: Module, file: str, births: Mapping[str, int], titles: list[str]
 ) -> ModuleGraph:
-    """Lay a module out; `births` are indices into `titles`, the names of passes."""
+    """Lay out a module; `births` maps names to indices into `titles`, the names of passes."""
     ordered = sorted(module, key=lambda computation: not computation.is_entry)
     numbers = {computation.name: number for number, computation in enumerate(ordered)}
     graph = ModuleGraph(
@@ -109,7 +109,7 @@ def module_graph(
     for computation in ordered:
         start = len(graph["names"])
         for instruction in computation:
-            at = start + instruction.number
+            node = start + instruction.number
             graph["names"].append(instruction.name)
             graph["opcode"].append(opcodes.setdefault(instruction.opcode, len(opcodes)))
             graph["shape"].append(shapes.setdefault(instruction.type_text, len(shapes)))
@@ -117,10 +117,10 @@ def module_graph(
             graph["bytes"].append(sum(size or 0 for size in sizes))
             graph["born"].append(births.get(instruction.name, -1))
             for operand in _operands(computation, instruction.operand_names):
-                graph["edges"] += (start + operand, at)
+                graph["edges"] += (start + operand, node)
             for name in instruction.called_computations:
                 if name in numbers:
-                    graph["calls"] += (at, numbers[name])
+                    graph["calls"] += (node, numbers[name])
         across, down = layered(computation)
         graph["x"] += across
         graph["y"] += down
@@ -165,7 +165,7 @@ def layered(computation: Computation) -> tuple[list[float], list[int]]:
             }
             members = sorted(layers[depth], key=wanted.__getitem__)
             for node, position in zip(
-                members, spread([wanted[node] for node in members]), strict=True
+                members, spaced([wanted[node] for node in members]), strict=True
             ):
                 across[node] = round(position, 1)
     return across, layer
@@ -185,10 +185,10 @@ def _layers(operands: Sequence[Sequence[int]], users: Sequence[Sequence[int]]) -
     return layer
 
 
-def spread(wanted: Iterable[float]) -> list[float]:
+def spaced(wanted: Iterable[float]) -> list[float]:
     """The positions closest to ascending ones that are 1 apart, by least squares.
 
-    >>> spread([0.0, 0.0, 5.0])
+    >>> spaced([0.0, 0.0, 5.0])
     [-0.5, 0.5, 5.0]
     """
     blocks: list[tuple[float, int]] = []  # the mean left end and the length of each run

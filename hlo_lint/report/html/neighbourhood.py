@@ -1,7 +1,7 @@
-"""The instructions around one, and where a drawing puts them: operands above, users below.
+"""The operands and users of an instruction, and their layout in a drawing: operands above it.
 
-A node's layer is its longest way to the instruction, so that every edge points down. An edge that
-passes a layer gets a place in it, and each layer is ordered by the middle of its neighbours.
+The layer of a node is its longest path to the instruction, so that every edge points down. An edge
+takes room in each layer that it passes. Layers are ordered by the barycenter heuristic.
 """
 
 from __future__ import annotations
@@ -9,37 +9,38 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import fmean
 from typing import TypedDict
 
 from hlo_lint.hlo.ir import Instruction
 
 NEAR = 5
-"""Maximum operands, or users, of one instruction that are drawn."""
+"""Maximum operands, or users, drawn of an instruction."""
 ACROSS = 6
-"""Maximum instructions two steps away that are drawn, on each side."""
+"""Maximum instructions drawn two steps away, on each side."""
 WIDTH, HEIGHT = 196, 58
-"""Of a node, in pixels."""
+"""Size of a node, in pixels."""
 GAP, RISE = 18, 46
-"""Between two nodes of a layer, and between two layers, in pixels."""
+"""Space between nodes of a layer, and between layers, in pixels."""
 _BEND = 14
-"""The width of the place that an edge takes in a layer that it passes, in pixels."""
+"""Width of an edge in a layer that it passes, in pixels."""
 _SWEEPS = 6
 
 
 class DrawnNode(TypedDict):
-    """One instruction of the drawing."""
+    """An instruction of the drawing."""
 
     name: str
     opcode: str
     shape: str
     x: int
-    """Of its left edge, in pixels."""
+    """Left edge, in pixels."""
     y: int
-    """Of its upper edge, in pixels."""
+    """Upper edge, in pixels."""
     kind: str
-    """`at` for the instruction itself, `new` for what the pass added, else empty."""
+    """`at` for the instruction itself, `new` if the pass added it, else empty."""
     more: str
-    """A note on what is not drawn: `3 more operands`."""
+    """The neighbours that are not drawn: `3 more operands`."""
 
 
 class Drawing(TypedDict):
@@ -51,31 +52,31 @@ class Drawing(TypedDict):
     """Width and height of each node."""
     nodes: list[DrawnNode]
     edges: list[list[list[int]]]
-    """The points that each edge goes through."""
+    """The points of each edge."""
 
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """An instruction with its operands and users, two steps far."""
+    """An instruction with its operands and users, up to two steps away."""
 
     at: Instruction
     above: tuple[Instruction, ...]
-    """Its operands, and theirs; nearest first."""
+    """Its operands and their operands, nearest first."""
     below: tuple[Instruction, ...]
-    """Its users, and theirs."""
+    """Its users and their users, nearest first."""
     hidden: dict[Instruction, str]
-    """Notes on what is left out at an instruction: `3 more operands`."""
+    """The neighbours left out at an instruction: `3 more operands`."""
 
     @property
     def all(self) -> tuple[Instruction, ...]:
-        """All of them in the order of the text."""
+        """All instructions in the order of the text."""
         return tuple(
             sorted((*self.above, self.at, *self.below), key=lambda instruction: instruction.number)
         )
 
 
 def neighbourhood(at: Instruction) -> Neighbourhood:
-    """The nearest instructions of the same computation; of many the first."""
+    """The nearest instructions in the computation, the first of many."""
     hidden: dict[Instruction, list[str]] = {}
     above = _around(at, True, hidden)
     below = _around(at, False, hidden)
@@ -92,13 +93,13 @@ def _around(
         following: dict[Instruction, None] = {}
         for instruction in ring:
             near = [
-                other
-                for other in _near(instruction, up)
-                if other is not at and other not in neighbours
+                neighbour
+                for neighbour in _near(instruction, up)
+                if neighbour is not at and neighbour not in neighbours
             ]
             taken = near[: min(NEAR, room - len(following))]
             following.update(dict.fromkeys(taken))
-            left = len([other for other in near if other not in following])
+            left = len([neighbour for neighbour in near if neighbour not in following])
             if left:
                 what = ("operand" if up else "user") + ("" if left == 1 else "s")
                 hidden.setdefault(instruction, []).append(f"{left} more {what}")
@@ -115,13 +116,13 @@ def _near(at: Instruction, up: bool) -> Iterable[Instruction]:
 
 
 def draw(around: Neighbourhood, added: frozenset[Instruction] = frozenset()) -> Drawing:
-    """The places of instructions and edges in the drawing; `added` are marked as new."""
+    """The drawing of a neighbourhood; `added` instructions are marked as new."""
     drawn = set(around.all)
     edges = [
-        (other, instruction)
+        (operand, instruction)
         for instruction in around.all
-        for other in _near(instruction, True)
-        if other in drawn
+        for operand in _near(instruction, True)
+        if operand in drawn
     ]
     layers = _layers(around, edges)
     chains, rows = _with_bends(layers, edges)
@@ -150,7 +151,7 @@ def draw(around: Neighbourhood, added: frozenset[Instruction] = frozenset()) -> 
 
 
 _Bend = tuple[int, int]
-"""The place of an edge in a layer: the numbers of both."""
+"""An edge in a layer that it passes: the numbers of both."""
 _Item = Instruction | _Bend
 _Edge = tuple[Instruction, Instruction]
 
@@ -162,9 +163,9 @@ def _layers(around: Neighbourhood, edges: list[_Edge]) -> dict[Instruction, int]
     for instruction in sorted(below, key=lambda instruction: instruction.number):
         depth[instruction] = 1 + max(
             (
-                depth.get(one, 0)
-                for one, other in edges
-                if other is instruction and one not in above
+                depth.get(operand, 0)
+                for operand, user in edges
+                if user is instruction and operand not in above
             ),
             default=0,
         )
@@ -172,9 +173,9 @@ def _layers(around: Neighbourhood, edges: list[_Edge]) -> dict[Instruction, int]
         depth[instruction] = (
             min(
                 (
-                    depth.get(other, 0)
-                    for one, other in edges
-                    if one is instruction and other not in below
+                    depth.get(user, 0)
+                    for operand, user in edges
+                    if operand is instruction and user not in below
                 ),
                 default=0,
             )
@@ -187,48 +188,47 @@ def _layers(around: Neighbourhood, edges: list[_Edge]) -> dict[Instruction, int]
 def _with_bends(
     layers: dict[Instruction, int], edges: list[_Edge]
 ) -> tuple[list[list[_Item]], list[list[_Item]]]:
-    """Each edge as a chain from layer to layer, and the layers with all that stands in them."""
+    """Edges as chains from layer to layer, and the items of each layer."""
     rows: list[list[_Item]] = [[] for _ in range(max(layers.values()) + 1)]
     for instruction in sorted(layers, key=lambda instruction: instruction.number):
         rows[layers[instruction]].append(instruction)
     chains: list[list[_Item]] = []
-    for number, (one, other) in enumerate(edges):
-        bends: list[_Item] = [(number, row) for row in range(layers[one] + 1, layers[other])]
+    for number, (operand, user) in enumerate(edges):
+        bends: list[_Item] = [(number, row) for row in range(layers[operand] + 1, layers[user])]
         for bend in bends:
             assert isinstance(bend, tuple)
             rows[bend[1]].append(bend)
-        chains.append([one, *bends, other])
+        chains.append([operand, *bends, user])
     return chains, rows
 
 
 def _order(rows: list[list[_Item]], chains: list[list[_Item]]) -> None:
-    """Orders each layer by the middle of its neighbours, down and up in turns."""
+    """Order each layer by the mean position of its neighbours, downwards and upwards in turns."""
     upper: dict[_Item, list[_Item]] = {}
     lower: dict[_Item, list[_Item]] = {}
     for chain in chains:
-        for one, other in pairwise(chain):
-            upper.setdefault(other, []).append(one)
-            lower.setdefault(one, []).append(other)
+        for higher, deeper in pairwise(chain):
+            upper.setdefault(deeper, []).append(higher)
+            lower.setdefault(higher, []).append(deeper)
     # The barycenter heuristic of layered drawings: few sweeps leave few crossings.
     for sweep in range(_SWEEPS):
         down = sweep % 2 == 0
         neighbours = upper if down else lower
         for row in rows if down else reversed(rows):
-            # The place of each item in its layer, from 0 to 1.
-            at = {
+            # The position of each item in its layer, from 0 to 1.
+            position = {
                 item: (number + 0.5) / len(layer)
                 for layer in rows
                 for number, item in enumerate(layer)
             }
             middles = {}
             for item in row:
-                places = [at[other] for other in neighbours.get(item, (item,))]
-                middles[item] = sum(places) / len(places)
+                middles[item] = fmean(position[near] for near in neighbours.get(item, (item,)))
             row.sort(key=middles.__getitem__)
 
 
 def _places(rows: list[list[_Item]]) -> tuple[dict[_Item, tuple[int, int]], int]:
-    """The middle of the upper edge of each item, and the width of all."""
+    """The middle of each item's upper edge, and the width of the drawing."""
     spans = [sum(_width(item) for item in row) + GAP * (len(row) - 1) for row in rows]
     width = max(spans)
     places: dict[_Item, tuple[int, int]] = {}
@@ -245,7 +245,7 @@ def _width(item: _Item) -> int:
 
 
 def _points(chain: list[_Item], places: dict[_Item, tuple[int, int]]) -> list[list[int]]:
-    """From the lower edge of the first to the upper edge of the last, through the bends."""
+    """The points of an edge: lower edge of the operand, bends, upper edge of the user."""
     points = []
     for number, item in enumerate(chain):
         x, y = places[item]

@@ -1,4 +1,4 @@
-// The pages of modules and of all, and the way from one page to another.
+// The pages of a module and of the report, and navigation between pages.
 
 const MODULES = 12;
 
@@ -36,7 +36,7 @@ function showModule(number) {
 
 function moduleTable(numbers) {
   const folders = modules.some((module) => module.folder);
-  // One release wrote most dumps, and the head of the page says which.
+  // The head of the page names a single release.
   const releases = new Set(modules.map((module) => module.release)).size > 1;
   const states = modules.some((module) => module.state);
   const sizes = modules.some((module) => module.timeline.passes.length);
@@ -80,21 +80,21 @@ function showAll() {
         make(
           "p",
           { class: "hint" },
-          `Not listed: ${count(index.quiet, "module")} without findings that the autotuner made to try a backend.`,
+          `Not listed: ${count(index.quiet, "autotuner module")} without findings.`,
         ),
     ),
   ];
-  // The first is the one that matters: it has the worst finding, or is the largest.
+  // The first has the worst finding, or is the largest.
   if (modules.length) parts.push(...timeline(0, ` of ${modules[0].title}`), ...measured(0));
   const said = [
-    ...index.left_out.map((what) => `Left out: ${what}`),
+    ...index.left_out.map((items) => `Left out: ${items}`),
     ...index.allowed.map((what) => `Allowed: ${what}`),
-    ...index.skipped.map(([path, reason]) => `Not looked at: ${path}: ${reason}`),
+    ...index.skipped.map(([path, reason]) => `Skipped: ${path}: ${reason}`),
   ];
   if (said.length)
     parts.push(
       section(
-        "What is not here",
+        "Not on this page",
         null,
         make("ul", { class: "notes" }, ...said.map((line) => make("li", {}, line))),
       ),
@@ -102,11 +102,12 @@ function showAll() {
   show("report", parts);
 }
 
-// The way there
+// Navigation
 
 let routed = null;
 
-// Shows the page that the address names; a page that the reader did not ask for is not scrolled to.
+// Shows the page that the address names, and scrolls to it if the reader asked for it: a phone
+// begins at the title.
 function route(asked = true) {
   routed = location.hash;
   const [, kind, name] = /^#(finding|module|pass)-(.*)$/.exec(location.hash) || [];
@@ -150,7 +151,7 @@ byId("more").addEventListener("click", lengthen);
 byId("theme").addEventListener("click", () => theme(byId("theme").textContent === "Dark"));
 theme(matchMedia("(prefers-color-scheme: dark)").matches);
 addEventListener("hashchange", () => location.hash !== routed && route());
-// At once: the event comes later, and the page would be older than its address.
+// At once: hashchange comes later, and until then the page would differ from its address.
 document.addEventListener("click", (event) => {
   const link = event.target.closest('a[href^="#"]');
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;

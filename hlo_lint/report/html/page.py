@@ -1,4 +1,4 @@
-"""The page: template, style, script and data made one text."""
+"""Render the page from its template, style, scripts and data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
 _PROGRAM = ("graph", "timeline", "elements", "list", "finding", "drawings", "page")
-"""Its parts in their order: the last one runs what the others define."""
+"""The scripts in order: the last runs the functions of the others."""
 GRAPH_LIBRARIES = ("vendor/graphology-0.26.0.min.js", "vendor/sigma-3.0.3.min.js")
 
 
@@ -39,12 +39,12 @@ def render_html(
 ) -> str:
     """The page for a dump and the report of `lint(dump, resolved=True)`.
 
-    Lines of Python are shown of files below `sources`; `progress` is called with each step.
+    Python lines are shown from files below `sources`; `progress` is called with each step.
     """
     environment, markdown = _libraries()
     collected = collect(dump, report, [Path(source) for source in sources], progress)
     style = content_of("page.css")
-    # The libraries of the graph are a third of a small page: they come with the first graph.
+    # A third of a small page: omitted without a graph.
     libraries = GRAPH_LIBRARIES if collected["graphs"] else ()
     program = ";\n".join(map(content_of, (*libraries, *(f"{name}.js" for name in _PROGRAM))))
     policy = (
@@ -101,19 +101,19 @@ def _rules(names: Iterable[str]) -> list[Rule]:
 
 
 def _html(rule: Rule, markdown: MarkdownIt) -> str:
-    """The reason for a rule; its examples are in the docs."""
+    """The page of a rule as HTML, without examples."""
     tokens = markdown.parse(rule.page())
     for token in tokens:
         if token.type.startswith("heading"):
-            token.tag = "h4"  # it stands below a heading of the page
+            token.tag = "h4"  # below an h3 of the page
     return str(markdown.renderer.render(tokens, markdown.options, {}))
 
 
 def content_of(name: str) -> str:
-    """A file of this package."""
+    """The text of a file of this package."""
     return files("hlo_lint.report.html").joinpath(name).read_text("utf-8")
 
 
 def digest(text: str) -> str:
-    """The source of a style or a script as a policy names it."""
+    """The hash source of a style or a script in a content security policy."""
     return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"

@@ -1,4 +1,4 @@
-"""The change of a pass as lines before and after, which the page shows when it is clicked."""
+"""The lines that a pass changed, shown when the pass is clicked."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from hlo_lint.report.diff import difference_summary, heading
 from hlo_lint.report.html.excerpt import Row, row_of, with_gaps
 
 MAX_COMPARED = 1_000_000
-"""Instructions of all the modules that are compared for a page, which takes about 15 seconds."""
+"""Maximum instructions compared for a page, which takes about 15 seconds."""
 MAX_ROWS = 30_000
-"""Lines of all differences of a page."""
+"""Maximum lines of all differences of a page."""
 MAX_ROWS_OF_PASS = 300
 NEAR = 50
-"""Instructions above one that is gone among which there is looked for one that stayed."""
+"""Instructions above a removed instruction that are searched for one with a partner."""
 
 RowPair = tuple[Instruction | None, Instruction | None]
-"""An instruction before and after; None on the side that does not have it."""
+"""An instruction before and after; None on the side that lacks it."""
 
 
 class ComputationRows(TypedDict):
-    """The lines of one computation that differ."""
+    """The changed lines of a computation."""
 
     title: str
     """`entry %main`, `computation %fused: added, 4 instructions`."""
@@ -36,7 +36,7 @@ class ComputationRows(TypedDict):
 
 
 class PassDifference(TypedDict):
-    """The difference between the dump before a pass and the one after it."""
+    """The difference between the dumps before and after a pass."""
 
     before: str
     """The name of the file."""
@@ -47,37 +47,35 @@ class PassDifference(TypedDict):
     """The differences of the module's header."""
     computations: list[ComputationRows]
     left_out: int
-    """Lines that differ and are not shown."""
+    """Number of changed lines that are not shown."""
 
 
 class DifferenceBudget:
-    """The room that is left on a page for differences, and for computing them."""
+    """The remaining lines and comparisons of a page."""
 
     def __init__(self) -> None:
         self.instructions = MAX_COMPARED
         self.rows = MAX_ROWS
         self.left_out = 0
-        """Passes whose difference was not looked at."""
+        """Number of passes that were not compared."""
 
     def difference(self, before: PassStats, after: PassStats) -> PassDifference | None:
-        """The difference of two dumps; None if nothing but names differs, or there is no room."""
+        """The difference of two dumps; None if only names differ or the budget is spent."""
         if after.effect is not Effect.CHANGED:
             return None
         if self.rows <= 0 or after.instructions + before.instructions > self.instructions:
             self.left_out += 1
             return None
         self.instructions -= after.instructions + before.instructions
-        one, other = modules_of(before.dump)[0], modules_of(after.dump)[0]
-        difference = diff(one, other)
+        modules = modules_of(before.dump)[0], modules_of(after.dump)[0]
+        difference = diff(*modules)
         computations, room = [], min(MAX_ROWS_OF_PASS, self.rows)
         left_out = sum(difference.counts.values())
         for computation in difference.computations:
-            rows = [row_of(*pair, None, one, other) for pair in islice(_pairs(computation), room)]
-            room, left_out, self.rows = (
-                room - len(rows),
-                left_out - len(rows),
-                self.rows - len(rows),
-            )
+            rows = [row_of(*pair, None, *modules) for pair in islice(_pairs(computation), room)]
+            room -= len(rows)
+            left_out -= len(rows)
+            self.rows -= len(rows)
             if rows or computation.itself:
                 computations.append(_computation(computation, rows))
         return PassDifference(
@@ -103,7 +101,7 @@ def _said(change: Change) -> str:
 
 
 def _pairs(difference: ComputationDifference) -> Iterator[RowPair]:
-    """The differences in the order of the second computation; what is gone, where it stood."""
+    """Changed instructions in the order of `after`, removed ones at their old place."""
     before, after = difference.before, difference.after
     if before is None or after is None:
         for instruction in after or before or ():
@@ -113,17 +111,17 @@ def _pairs(difference: ComputationDifference) -> Iterator[RowPair]:
         (changed.after.number, 1, 0, (changed.before, changed.after))
         for changed in difference.changed
     ]
-    places += [(other.number, 1, 0, (one, other)) for one, other in difference.moved]
-    places += [(other.number, 1, 0, (None, other)) for other in difference.added]
-    places += [(_place(gone, after), 2, gone.number, (gone, None)) for gone in difference.removed]
+    places += [(new.number, 1, 0, (old, new)) for old, new in difference.moved]
+    places += [(new.number, 1, 0, (None, new)) for new in difference.added]
+    places += [(_place(old, after), 2, old.number, (old, None)) for old in difference.removed]
     for *_, pair in sorted(places, key=lambda place: place[:3]):
         yield pair
 
 
-def _place(gone: Instruction, after: Computation) -> int:
-    """The place after which an instruction stood, by the nearest one above that stayed."""
-    above = gone.computation
-    for number in range(gone.number - 1, max(-1, gone.number - NEAR), -1):
+def _place(removed: Instruction, after: Computation) -> int:
+    """The number of the nearest instruction above that the pass kept, or -1."""
+    above = removed.computation
+    for number in range(removed.number - 1, max(-1, removed.number - NEAR), -1):
         stayed = after.instruction(above.at(number).name)
         if stayed is not None:
             return stayed.number

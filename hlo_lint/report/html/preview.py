@@ -11,26 +11,26 @@ from hlo_lint.text.edits import Edit, Fix
 from hlo_lint.text.source import Lines
 
 MAX_LINE_LENGTH = 800
-"""Characters of a line that are shown."""
+"""Maximum characters of a line."""
 MAX_LINES = 60
-"""Maximum lines that are shown; the rest is counted."""
+"""Maximum lines; the others are counted."""
 AROUND = 2
 """Lines of context."""
 
 
 class Preview(TypedDict):
-    """A fix, ready to be shown."""
+    """A fix as lines to show."""
 
     title: str
     command: str
     """The command that applies it: `hlo-lint fix`."""
     safety: str
     lines: list[tuple[str, str]]
-    """A sign, `-`, `+` or a blank, or `@` before what is left out; and the line."""
+    """Signs and lines: `-`, `+`, a blank, or `@` for lines left out."""
 
 
 def preview(fix: Fix, lines: Lines) -> Preview:
-    """The lines that change, `AROUND` lines around each change.
+    """The changed lines of a fix, with `AROUND` lines of context.
 
     >>> from hlo_lint.text.edits import Safety
     >>> from hlo_lint.text.source import Span
@@ -52,7 +52,7 @@ def preview(fix: Fix, lines: Lines) -> Preview:
 
 
 def _stretches(edits: Iterable[Edit], lines: Lines) -> list[list[Edit]]:
-    """The edits, those whose context meets together."""
+    """The edits in groups whose contexts touch."""
     stretches: list[list[Edit]] = []
     reached = 0
     for edit in edits:

@@ -1,4 +1,4 @@
-// The passes of a module, and what each of them changed. Helpers are in elements.js.
+// The passes of a module and their changes. Helpers are in elements.js.
 
 function groups(lives, chosen) {
   const found = new Map();
@@ -18,7 +18,7 @@ function groups(lives, chosen) {
 
 const many = (group) => (group.all.length > 1 ? `${group.all.length}× ${group.rule}` : group.rule);
 
-// The timeline: curves of the module's size, and below them a bar for the life of each finding.
+// The timeline: curves of the module's size, and a bar for the life of each finding below them.
 function chart(number, chosen, current) {
   const holder = make("div", { class: "panel drawing chart" });
   new ResizeObserver(() => holder.replaceChildren(curves(number, chosen, holder.clientWidth - 34, current))).observe(
@@ -175,14 +175,14 @@ function bar(group, chosen, passes, y, { width, side, every, x }) {
 function story(life, passes) {
   const at = (number) =>
     `${passes[number].name}${passes[number].step === null ? "" : ` (step ${step(passes[number].step)})`}`;
-  if (life.point) return `seen at ${at(life.first)}; the rule looks at no other dump`;
-  return `${life.born ? `came with ${at(life.first)}` : `there since ${at(life.first)}, or older`}, ${life.last === null ? "stays to the end" : `gone with ${at(life.last)}`}`;
+  if (life.point) return `found after ${at(life.first)}; the rule checks no other dump`;
+  return `${life.born ? `introduced by ${at(life.first)}` : `present since ${at(life.first)} or earlier`}, ${life.last === null ? "present at the end" : `resolved by ${at(life.last)}`}`;
 }
 
 const whatChanged = (pass) =>
   pass.what || { names: "names only", yes: "operands or attributes" }[pass.changed] || "";
 
-// What came and went with each pass.
+// Links to the findings that each pass introduced or resolved.
 function eventsOf(number) {
   const { passes, lives } = modules[number].timeline;
   const events = passes.map(() => []);
@@ -235,7 +235,7 @@ function timeline(number, of) {
   return [
     section(
       `Timeline${of}`,
-      lives.length ? "● a finding came with this pass, ✕ it went with it. ○ It is there, and may be older." : null,
+      lives.length ? "● the pass introduced a finding, ✕ the pass resolved it, ○ the first dump that shows it." : null,
       chart(number),
     ),
     section("Passes that changed the module", "A click on a pass shows what it changed.", table(number)),
@@ -256,14 +256,14 @@ const passLink = (number, at) => {
   return make("a", { href: `#pass-${number}-${at}` }, code(named(pass)));
 };
 
-/** Since when a finding is there, as far as the dumps say. */
+/** The pass that introduced a finding, as far as the dumps tell. */
 function since(number) {
   const { module, born } = findings[number];
   const { passes, lives } = modules[module].timeline;
   const first = lives.find((life) => life.finding === number)?.first ?? null;
   if (born) return behind(born, module);
-  if (!first) return "not known: it is there in the first dump that shows it";
-  return ["no pass is known: between ", passLink(module, first - 1), " and ", passLink(module, first)];
+  if (!first) return "unknown: the first dump has it";
+  return ["an unknown pass between ", passLink(module, first - 1), " and ", passLink(module, first)];
 }
 
 const named = (pass) => (pass.step === null ? pass.name : `${step(pass.step)} ${pass.name}`);
@@ -311,10 +311,10 @@ async function difference(number, at) {
   const pass = timeline.passes[at];
   const held = differences === null ? null : (await unpacked(`differences-${differences}`))[at];
   const hint = (text) => make("p", { class: "hint" }, text);
-  if (pass.changed === "first") return [hint("The first dump: there is none to compare it with.")];
-  if (pass.changed === "no") return [hint("It changed nothing.")];
-  if (pass.changed === "names") return [hint("Names and metadata alone differ: the graph is the same.")];
-  if (!held) return [hint("Left out: see what is not here, on the first page.")];
+  if (pass.changed === "first") return [hint("The first dump: no dump before it to compare.")];
+  if (pass.changed === "no") return [hint("No change.")];
+  if (pass.changed === "names") return [hint("Only names and metadata differ.")];
+  if (!held) return [hint("Left out: see “Not on this page” on the first page.")];
   return [
     section(
       "What changed",

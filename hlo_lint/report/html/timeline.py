@@ -1,4 +1,4 @@
-"""The passes of a module, and where in them each of its findings was born and died."""
+"""The passes of a module, with the pass that introduced and the pass that resolved each finding."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from hlo_lint.text.errors import DumpError
 from hlo_lint.text.phrases import listed
 
 MAX_OPCODES = 8
-"""Maximum opcodes of a pass that are named: first those that it added, then those it removed."""
+"""Maximum opcodes named for a pass, added ones first."""
 
 
 Differences = list[PassDifference | None]
-"""One for each pass of a timeline."""
+"""An entry for each pass of a timeline."""
 
 
 class ReportedPass(TypedDict):
-    """One dump of the timeline: the pass that it follows."""
+    """A dump of the timeline, named by the pass before it."""
 
     step: int | None
     pipeline: str
@@ -32,27 +32,27 @@ class ReportedPass(TypedDict):
     changed: str
     """`first`, `yes`, `names`, `no`."""
     what: str
-    """The opcodes of which there are more, or fewer: `+3 copy, -1 reshape`."""
+    """The change in the number of each opcode: `+3 copy, -1 reshape`."""
     instructions: int
     bytes: int
     microseconds: int | None
     left_out: int
-    """The number of unchanged dumps before it, which are not in the timeline."""
+    """Number of unchanged dumps before it that the timeline omits."""
 
 
 class FindingSpan(TypedDict):
-    """The stretch of a finding, by numbers of passes in the timeline."""
+    """The life of a finding; passes are numbers in the timeline."""
 
     finding: int
     """Its number on the page."""
     first: int | None
-    """The first that has it; None where that is not known."""
+    """The first dump that has it; None if unknown."""
     born: bool
-    """True if the first one's pass introduced it; else it may be older."""
+    """True if the pass of `first` introduced it; else it may be older."""
     last: int | None
-    """The first that has it no more; None where it stays to the end."""
+    """The first dump without it; None if the last dump has it."""
     point: bool
-    """True if only one dump was read, so that nothing is known of the others."""
+    """True if the rule checks a single dump."""
 
 
 class PassTimeline(TypedDict):
@@ -61,31 +61,32 @@ class PassTimeline(TypedDict):
     passes: list[ReportedPass]
     lives: list[FindingSpan]
     trouble: str
-    """The reason that there are no passes; empty if there are some."""
+    """The reason for which `passes` is empty; empty otherwise."""
 
 
 def timeline(
     pipeline: Pipeline, findings: Mapping[int, Diagnostic], budget: DifferenceBudget
 ) -> tuple[PassTimeline, Differences]:
-    """The changes of each pass, with the histories of findings by their numbers on the page; and
-    the difference of each pass of the timeline, where there is one.
+    """The timeline of a module with its findings, by number on the page, and changed lines by pass.
 
-    Dumps that repeat the one before are left out where no finding came or went with them.
+    Omits dumps that equal their predecessor, unless a finding begins or ends there.
     """
     try:
         steps = list(passes(pipeline))
     except DumpError as error:
         return no_timeline(str(error)), []
-    place = {str(step.dump.path): at for at, step in enumerate(steps)}
+    place = {str(step.dump.path): index for index, step in enumerate(steps)}
     lives = [_life(number, finding, place, len(steps)) for number, finding in findings.items()]
     kept = list(_kept(steps, lives))
-    again = {at: number for number, at in enumerate(kept)}
+    renumbered = {index: number for number, index in enumerate(kept)}
     for life in lives:
-        life["first"] = None if life["first"] is None else again[life["first"]]
-        life["last"] = None if life["last"] is None else again[life["last"]]
-    differences = [budget.difference(steps[at - 1], steps[at]) if at else None for at in kept]
+        life["first"] = None if life["first"] is None else renumbered[life["first"]]
+        life["last"] = None if life["last"] is None else renumbered[life["last"]]
+    differences = [
+        budget.difference(steps[index - 1], steps[index]) if index else None for index in kept
+    ]
     held = PassTimeline(
-        passes=[_pass(steps[at], at - before - 1) for before, at in pairwise([-1, *kept])],
+        passes=[_pass(steps[index], index - last - 1) for last, index in pairwise([-1, *kept])],
         lives=[life for life in lives if life["first"] is not None],
         trouble="",
     )
@@ -103,17 +104,17 @@ def _life(number: int, finding: Diagnostic, place: Mapping[str, int], count: int
     last = place.get(died.path) if died is not None else None
     point = finding.seen_in is None
     if finding.seen_in is not None and born is None and first is not None:
-        # No pass is known to have introduced it: the dumps that have it are counted back.
+        # Introduced by an unknown pass: count the dumps that have it back from the last.
         end = count if last is None else last
         first = max(0, min(first, end - finding.seen_in))
     return FindingSpan(finding=number, first=first, born=born is not None, last=last, point=point)
 
 
 def _kept(steps: Sequence[PassStats], lives: Iterable[FindingSpan]) -> Iterable[int]:
-    marked = {at for life in lives for at in (life["first"], life["last"]) if at is not None}
-    for at, step in enumerate(steps):
-        if step.effect is not Effect.NOTHING or at in marked or at == len(steps) - 1:
-            yield at
+    marked = {index for life in lives for index in (life["first"], life["last"])}
+    for index, step in enumerate(steps):
+        if step.effect is not Effect.NOTHING or index in marked or index == len(steps) - 1:
+            yield index
 
 
 def _pass(step: PassStats, left_out: int) -> ReportedPass:
@@ -134,7 +135,7 @@ def _pass(step: PassStats, left_out: int) -> ReportedPass:
 
 
 def before_and_after(pipeline: Pipeline, path: str) -> tuple[PassDump | None, PassDump | None]:
-    """The dump of that path, and the one before it in the order of the run."""
+    """The dump with the path and its predecessor in the run, predecessor first."""
     before: PassDump | None = None
     for dump in in_order(pipeline):
         if str(dump.path) == path:

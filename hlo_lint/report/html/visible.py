@@ -1,4 +1,4 @@
-"""Text of a dump for a page: nothing in it is hidden, turns the text around, or ends an element."""
+"""Make text of a dump safe for a page: visible, left to right, without the end of an element."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from base64 import b64encode
 from hlo_lint.text.source import shown
 
 MAX_LENGTH = 2000
-"""Characters of one string that the page holds."""
+"""Maximum characters of a string on the page."""
 
 
 def visible(value: object) -> object:
-    """The same data with each string made visible, and cut where it is longer than `MAX_LENGTH`.
+    """Data with every string made visible, and cut to `MAX_LENGTH`.
 
     >>> visible({"name": "a\\u202eb"})
     {'name': 'a\\\\u202eb'}
@@ -32,7 +32,7 @@ def visible(value: object) -> object:
 
 
 def script(value: object) -> str:
-    """Data as JSON that can stand in a `script` element: ASCII, without `<`, `>` and `&`.
+    """Data as JSON for a `script` element: ASCII, without `<`, `>` and `&`.
 
     >>> script({"name": "</script>"})
     '{"name":"\\\\u003c/script\\\\u003e"}'
@@ -44,6 +44,6 @@ def script(value: object) -> str:
 
 
 def deflated(value: object) -> str:
-    """Data as base64 of deflated JSON: names and numbers repeat, and a page stays small."""
+    """Data as base64 of deflated JSON, since names and numbers repeat."""
     text = json.dumps(visible(value), separators=(",", ":"))
     return b64encode(zlib.compress(text.encode(), 9)).decode()

@@ -209,7 +209,11 @@ def _cpp_test(repro: Repro) -> str:
     text = re.sub(r"^//[^\n]*\n", "", repro.text, flags=re.M)
     is_refused = repro.rule is not None and repro.rule.family() == "verifier"
     if repro.changes_values:
-        run = f"  {cpp} pass;\n" if cpp else f"  // Make {repro.pass_name} here, as pass.\n"
+        run = (
+            f"  {cpp} pass;\n"
+            if cpp
+            else f"  // Create the pass {repro.pass_name} here, named `pass`.\n"
+        )
         steps = (
             "  auto before = ParseAndReturnVerifiedModule(kHlo);\n"
             "  ASSERT_TRUE(before.ok()) << before.status();\n"
@@ -241,7 +245,7 @@ def _cpp_test(repro: Repro) -> str:
             "  ASSERT_TRUE(module.ok()) << module.status();\n"
         )
         if repro.pass_name:
-            steps += f"  // Then run the pass {repro.pass_name} on it, which has to succeed.\n"
+            steps += f"  // Run the pass {repro.pass_name} on it; it must succeed.\n"
     name = "values_test.cc.txt" if repro.changes_values else "repro_test.cc.txt"
     return Template((_TEMPLATES / name).read_text("utf-8")).substitute(
         message=repro.message.partition("\n")[0],
@@ -276,9 +280,9 @@ def _sections(repro: Repro) -> Iterator[str]:
     notes = list(_notes(repro))
     if notes:
         yield "\n".join(f"- {note}" for note in notes)
-    yield "## To see it"
+    yield "## Reproduce"
     yield (
-        f"`sh run.sh` makes an environment with jax {environment.jax}, {shows}; it needs no GPU."
+        f"`sh run.sh` creates an environment with jax {environment.jax}, {shows}; it needs no GPU."
     )
     if environment.flags:
         yield f"XLA_FLAGS: `{environment.flags}`"
