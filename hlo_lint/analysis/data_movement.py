@@ -33,6 +33,15 @@ class Move(NamedTuple):
     steps: MoveLoops
     """Empty if every element keeps its address."""
 
+    def __str__(self) -> str:
+        """`f32[8,3]{1,0} to f32[3,8]{1,0}`; of equal shapes, the permutation of the dimensions."""
+        if str(self.before) != str(self.after):
+            return f"{self.before} to {self.after}"
+        written = sorted(self.steps, key=lambda step: -step[2])
+        dimensions = ",".join(str(self.steps.index(step)) for step in written)
+        sizes = ",".join(str(size) for size, _, _ in self.steps)
+        return f"{self.before.dtype}[{sizes}] by dimensions={{{dimensions}}}"
+
     @property
     def is_duplicate(self) -> bool:
         """True if it copies the array into a second buffer in the same order."""

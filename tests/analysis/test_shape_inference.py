@@ -267,7 +267,7 @@ operands 2 and 3
 """.replace("\\\n", "")  # noqa: E501
 
 WRONG = """
-add                     | f32[3]; f32[3]      |                        | f32[4]      | expected f32[3], is f32[4]
+add                     | f32[3]; f32[3]      |                        | f32[4]      | expected f32[3] as the result of add, got f32[4]
 add                     | f32[3]; f32[]       |                        | f32[3]      | no implicit broadcast
 copy                    | f32[3]              |                        | f32[4]      | expected f32[3]
 reshape                 | f32[6]              |                        | f32[2,4]    | 6 elements cannot give 8

@@ -239,3 +239,25 @@ def test_each_operation_of_a_real_dump_is_found_once_it_is_turned(
         findings = hlo_lint.lint(tmp_path, ["layout-changed"]).findings
         line = text.count("\n", 0, place.start()) + 1
         assert line in {finding.line for finding in findings}
+
+
+@pytest.mark.parametrize(
+    ("type_text", "dimensions", "shown"),
+    [
+        ("f32[8,8]{1,0}", "{1,0}", "f32[8,8] by dimensions={1,0}"),
+        ("f32[4,6,6]{2,1,0}", "{0,2,1}", "f32[4,6,6] by dimensions={0,2,1}"),
+        ("f32[4,4,4]{2,1,0}", "{1,2,0}", "f32[4,16] by dimensions={1,0}"),
+    ],
+)
+def test_a_move_between_equal_shapes_shows_its_permutation(
+    type_text: str, dimensions: str, shown: str
+) -> None:
+    text = f"""HloModule m
+
+ENTRY e {{
+  p = {type_text} parameter(0)
+  ROOT t = {type_text} transpose(p), dimensions={dimensions}
+}}
+"""
+    (move,) = moves(hlo_lint.parse(text))
+    assert str(move) == shown

@@ -14,13 +14,13 @@ from hlo_lint.analysis.shape_inference.operation import (
     Unknowable,
 )
 from hlo_lint.analysis.shape_inference.types import (
-    WRONG_RESULT,
     array_without_layout,
     brief,
     compatible,
     demand_compatible,
     same_type,
     without_layout,
+    wrong_result,
 )
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Shape, TupleShape
 
@@ -224,7 +224,7 @@ def _all_reduce_start(operation: Operation, printed: Shape) -> None:
         and isinstance(printed.elements[0], TupleShape)
     ):
         printed, expected = TupleShape(printed.elements[:2]), wrapped
-    demand_compatible(expected, printed, WRONG_RESULT, any_precision=True)
+    demand_compatible(expected, printed, wrong_result(operation.opcode), any_precision=True)
 
 
 def _ragged_all_to_all(operation: Operation) -> Shape:

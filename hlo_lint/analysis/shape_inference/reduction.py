@@ -15,13 +15,13 @@ from hlo_lint.analysis.shape_inference.operation import (
     known,
 )
 from hlo_lint.analysis.shape_inference.types import (
-    WRONG_RESULT,
     array_without_layout,
     brief,
     compatible,
     demand_compatible,
     flags,
     same_dims,
+    wrong_result,
 )
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Shape, TupleShape
 from hlo_lint.text.phrases import counted
@@ -192,7 +192,7 @@ def _scan(operation: Operation, printed: Shape) -> None:
     expected = TupleShape((*stacked, *results[outputs:]))
     if isinstance(printed, ArrayShape):
         printed = TupleShape((printed,))
-    demand_compatible(expected, printed, WRONG_RESULT)
+    demand_compatible(expected, printed, wrong_result(operation.opcode))
     _demand_step(operation, carried, results)
 
 

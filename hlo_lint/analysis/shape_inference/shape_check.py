@@ -17,11 +17,11 @@ from hlo_lint.analysis.shape_inference.operation import (
     Unknowable,
 )
 from hlo_lint.analysis.shape_inference.types import (
-    WRONG_RESULT,
     compatible,
     describe_mismatch,
     layout_mismatch,
     without_memory_space,
+    wrong_result,
 )
 from hlo_lint.hlo.opcodes import BINARY, UNARY
 from hlo_lint.hlo.shape import ArrayShape, Shape, shape_or_none
@@ -90,14 +90,13 @@ class ShapeCheck(NamedTuple):
     errors: tuple[str, ...] = ()
     """Errors at any stage."""
     layout_error: str = ""
-    """The inferred and the printed array, if their layouts differ: an error once layouts are
+    """The error if only the layouts of the inferred and the printed shape differ: once layouts are
     assigned, of opcodes that keep their operand's layout."""
     precision_error: str = ""
     """The error unless floating-point types may mix."""
     exact_error: str = ""
-    """The inferred and the printed array, if only tiles, element sizes, memory spaces, dynamic
-    dimensions or layouts that are left out differ: where layouts are known to be assigned,
-    `ShapesSame` compares these, too."""
+    """The error if only tiles, element sizes, memory spaces, dynamic dimensions or layouts that are
+    left out differ: where layouts are known to be assigned, `ShapesSame` compares these, too."""
 
 
 @lru_cache(maxsize=1 << 10)
@@ -160,13 +159,15 @@ def check_shape(
     errors, precision_error = _errors(inference, operation, inferred, shape)
     layout_error = exact_error = ""
     if inference.keeps_layout and not errors and not isinstance(inferred, Refusal | Open):
-        layout_error = layout_mismatch(inferred, shape)
+        message = wrong_result(opcode)
+        layout_error = layout_mismatch(inferred, shape, message)
         if opcode == "dynamic-update-slice":
             # In a fusion CheckShape compares without tiles and memory spaces.
             inferred = without_memory_space(inferred, tiles=False)
             shape = without_memory_space(shape, tiles=False)
         if not layout_error:
-            exact_error = layout_mismatch(inferred, shape, exact=opcode in _EXACT, filled=True)
+            is_exact = opcode in _EXACT
+            exact_error = layout_mismatch(inferred, shape, message, exact=is_exact, filled=True)
     return ShapeCheck(inferred, errors, layout_error, precision_error, exact_error)
 
 
@@ -191,7 +192,7 @@ def _errors(
     precision_error = ""
     if not isinstance(inferred, Refusal | Open) and not compatible(inferred, printed):
         ours, theirs = describe_mismatch(inferred, printed)
-        message = WRONG_RESULT.format(ours, theirs)
+        message = wrong_result(operation.opcode).format(ours, theirs)
         if not compatible(inferred, printed, any_precision=not inference.keeps_layout):
             return (message,), ""
         precision_error = message

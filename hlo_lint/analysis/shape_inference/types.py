@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from hlo_lint.analysis.shape_inference.operation import Impossible, Unknowable
 from hlo_lint.hlo.dtypes import (
@@ -149,12 +149,13 @@ def describe_mismatch(left: Shape, right: Shape, *, any_precision: bool = False)
     mismatch = shape_difference(left, right, any_precision=any_precision) or ShapeDifference(
         (), left, right
     )
-    place = f" at index {{{','.join(map(str, mismatch.path))}}}" if mismatch.path else ""
-    return brief(mismatch.left) + place, brief(mismatch.right) + place
+    place = f" at index {spelled_index(mismatch.path)}" if mismatch.path else ""
+    return brief(mismatch.left) + place, brief(mismatch.right)
 
 
-WRONG_RESULT: Final = "expected {}, is {}"
-"""The message for a wrong shape: the inferred shape, then the printed shape, as text."""
+def wrong_result(opcode: str) -> str:
+    """The message for a wrong shape; its `{}` are the inferred shape, then the printed shape."""
+    return f"expected {{}} as the result of {opcode}, got {{}}"
 
 
 def demand_compatible(
@@ -168,9 +169,16 @@ def demand_compatible(
 
 
 def layout_mismatch(
-    left: Shape | None, right: Shape | None, *, exact: bool = False, filled: bool = False
+    left: Shape | None,
+    right: Shape | None,
+    message: str = "{} and {}",
+    *,
+    exact: bool = False,
+    filled: bool = False,
 ) -> str:
     """The first arrays of two compatible shapes that have different layouts, or "".
+
+    `message` has a `{}` for each of them.
 
     Layouts are compared by the order of dimensions; with `exact` also by tiles, element size,
     memory space and dynamic dimensions, as `Shape::Equal` does. With `exact` or `filled` an array
@@ -180,7 +188,7 @@ def layout_mismatch(
         return ""
     if isinstance(left, ArrayShape) and isinstance(right, ArrayShape):
         is_same = _same_layout(left, right, exact=exact, filled=filled or exact)
-        return "" if is_same else f"{left} and {right}"
+        return "" if is_same else message.format(left, right)
     theirs = dict(leaves(right))
     for index, ours in leaves(left):
         counterpart = theirs.get(index)
@@ -190,7 +198,7 @@ def layout_mismatch(
             continue
         if not _same_layout(ours, counterpart, exact=exact, filled=filled or exact):
             place = f" at index {spelled_index(index)}" if index else ""
-            return f"{ours}{place} and {counterpart}"
+            return message.format(f"{ours}{place}", counterpart)
     return ""
 
 
@@ -216,7 +224,7 @@ def without_memory_space(shape: Shape, *, tiles: bool = True) -> Shape:
 def brief(shape: Shape) -> str:
     """A shape as text without layouts; a long tuple as its length."""
     if isinstance(shape, TupleShape) and len(shape.elements) > _MAX_TUPLE_LENGTH:
-        return f"a tuple of {len(shape.elements)}"
+        return f"a tuple of {len(shape.elements)} elements"
     if isinstance(shape, TupleShape):
         return "(" + ", ".join(map(brief, shape.elements)) + ")"
     return str(without_layout(shape))

@@ -127,9 +127,9 @@ def shape_violations(
         return
     messages = [*checked.errors]
     if scope.stage.layouts and checked.layout_error:
-        messages.append(f"XLA infers a different layout: {checked.layout_error}")
+        messages.append(checked.layout_error)
     elif scope.stage.exact_layouts and checked.exact_error:
-        messages.append(f"XLA infers a different layout: {checked.exact_error}")
+        messages.append(checked.exact_error)
     if checked.precision_error and not scope.stage.mixed_precision:
         messages.append(checked.precision_error)
     for message in messages:

@@ -7,7 +7,7 @@ from hlo_lint.analysis.rewrite import OperandValue, Rewrite
 from hlo_lint.hlo.arrays import operand_array, result_array
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.layouts import compose, inverse, normalize
-from hlo_lint.hlo.shape import ArrayShape
+from hlo_lint.hlo.shape import ArrayShape, spelled_index
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding
 from hlo_lint.text.edits import Fix
@@ -73,10 +73,12 @@ class TransposeOffNormalForm(Rule):
             if before is None or after is None:
                 continue
             if not is_descending(before) or not is_descending(after):
+                order = _dimensions(transpose, before, after) if before == after else None
+                by = f" by dimensions={spelled_index(order)}" if order else ""
                 yield Finding(
                     transpose,
-                    f"this transpose from {before} to {after} is emitted as if both layouts were "
-                    "descending",
+                    f"this transpose from {before} to {after}{by} is emitted as if both layouts "
+                    "were descending",
                 )
 
     def fix(self, instruction: Instruction, module: Module) -> Fix | None:

@@ -93,13 +93,13 @@ class CostlyTransposes(Rule):
         largest = costly[0]
         others = f"; {len(costly)} transposes move {sized(total)}" if len(costly) > 1 else ""
         notes = tuple(
-            f"%{move.kernel.name} moves {sized(move.byte_count)}: {move.before} to {move.after}"
+            f"%{move.kernel.name} moves {sized(move.byte_count)}: {move}"
             for move in costly[1 : SHOWN + 1]
         )
         yield Finding(
             largest.kernel,
-            f"this transpose moves {sized(largest.byte_count)} each time it runs: {largest.before} "
-            f"to {largest.after}{others}",
+            f"this transpose moves {sized(largest.byte_count)} each time it runs: {largest}"
+            f"{others}",
             notes,
             file=file,
         )
