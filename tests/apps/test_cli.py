@@ -1165,7 +1165,7 @@ def test_an_interrupt_exits_130_with_one_line() -> None:
         ),
         (
             ("passes", str(CRASH), "--module", "jit_batched_dots"),
-            f"{CRASH} has no module named jit_batched_dots: did you mean jit_batched_dot?",
+            f"no module in {CRASH} is named jit_batched_dots: did you mean jit_batched_dot?",
         ),
     ],
     ids=lambda words: words[0] if isinstance(words, tuple) else "",

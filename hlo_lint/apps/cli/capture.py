@@ -27,7 +27,7 @@ from hlo_lint.apps.jax.capture.jit import empty_folder, for_one_compile
 from hlo_lint.apps.jax.capture.targets import target_of
 from hlo_lint.hlo.parser.literals import numpy_name
 from hlo_lint.hlo.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, parse_shape
-from hlo_lint.report.text import print_text, summary
+from hlo_lint.report.text import hidden_line, print_text, summary
 from hlo_lint.text.errors import UsageError
 from hlo_lint.text.source import shown
 from hlo_lint.xla.environments import (
@@ -97,6 +97,7 @@ BACKENDS = ("default", "cublaslt")
 @parameters.seconds_option(default=60.0, show_default="60")
 @parameters.shared_options(parameters.RULES, parameters.FINDINGS)
 @parameters.output_format("text", "json")
+@parameters.verbose_option
 @parameters.color_option
 @click.pass_context
 def command(
@@ -115,6 +116,7 @@ def command(
     runs: bool,
     seconds: float,
     output_format: str,
+    verbose: bool,
     shared: common.SharedOptions,
 ) -> None:
     """Compile for a GPU or a TPU that need not be present, and check.
@@ -152,7 +154,7 @@ def command(
             for number, comparison in enumerate(comparisons):
                 if number:
                     click.echo()
-                _show(comparison, has_winners=not job.target.is_tpu)
+                _show(comparison, has_winners=not job.target.is_tpu, verbose=verbose)
             _show_left_out(comparisons, seconds)
     ctx.exit(0 if all(comparison.clean for comparison in comparisons) else 1)
 
@@ -235,8 +237,14 @@ def _folder(keep: Path | None) -> AbstractContextManager[str]:
     return tempfile.TemporaryDirectory(prefix="hlo_lint_", ignore_cleanup_errors=True)
 
 
-def _show(comparison: ProgramTrials, *, has_winners: bool) -> None:
-    print_text(common.console(), list(comparison.findings()))
+def _show(comparison: ProgramTrials, *, has_winners: bool, verbose: bool) -> None:
+    print_text(common.console(), list(comparison.findings()), verbose=verbose)
+    reports = [trial.report for trial in comparison.trials if trial.report is not None]
+    hidden = {
+        (finding.rule, finding.message): finding for report in reports for finding in report.hidden
+    }
+    if hidden:
+        click.echo(hidden_line(list(hidden.values())))
     rows: list[tuple[str, ...]] = [("jax", "GEMM backend", "outcome", "values", "findings")]
     for trial in comparison.trials:
         findings = "" if trial.report is None else summary(trial.report).partition(" in ")[0]

@@ -81,9 +81,7 @@ MAX_FINDINGS = 1000
 )
 @parameters.exit_zero_option
 @parameters.quiet_option
-@click.option(
-    "-v", "--verbose", is_flag=True, help="Print each finding, what was skipped, and the settings."
-)
+@parameters.verbose_option
 @click.option(
     "--show-files", is_flag=True, help="Print the files that would be read, and check nothing."
 )

@@ -40,6 +40,7 @@ _PASSES = "--xla_dump_hlo_pass_re"
 @parameters.findings_format
 @parameters.resolved_option
 @parameters.quiet_option
+@parameters.verbose_option
 @parameters.color_option
 @parameters.shared_options(parameters.RULES, parameters.FINDINGS, parameters.MODULE)
 @click.pass_context
@@ -53,6 +54,7 @@ def command(
     output_format: str | None,
     resolved: bool,
     quiet: bool,
+    verbose: bool,
     shared: common.SharedOptions,
 ) -> None:
     """Run a program, and check the modules that XLA compiles in it.
@@ -92,11 +94,12 @@ def command(
             output_format=output_format,
             resolved=resolved,
             quiet=quiet,
+            verbose=verbose,
             **options,
         )
     ]
     if validates:
-        statuses.append(_status(ctx, validate.command, folder, **options))
+        statuses.append(_status(ctx, validate.command, folder, verbose=verbose, **options))
     if page is not None:
         statuses.append(_status(ctx, report.command, folder, out=page, **options))
     ctx.exit(died or max(statuses))

@@ -15,7 +15,7 @@ from hlo_lint.apps.fixes import FixResult
 from hlo_lint.apps.fixes import fix as fix_all
 from hlo_lint.dumps.directory import FIXED, Dump, fixed_in
 from hlo_lint.dumps.names import parse_name
-from hlo_lint.report.text import print_text
+from hlo_lint.report.text import print_report, print_text
 from hlo_lint.text.errors import DumpError, UsageError
 from hlo_lint.text.files import (
     copy_file,
@@ -51,6 +51,7 @@ from hlo_lint.text.stored import COMPRESSED, archive_of
 @parameters.exit_zero_option
 @click.option("--exit-non-zero-on-fix", is_flag=True, help="Exit with 1 if anything was fixed.")
 @parameters.quiet_option
+@parameters.verbose_option
 @parameters.color_option
 @click.pass_context
 def command(
@@ -67,6 +68,7 @@ def command(
     exit_zero: bool,
     exit_non_zero_on_fix: bool,
     quiet: bool,
+    verbose: bool,
     shared: common.SharedOptions,
 ) -> None:
     """Apply all safe fixes: to files in place, to dumps in a copy.
@@ -99,9 +101,9 @@ def command(
         if not quiet and (written or not fix_only):
             errors.print(_fixed(result, written), highlight=False, markup=False, soft_wrap=True)
     if not fix_only and quiet:
-        print_text(errors, result.findings)
+        print_text(errors, result.findings, verbose=verbose)
     elif not fix_only:
-        result.remaining.print(errors)
+        print_report(errors, result.remaining, verbose=verbose)
         if result.edits and not diff:
             from hlo_lint.apps.cli.advice import advice
 

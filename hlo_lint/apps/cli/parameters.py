@@ -173,7 +173,7 @@ INPUT = (
     click.option(
         "--sniff",
         is_flag=True,
-        help="Skip files that hold no HLO, whatever their names, and say so.",
+        help="Skip files that hold no HLO, whatever their names; --verbose lists them.",
     ),
     *ALLOW_EMPTY,
 )
@@ -237,6 +237,9 @@ quiet_option = click.option(
 )
 all_option = click.option(
     "--all", "everything", is_flag=True, help="Print everything, however long."
+)
+verbose_option = click.option(
+    "-v", "--verbose", is_flag=True, help="Print each finding, and each file that was skipped."
 )
 exit_zero_option = click.option(
     "--exit-zero", is_flag=True, help="Exit with 0 even if there are findings."

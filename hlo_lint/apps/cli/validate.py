@@ -10,8 +10,8 @@ import click
 
 from hlo_lint.apps.cli import common, parameters
 from hlo_lint.apps.cli.printing import write_report
-from hlo_lint.apps.targets import open_paths
 from hlo_lint.apps.validation import ValidationResult, validate
+from hlo_lint.dumps.directory import Dump
 from hlo_lint.report.formats import FORMATS, render
 from hlo_lint.report.text import print_text
 from hlo_lint.text.errors import DumpError
@@ -54,6 +54,7 @@ from hlo_lint.text.source import shown
 @parameters.jobs_option
 @parameters.output_format(*FORMATS, "html", default=None, envvar="HLO_LINT_OUTPUT_FORMAT")
 @parameters.report_output
+@parameters.verbose_option
 @parameters.color_option
 @parameters.shared_options(parameters.FILES, parameters.MODULE, parameters.ALLOW_EMPTY)
 @click.pass_context
@@ -65,6 +66,7 @@ def command(
     jobs: int | None,
     output_format: str | None,
     output: Path | None,
+    verbose: bool,
     shared: common.SharedOptions,
     **options: Any,
 ) -> None:
@@ -90,10 +92,11 @@ def command(
         )
     if output_format == "text" and output is None:
         if result.report.findings:  # rich takes 0.1 s to import
-            print_text(common.console(), result.report.findings)
+            print_text(common.console(), result.report.findings, verbose=verbose)
         _print_summary(result)
     else:
-        write_report(_rendered(result, output_format, paths), output)
+        opened = common.open_given(paths, settings, shared)
+        write_report(_rendered(result, output_format, opened, paths[0]), output)
     if not (result.validations or shared.allow_empty):
         raise DumpError(
             f"nothing compared: no compilation of {', '.join(paths)} has two dumps "
@@ -102,11 +105,11 @@ def command(
     ctx.exit(result.report.exit_status)
 
 
-def _rendered(result: ValidationResult, output_format: str, paths: tuple[str, ...]) -> str:
+def _rendered(result: ValidationResult, output_format: str, dump: Dump, title: str) -> str:
     if output_format == "html":
         from hlo_lint.report.html.page import render_html
 
-        return render_html(open_paths(paths), result.report, title=paths[0], sources=())
+        return render_html(dump, result.report, title=title, sources=())
     return render(
         result.report, output_format, lambda line: click.echo(f"hlo-lint: {line}", err=True)
     )
