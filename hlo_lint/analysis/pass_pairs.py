@@ -19,6 +19,7 @@ from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import COMMUNICATES
 from hlo_lint.hlo.records import InstructionRecord, attributes_of, name_of, opcode_of, type_of
 from hlo_lint.text.patterns import late
+from hlo_lint.text.phrases import short_repr
 
 _NUMBERS = late(r"(\.(\d+|clone))+$")
 """The end of the name of a clone."""
@@ -181,7 +182,7 @@ class ChangedComputation:
                     yield old, new
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PassPair:
     """The module before and after a pass that changed it; findings are in `after`."""
 
@@ -193,6 +194,8 @@ class PassPair:
     """The pass pipeline it ran in: `post-layout_assignment`."""
     release: str | None
     """The pass list of the release, `gpu-jax0.10.0`; None if unknown."""
+
+    __repr__ = short_repr
 
     @cached_property
     def removed(self) -> tuple[Computation, ...]:

@@ -15,6 +15,7 @@ from hlo_lint.dumps.pass_lists import (
 )
 from hlo_lint.dumps.phases import HOST_OFFLOADER, LAYOUT_ASSIGNMENT, LAYOUT_NORMALIZATION
 from hlo_lint.text.errors import UsageError, nearest
+from hlo_lint.text.phrases import short_repr
 from hlo_lint.text.source import whole_number
 
 
@@ -83,6 +84,9 @@ class Stage(NamedTuple):
     assumed: bool = False
     """True if the stage is a guess from names and text: no backend is known, nor is a dump after
     layout-assignment there."""
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     def __str__(self) -> str:
         """The fields that differ from the most permissive stage, as `parse_stage` reads them."""

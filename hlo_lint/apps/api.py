@@ -199,7 +199,9 @@ def _cache(dump: Dump, checker: Checker, settings: Settings) -> CachedParts | No
     from hlo_lint.engine.cache.parts import CachedParts
     from hlo_lint.engine.cache.store import Store, findings_folder
 
-    stages = settings.stage, sorted(settings.per_path_stages.items()), str(settings.root)
+    # `repr` of a stage is cut to a line.
+    per_path = sorted((path, tuple(stage)) for path, stage in settings.per_path_stages.items())
+    stages = settings.stage and tuple(settings.stage), per_path, str(settings.root)
     task = checker.task
     facts = (
         task.before,

@@ -25,6 +25,7 @@ from hlo_lint.engine.fingerprints import numbered
 from hlo_lint.report.report import Report
 from hlo_lint.rules.findings import Severity
 from hlo_lint.text.errors import DumpError, UsageError
+from hlo_lint.text.phrases import short_repr
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,7 +39,7 @@ Note = Callable[[str], None]
 """Callback for what is being done at the moment, in a few words."""
 
 
-@dataclass
+@dataclass(repr=False)
 class ValidationResult:
     """The outcome of `validate`."""
 
@@ -46,6 +47,8 @@ class ValidationResult:
     """A finding for each step that changed the values; `skipped` says what was not compared."""
     validations: tuple[Validation, ...]
     """The verdict on each compilation that has at least two dumps."""
+
+    __repr__ = short_repr
 
 
 def validate(

@@ -22,6 +22,7 @@ from hlo_lint.hlo.ir import HloFile
 from hlo_lint.hlo.parser.module import Memo
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.files import is_proto
+from hlo_lint.text.phrases import counted, short_repr
 from hlo_lint.text.source import decode
 from hlo_lint.text.stored import is_archive, on_disk, plain_name, read_stored, unpacked
 
@@ -66,8 +67,11 @@ class Skipped(NamedTuple):
     """True if it does not affect the conclusions: files without HLO, rules that do not apply. Text
     reports list it with `--verbose`."""
 
+    def __repr__(self) -> str:
+        return short_repr(self)
 
-@dataclass(eq=False)
+
+@dataclass(eq=False, repr=False)
 class Dump:
     """The files under some paths: modules with their pipelines, and loose files."""
 
@@ -75,6 +79,10 @@ class Dump:
     """A pipeline for each compilation of a module; a loose file is a pipeline by itself."""
     skipped: list[Skipped] = field(default_factory=list)
     """Files that were not read, folder by folder."""
+
+    def __repr__(self) -> str:
+        files = sum(len(pipeline.dumps) for pipeline in self.pipelines)
+        return f"<Dump: {counted(files, 'file')} of {counted(len(self.pipelines), 'compilation')}>"
 
     def __getitem__(self, module: str) -> Pipeline:
         """The first pipeline of a module, by its name: `jit_step`.

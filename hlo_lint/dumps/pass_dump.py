@@ -12,11 +12,12 @@ from hlo_lint.hlo.ir import HloFile, Module
 from hlo_lint.hlo.parser.module import Memo, parse_file
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.files import is_proto
+from hlo_lint.text.phrases import in_a_line
 from hlo_lint.text.source import DIRECTIVE, decode
 from hlo_lint.text.stored import on_disk, plain_name, read_stored
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class PassDump:
     """A file of HLO; its text is read on demand."""
 
@@ -34,6 +35,9 @@ class PassDump:
     """True if it was read from its path, rather than passed in."""
     _has_directives: bool | None = field(default=None, repr=False)
     """True if the text holds `DIRECTIVE`; None before it is read."""
+
+    def __repr__(self) -> str:
+        return in_a_line(f"<{type(self).__name__} {self.path}>")
 
     @property
     def file(self) -> HloFile:

@@ -25,6 +25,7 @@ from hlo_lint.dumps.pass_lists import (
 from hlo_lint.dumps.phases import AFTER_NORMALIZATION, AUTOTUNERS, BEFORE_LAYOUTS, LAYOUT_ASSIGNMENT
 from hlo_lint.hlo.ir import HloFile
 from hlo_lint.text.errors import DumpError
+from hlo_lint.text.phrases import counted, in_a_line
 from hlo_lint.text.source import decode
 from hlo_lint.text.stored import on_disk, plain_name, read_stored
 
@@ -76,7 +77,7 @@ class Pipeline:
         return Pipeline(dumps, artefacts, lone=self.lone, folder_release=self.folder_release)
 
     def __repr__(self) -> str:
-        return f"<Pipeline {self.title}: {len(self.dumps)} dumps>"
+        return in_a_line(f"<Pipeline {self.title}: {counted(len(self.dumps), 'dump')}>")
 
     @property
     def title(self) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from hlo_lint.rules.findings import Severity
 from hlo_lint.text.edits import Edit, Fix, Region
+from hlo_lint.text.phrases import in_a_line, short_repr
 from hlo_lint.text.source import Position
 
 
@@ -150,7 +151,7 @@ class Diagnostic:
         return f"{place}: {self.severity.value}[{self.rule}]: {self.message}"
 
     def __repr__(self) -> str:
-        return f"<Diagnostic {self}>"
+        return in_a_line(f"<Diagnostic {self}>")
 
     def _repr_html_(self) -> str:
         return self.html()
@@ -178,7 +179,7 @@ class SuppressedBy(Enum):
     """An entry in a list of earlier findings."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SuppressedFinding:
     """A finding that is suppressed, and the reason."""
 
@@ -187,8 +188,10 @@ class SuppressedFinding:
     """The stated reason; empty if a baseline entry gives no reason."""
     by: SuppressedBy
 
+    __repr__ = short_repr
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class FixedFile:
     """A file that fixes changed."""
 
@@ -199,3 +202,5 @@ class FixedFile:
     """All edits; their spans refer to `before` if a single round was enough."""
     causes: tuple[Diagnostic, ...] = ()
     """The findings whose fixes were applied."""
+
+    __repr__ = short_repr

@@ -46,7 +46,9 @@ def content_digest(task: Task, pipeline: Pipeline) -> bytes | None:
     that cannot be read as a whole has no digest.
     """
     digest = blake2b(digest_size=DIGEST_BYTES)
-    stages = task.stage_of and [task.stage_of(dump.path) for dump in pipeline.dumps]
+    # `repr` of a stage is cut to a line.
+    by_dump = [task.stage_of(dump.path) for dump in pipeline.dumps] if task.stage_of else []
+    stages = [stage and tuple(stage) for stage in by_dump]
     names = [(dump.name, dump.edited) for dump in pipeline.dumps]
     release = pipeline.folder_release
     key = pipeline.lone, names, stages, release and (release.is_known, *map(str, release.nearest))

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.text.patterns import late
+from hlo_lint.text.phrases import in_a_line
 
 UNBOUNDED = -1
 """The size of a dimension that is printed as `?`."""
@@ -39,6 +40,10 @@ class TextError(ValueError):
 
 class ShapeSyntaxError(TextError):
     """A text that is not a shape."""
+
+
+def _shape_repr(shape: object) -> str:
+    return in_a_line(f"{type(shape).__name__}({str(shape)!r})")
 
 
 class Layout(NamedTuple):
@@ -78,7 +83,7 @@ class Layout(NamedTuple):
         return "{" + order + (":" if parts else "") + "".join(parts) + "}"
 
     def __repr__(self) -> str:
-        return f"Layout({str(self)!r})"
+        return _shape_repr(self)
 
 
 class ArrayShape(NamedTuple):
@@ -155,6 +160,9 @@ class ArrayShape(NamedTuple):
         """The array with a different layout."""
         return self._replace(layout=layout)
 
+    def __repr__(self) -> str:
+        return _shape_repr(self)
+
     def __str__(self) -> str:
         sizes = [
             "?" if size == UNBOUNDED else f"<={size}" if self.is_dynamic(number) else str(size)
@@ -168,6 +176,9 @@ class TupleShape(NamedTuple):
 
     elements: tuple[Shape, ...]
 
+    def __repr__(self) -> str:
+        return _shape_repr(self)
+
     def __str__(self) -> str:
         return "(" + ", ".join(map(str, self.elements)) + ")"
 
@@ -177,6 +188,9 @@ class BufferShape(NamedTuple):
 
     element: ArrayShape
 
+    def __repr__(self) -> str:
+        return _shape_repr(self)
+
     def __str__(self) -> str:
         return f"b({self.element})"
 
@@ -185,6 +199,9 @@ class OpaqueShape(NamedTuple):
     """A value without elements: `token[]` or `opaque[]`."""
 
     kind: str
+
+    def __repr__(self) -> str:
+        return _shape_repr(self)
 
     def __str__(self) -> str:
         return f"{self.kind}[]"
@@ -201,9 +218,8 @@ _match_plain = re.compile(r"([a-z][a-z0-9]*)\[([0-9,]*)\](?:\{([0-9,]*)\})?").fu
 def parse_shape(text: str) -> Shape:
     """The shape that `text` spells, cached by spelling.
 
-    >>> parse_shape("(f32[8]{0}, /*index=1*/token[])")
-    TupleShape(elements=(ArrayShape(dtype='f32', dims=(8,), layout=Layout('{0}'), dynamic=()), \
-OpaqueShape(kind='token')))
+    >>> parse_shape("(f32[8]{0}, /*index=1*/token[])").elements
+    (ArrayShape('f32[8]{0}'), OpaqueShape('token[]'))
 
     Raises:
         ShapeSyntaxError: if it is not a shape.

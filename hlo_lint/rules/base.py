@@ -19,6 +19,7 @@ from hlo_lint.rules.entry import RuleEntry
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option, OptionValue
 from hlo_lint.text.errors import RuleError, UsageError, nearest
+from hlo_lint.text.phrases import in_a_line, short_repr
 from hlo_lint.text.source import ParseDiagnostic, Span
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ class FinalModule(NamedTuple):
     next_pass: str | None = None
     """The next pass, if it is stated: later passes may still change the module."""
 
+    def __repr__(self) -> str:
+        return short_repr(self)
+
 
 class BeforeAutotuner(NamedTuple):
     """The input of the autotuner, or the nearest dump before it."""
@@ -53,6 +57,9 @@ class BeforeAutotuner(NamedTuple):
     """True if the caller says that the autotuner comes next."""
     after: Module | None = None
     """The module after the autotuner, if it was dumped."""
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     def was_taken_apart(self, fusion: Instruction) -> bool:
         """True if the autotuner has already replaced a fusion."""
@@ -81,6 +88,9 @@ class AutotuningRuns(NamedTuple):
     names: tuple[str, ...]
     """The name of each log's file."""
 
+    def __repr__(self) -> str:
+        return short_repr(self)
+
 
 class UnmetPrecondition(NamedTuple):
     """A precondition of a coming pass that the last dump violates."""
@@ -101,6 +111,9 @@ class Compilation(NamedTuple):
     broken: tuple[UnmetPrecondition, ...]
     """The preconditions of coming passes that the last dump violates, from all rules."""
 
+    def __repr__(self) -> str:
+        return short_repr(self)
+
     @property
     def dumps(self) -> Sequence[PassDump]:
         """All HLO dumps, in the order of the run."""
@@ -112,6 +125,9 @@ class DumpFolder(NamedTuple):
 
     folder: Path
     pipelines: tuple[Pipeline, ...]
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     @property
     def dumps(self) -> Sequence[PassDump]:
@@ -158,6 +174,9 @@ class Example:
     def module(cls, computations: str, **more: Any) -> Self:
         """An example whose module has these computations and a bare header."""
         return cls(computations, as_module=_module_of, **more)
+
+    def __repr__(self) -> str:
+        return in_a_line(f"<{type(self).__name__} {self.shown.strip().partition(chr(10))[0]}>")
 
     @property
     def shown(self) -> str:
@@ -276,6 +295,9 @@ class Rule:
         stage in the pipeline.
         """
         return None
+
+    def __repr__(self) -> str:
+        return f"<Rule {self.name()}>"
 
     @classmethod
     def name(cls) -> str:

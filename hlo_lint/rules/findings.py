@@ -6,6 +6,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.hlo.ir import Instruction
+from hlo_lint.text.phrases import short_repr
 from hlo_lint.text.source import Span
 
 if TYPE_CHECKING:
@@ -53,3 +54,6 @@ class Finding(NamedTuple):
     and numbers."""
     fix: Fix | None = None
     """The fix of a finding in a text other than HLO; for HLO, `Rule.fix` makes it."""
+
+    def __repr__(self) -> str:
+        return short_repr(self)

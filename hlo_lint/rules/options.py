@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Generic, Self, TypeVar, overload
 
 from hlo_lint.text.errors import UsageError
+from hlo_lint.text.phrases import in_a_line
 
 OptionValue = bool | int | float | str
 """The type of an option's value, as in TOML."""
@@ -41,6 +42,9 @@ class Option(Generic[T]):
         self.attribute = ""
         self.name = ""
         """The name in a configuration."""
+
+    def __repr__(self) -> str:
+        return in_a_line(f"<Option {self.name}: {self.default!r} by default>")
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.attribute = name

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
+from hlo_lint.text.phrases import short_repr
 from hlo_lint.text.source import Lines, Position, Span, encode
 
 
@@ -18,13 +19,15 @@ class Safety(Enum):
     """A value or the cost may change."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True, order=True, repr=False)
 class Edit:
     """A replacement for a stretch of a file."""
 
     span: Span
     """In characters of the file."""
     text: str
+
+    __repr__ = short_repr
 
 
 def edited(text: str, edits: Iterable[Edit]) -> str:
@@ -40,7 +43,7 @@ def edited(text: str, edits: Iterable[Edit]) -> str:
     return "".join([*pieces, text[place:]])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Region:
     """A stretch of a file, in the units of other programs."""
 
@@ -51,6 +54,8 @@ class Region:
     """The column in bytes of UTF-8, counted from 1."""
     end_byte: int
     """Exclusive."""
+
+    __repr__ = short_repr
 
     @classmethod
     def of(cls, span: Span, lines: Lines) -> Region:
@@ -69,7 +74,7 @@ def _bytes_before(offset: int, column: int, text: str) -> int:
     return column - 1 if text.isascii() else len(encode(text[offset - column + 1 : offset]))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Fix:
     """A change of the text that resolves a finding."""
 
@@ -79,3 +84,5 @@ class Fix:
     safety: Safety
     adds_bitcast: bool = False
     """True if layout-assignment would refuse the fixed text, because of a `bitcast`."""
+
+    __repr__ = short_repr

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
+from hlo_lint.text.phrases import in_a_line
 from hlo_lint.text.source import Position, shown
 
 
@@ -34,6 +35,9 @@ def interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
 
 class HloLintError(Exception):
     """The base of all errors that this package raises on purpose."""
+
+    def __repr__(self) -> str:
+        return in_a_line(f"{type(self).__name__}({str(self)!r})")
 
 
 class HloSyntaxError(HloLintError):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from hlo_lint.text.source import shown
 
@@ -59,6 +60,35 @@ def in_a_line(text: str, most: int = 120) -> str:
     '<Fix: spell it\\\\x0aout>'
     """
     return cut_in_middle(shown(text), most)
+
+
+def short_repr(node: Any) -> str:
+    """The `repr` of a dataclass or named tuple in a line: the fields that are not their defaults.
+
+    >>> from hlo_lint.text.edits import Edit
+    >>> from hlo_lint.text.source import Span
+    >>> short_repr(Edit(Span(0, 9), "x" * 500))[:60]
+    "Edit(span=Span(start=0, end=9), text='xxxxxxxxxxxxxxxxxxxxxx"
+    """
+    defaults: Mapping[str, object]
+    if isinstance(node, tuple):
+        names = node._fields  # type: ignore[attr-defined]  # of every named tuple
+        defaults = node._field_defaults  # type: ignore[attr-defined]
+    else:
+        fields = node.__dataclass_fields__
+        names = [name for name, field in fields.items() if field.repr and name[:1] != "_"]
+        defaults = {
+            name: factory() if callable(factory := fields[name].default_factory) else default
+            for name in names
+            for default in (fields[name].default,)
+        }
+    values = [(name, getattr(node, name)) for name in names]
+    shown_values = [
+        f"{name}={value!r}"
+        for name, value in values
+        if name not in defaults or value != defaults[name]
+    ]
+    return in_a_line(f"{type(node).__name__}({', '.join(shown_values)})")
 
 
 def an(noun: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import json
 import os
 import re
@@ -40,7 +39,7 @@ from hlo_lint.report.text import describe
 from hlo_lint.rules.base import Bad
 from hlo_lint.rules.pipeline.values_changed import ValuesChanged
 from tests.apps.test_cli import CLEAN, LOOSE, run
-from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT
+from tests.conftest import CRASH, DUMPS, FIXTURES
 from tests.report.conftest import FORCED, Open, write
 
 if TYPE_CHECKING:
@@ -586,15 +585,6 @@ def test_two_reports_of_one_dump_are_the_same() -> None:
     report = hlo_lint.lint(CRASH, resolved=True)
     pages = {render_html(open_dump(CRASH), report) for _ in range(2)}
     assert len(pages) == 1
-
-
-def test_what_its_page_says_of_python_is_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    run("example", "crash")
-    failed, ran = doctest.testfile(str(ROOT / "docs" / "report.md"), module_relative=False)
-    assert (failed, ran) == (0, 6)
 
 
 def test_an_instruction_of_the_graph_is_below_its_operands() -> None:

@@ -15,6 +15,7 @@ from hlo_lint.rules.entry import ChosenRule, ChosenRules
 from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.options import OptionValue
 from hlo_lint.rules.registry import check_names, configured, is_chosen, rule_entries, select_rules
+from hlo_lint.text.phrases import short_repr
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -60,7 +61,7 @@ class Globs:
         return self._spec.match_file((absolute if outside else inside).lstrip(os.sep))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Settings:
     """The settings of a run; the defaults hold where neither a file nor an option sets a field.
 
@@ -109,6 +110,8 @@ class Settings:
     """The file they were read from; None if no file was read."""
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
     """The source of each field that was set: `hlo_lint.toml:3`, or the command line."""
+
+    __repr__ = short_repr
 
     @property
     def root(self) -> Path:

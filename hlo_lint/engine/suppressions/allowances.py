@@ -9,9 +9,10 @@ from pathlib import PurePath
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.fingerprints import base_name
 from hlo_lint.text.errors import UsageError
+from hlo_lint.text.phrases import short_repr
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Allowance:
     """A set of allowed findings, and the reason.
 
@@ -37,6 +38,8 @@ class Allowance:
     """The file that states it, for findings about it."""
     line: int = 1
     """The line in that file, counted from 1."""
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         if not self.rule.strip():

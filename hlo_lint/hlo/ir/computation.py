@@ -24,7 +24,7 @@ from hlo_lint.hlo.records import (
 )
 from hlo_lint.text.errors import nearest
 from hlo_lint.text.patterns import late
-from hlo_lint.text.phrases import counted
+from hlo_lint.text.phrases import counted, in_a_line
 from hlo_lint.text.source import ParseError, Span
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class Computation:
         return copied
 
     def __repr__(self) -> str:
-        return f"<Computation {self.name}: {counted(len(self), 'instruction')}>"
+        return in_a_line(f"<Computation {self.name}: {counted(len(self), 'instruction')}>")
 
     def __len__(self) -> int:
         return len(self.rows)

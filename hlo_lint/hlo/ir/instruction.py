@@ -10,6 +10,7 @@ from hlo_lint.hlo.comments import without_comments
 from hlo_lint.hlo.records import NAME, OPCODE, OPERANDS, REFERENCES, ROOT, TAIL, TYPE
 from hlo_lint.hlo.shape import Shape, parse_shape, part, shape_or_none
 from hlo_lint.text.patterns import late
+from hlo_lint.text.phrases import in_a_line, short_repr
 from hlo_lint.text.source import Span
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ class Operand(NamedTuple):
     instruction: Instruction | None
     """None if the computation does not define the name."""
 
+    def __repr__(self) -> str:
+        return short_repr(self)
+
     @property
     def shape(self) -> Shape | None:
         """The shape of the operand, or None if it is unknown."""
@@ -56,7 +60,7 @@ class Instruction:
         """The record of the view."""
 
     def __repr__(self) -> str:
-        return f"<Instruction {self.name}: {self.type_text} {self.opcode}>"
+        return in_a_line(f"<Instruction {self.name}: {self.type_text} {self.opcode}>")
 
     @property
     def name(self) -> str:

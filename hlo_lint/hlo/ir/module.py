@@ -10,7 +10,7 @@ from hlo_lint.hlo.ir.computation import Computation
 from hlo_lint.hlo.ir.instruction import Instruction
 from hlo_lint.hlo.records import NAME
 from hlo_lint.text.errors import nearest
-from hlo_lint.text.phrases import counted
+from hlo_lint.text.phrases import counted, in_a_line
 from hlo_lint.text.source import Lines, ParseDiagnostic, ParseError, Span
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Module:
 
     def __repr__(self) -> str:
         rows = counted(sum(map(len, self.computations)), "instruction")
-        return f"<Module {self.name}: {rows} in {counted(len(self), 'computation')}>"
+        return in_a_line(f"<Module {self.name}: {rows} in {counted(len(self), 'computation')}>")
 
     def __len__(self) -> int:
         return len(self.computations)
@@ -304,6 +304,9 @@ class HloFile:
         self.modules = modules
         self.path = path
         self._lines: Lines | None = None
+
+    def __repr__(self) -> str:
+        return in_a_line(f"<HloFile {self.path or ''}: {counted(len(self.modules), 'module')}>")
 
     @classmethod
     def of_text(cls, text: str, path: Path | None, module: str = "") -> HloFile:

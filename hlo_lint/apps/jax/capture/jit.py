@@ -41,6 +41,7 @@ from hlo_lint.dumps.selection import main_pipelines
 from hlo_lint.report.report import Report
 from hlo_lint.rules.registry import select_rules
 from hlo_lint.text.errors import CaptureError, HloLintError, UsageError, os_errors_as
+from hlo_lint.text.phrases import short_repr
 
 if TYPE_CHECKING:
     from hlo_lint.apps.settings.settings import Settings
@@ -72,7 +73,7 @@ class FindingsError(HloLintError, AssertionError):
         super().__init__(f"{capture.title}, {what}\n{failure}{report}")
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Capture(AbstractContextManager["Capture"]):
     """One compile: the dump of it, and how it ended.
 
@@ -92,6 +93,8 @@ class Capture(AbstractContextManager["Capture"]):
     is_kept: bool = False
     compile: Callable[[], Any] = field(default=lambda: None, repr=False)
     """Gives the `jax.stages.Compiled`."""
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         self._finalizer = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
