@@ -159,15 +159,15 @@ def test_the_fix_is_the_text_that_the_compiler_wrote() -> None:
 def test_a_message_names_both_instructions_and_both_lines() -> None:
     (hazard,) = hazards(read_ptx(without_last_wait(kernel("xla_three_stages.ptx"))))
     assert hazard.message == (
-        "st.shared.v4.b32 on line 400 may write where cp.async.cg.shared.global on line 341 "
-        "is still writing: no `cp.async.wait_group 0` stands between them"
+        "st.shared.v4.b32 on line 400 may write memory that cp.async.cg.shared.global on "
+        "line 341 is still writing: `cp.async.wait_group 0` is missing between them"
     )
     assert hazard.notes == (
         "the store touches bytes 0 to 14335 of dynamic shared memory, "
         "the copies in flight bytes 0 to 8191 of dynamic shared memory",
         "4 copies may be in flight: lines 332, 335, 338, 341",
-        "8 stores that the same wait protects: lines 400, 401, 405, 406, 410, 411 and 2 more",
-        "the wait belongs before bar.sync on line 370: a thread waits for its own copies only, "
+        "the same wait protects 8 stores: lines 400, 401, 405, 406, 410, 411 and 2 more",
+        "the wait belongs before bar.sync on line 370: a thread waits only for its own copies, "
         "the barrier for the other threads",
     )
 
@@ -308,7 +308,7 @@ def test_two_variables_of_dynamic_shared_memory_are_the_same_memory() -> None:
 def test_a_bulk_store_reads_until_its_group_is_waited_for() -> None:
     commit = "cp.async.bulk.commit_group;"
     (hazard,) = found(BULK, commit, STORE)
-    assert "may overwrite what cp.async.bulk.global.shared::cta.bulk_group" in hazard.message
+    assert "may overwrite data that cp.async.bulk.global.shared::cta.bulk_group" in hazard.message
     assert hazard.wait == "cp.async.bulk.wait_group.read 0;"
     assert found(BULK, commit, "cp.async.bulk.wait_group.read 0;", STORE) == ()
     assert found(BULK, commit, "cp.async.bulk.wait_group 0;", STORE) == ()
@@ -347,7 +347,7 @@ def test_a_barrier_before_the_copy_or_under_a_predicate_is_not_the_one() -> None
         text = program(*lines, STORE)
         assert mended(text) == program(*lines, "cp.async.wait_group 0;", STORE)
         (hazard,) = hazards(read_ptx(text))
-        assert hazard.notes[-1].startswith("no barrier leads to this store")
+        assert hazard.notes[-1].startswith("no barrier precedes this store")
 
 
 def test_a_barrier_of_one_warp_counts_where_there_is_one_warp() -> None:

@@ -242,13 +242,13 @@ def _normalized(dot: Instruction) -> Iterator[InsertedReshape]:
         )
     result = _array(Operand(dot.name, (), dot))
     first, second, *others = result.dims
-    made = _descending(result, (first * second, *others))
+    merged = _descending(result, (first * second, *others))
     is_sliced = _array(dot.operands[0]).dtype.startswith("f8") and _is_uneven(others)
     yield InsertedReshape(
         RESULT,
-        made,
+        merged,
         result,
-        reshape_is_bitcast(made, result),
+        reshape_is_bitcast(merged, result),
         alone=split is None and not is_sliced and _only_renamed(dot),
     )
 
@@ -281,8 +281,8 @@ def _collapse(shape: ArrayShape, first: int) -> ArrayShape:
     >>> str(_collapse(parse_array("s8[24,4,4096,768]{2,1,3,0}"), 0))
     's8[96,4096,768]{1,2,0}'
     """
-    before, (one, two), after = shape.dims[:first], shape.dims[first : first + 2], shape.dims
-    dims = (*before, one * two, *after[first + 2 :])
+    before, (size, next_size), after = shape.dims[:first], shape.dims[first : first + 2], shape.dims
+    dims = (*before, size * next_size, *after[first + 2 :])
     order = tuple(d - (d > first) for d in shape.minor_to_major if d != first + 1)
     return ArrayShape(shape.dtype, dims, Layout(order))
 
@@ -306,13 +306,13 @@ def _is_computed(operand: Operand) -> bool:
 
 def _only_renamed(instruction: Instruction) -> bool:
     """True if the value reaches a dot or the fusion's root through bitcasts alone."""
-    at = instruction
+    value = instruction
     # A reshape that stands alone is wrapped into a fusion of its own: one kernel for no work.
-    while at.users:
-        at, *others = at.users
-        if others or at.opcode not in ("bitcast", "dot"):
+    while value.users:
+        value, *others = value.users
+        if others or value.opcode not in ("bitcast", "dot"):
             return False
-        if at.opcode == "dot":
+        if value.opcode == "dot":
             return True
     return True
 

@@ -83,9 +83,9 @@ def _whole(value: Json) -> Json:
         case str() | None:
             return value
         case Mapping():
-            return {name: _whole(one) for name, one in value.items()}
+            return {name: _whole(item) for name, item in value.items()}
         case Sequence():
-            return [_whole(one) for one in value]
+            return [_whole(item) for item in value]
     return value
 
 

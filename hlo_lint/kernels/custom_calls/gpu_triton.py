@@ -68,8 +68,8 @@ class DictionaryReader:
         return default if entry is None else entry.value
 
     def _wrong(self, name: str, wanted: str) -> PayloadError:
-        at = self.dictionary.entries[name].start
-        return PayloadError(f"`{name}` is not a {wanted}", at, "character")
+        start = self.dictionary.entries[name].start
+        return PayloadError(f"`{name}` is not a {wanted}", start, "character")
 
     def string(self, name: str, default: bytes | None = None) -> bytes:
         """The bytes of a string."""

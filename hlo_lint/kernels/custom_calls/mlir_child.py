@@ -137,7 +137,7 @@ def _constant(value: Any) -> int | None:
 
 def _number_of(value: Any) -> int:
     results = list(value.owner.results)
-    return next((at for at, one in enumerate(results) if one == value), -1)
+    return next((number for number, result in enumerate(results) if result == value), -1)
 
 
 def _metadata(memref: Any, result: int) -> int | None:

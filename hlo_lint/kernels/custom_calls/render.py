@@ -97,13 +97,13 @@ def _kernel_call(call: KernelCall) -> Iterator[str]:
             f"aligned to {kernel.global_scratch_align or 1}"
         )
     yield f"    {counted(call.pointer_count, 'pointer')} for the buffers"
-    at = 0
+    index = 0
     # A kernel has dozens of equal pointers: they are one line.
     for line, repeated in groupby(map(_parameter, call.parameters)):
         count = len(list(repeated))
-        place = f"{at}" if count == 1 else f"{at} to {at + count - 1}"
+        place = f"{index}" if count == 1 else f"{index} to {index + count - 1}"
         yield f"    parameter {place}: {line}"
-        at += count
+        index += count
 
 
 def _parameter(parameter: Parameter) -> str:
@@ -156,11 +156,12 @@ def _module(data: bytes) -> Iterator[str]:
     except PayloadError as error:
         yield f"  {error}"
         return
-    for one in module.descriptors:
+    for descriptor in module.descriptors:
         yield (
-            f"  tensor descriptor: shape {list(one.shape)}, strides {list(one.strides)} in "
-            f"elements, block {list(one.block_shape)}, element type {one.elem_type}, "
-            f"swizzle {one.swizzle_bytes} bytes"
+            f"  tensor descriptor: shape {list(descriptor.shape)}, "
+            f"strides {list(descriptor.strides)} in elements, "
+            f"block {list(descriptor.block_shape)}, element type {descriptor.elem_type}, "
+            f"swizzle {descriptor.swizzle_bytes} bytes"
         )
     yield from module.text.rstrip().split("\n")
 
@@ -180,12 +181,12 @@ def _json(payload: GemmConfig | TriangularSolveConfig | BlockLevelFusion) -> Ite
 
 def _tree(value: Json, indent: str) -> Iterator[str]:
     assert isinstance(value, dict)  # json.loads made it
-    for name, one in value.items():
-        if isinstance(one, dict) and one:
+    for name, item in value.items():
+        if isinstance(item, dict) and item:
             yield f"{indent}{name}:"
-            yield from _tree(one, indent + "  ")
+            yield from _tree(item, indent + "  ")
         else:
-            yield f"{indent}{name}: {written_json({'': one}).decode()[4:-1]}"
+            yield f"{indent}{name}: {written_json({'': item}).decode()[4:-1]}"
 
 
 def _bytes(value: bytes) -> str:

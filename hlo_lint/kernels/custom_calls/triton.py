@@ -238,8 +238,8 @@ def decompressed(data: bytes) -> bytes:
     if not stream.eof:
         raise PayloadError(f"its zlib data is cut off after {len(data)} bytes", len(data))
     if stream.unused_data:
-        at = len(data) - len(stream.unused_data)
-        raise PayloadError("bytes after the end of its zlib data", at)
+        end = len(data) - len(stream.unused_data)
+        raise PayloadError("bytes after the end of its zlib data", end)
     return message
 
 
@@ -259,10 +259,10 @@ def _ffi_dictionary(content: bytes) -> Dictionary:
 def _by_number(fields: Iterable[Field], message: str, *once: int) -> dict[int, Field]:
     """The fields by number; those that may stand only once, twice are an error."""
     by_number: dict[int, Field] = {}
-    for one in fields:
-        if one.number in once and one.number in by_number:
-            raise PayloadError(f"field {one.number} of {message} stands there twice", one.start)
-        by_number.setdefault(one.number, one)
+    for entry in fields:
+        if entry.number in once and entry.number in by_number:
+            raise PayloadError(f"field {entry.number} of {message} stands there twice", entry.start)
+        by_number.setdefault(entry.number, entry)
     return by_number
 
 
@@ -270,14 +270,14 @@ def _autotuned(reader: Reader, within: Field) -> AutotunedKernelCall:
     name = ""
     configs: list[Config] = []
     aliases: list[InputOutputAlias] = []
-    for one in reader.fields(within):
-        match one.number:
+    for entry in reader.fields(within):
+        match entry.number:
             case 1:
-                name = wire.text_of(one)
+                name = wire.text_of(entry)
             case 2:
-                configs.append(_config(reader, one))
+                configs.append(_config(reader, entry))
             case 3:
-                aliases.append(_alias(reader, one))
+                aliases.append(_alias(reader, entry))
             case _:
                 pass
     return AutotunedKernelCall(name, tuple(configs), tuple(aliases))
@@ -302,7 +302,7 @@ def _kernel_call(reader: Reader, within: Field) -> KernelCall:
     if 1 not in fields:
         raise PayloadError("a kernel call without its kernel", within.start)
     grid = (_uint(fields, 2), _uint(fields, 3), _uint(fields, 4))
-    parameters = tuple(_parameter(reader, one) for one in inside if one.number == 5)
+    parameters = tuple(_parameter(reader, entry) for entry in inside if entry.number == 5)
     return KernelCall(_kernel(reader, fields[1]), grid, parameters)
 
 
@@ -335,11 +335,11 @@ _DESCRIPTOR: Final = 9
 def _parameter(reader: Reader, within: Field) -> Parameter:
     inside = reader.fields(within)
     # The oneof `value` of TritonKernelCall.Parameter (jaxlib/gpu/triton.proto).
-    values = [one for one in inside if _ARRAY <= one.number <= _DESCRIPTOR]
+    values = [entry for entry in inside if _ARRAY <= entry.number <= _DESCRIPTOR]
     if len(values) > 1:
         raise PayloadError("a parameter of two kinds", within.start)
     if not values:
-        return UnknownParameter(tuple(one.number for one in inside))
+        return UnknownParameter(tuple(entry.number for entry in inside))
     (value,) = values
     match value.number:
         case 1:
@@ -378,7 +378,9 @@ def _descriptor(reader: Reader, within: Field) -> Parameter:
     inside = reader.fields(backends[_NVIDIA])
     fields = _by_number(inside, "Nvidia")
     shape, strides, block_shape = (
-        tuple(number for one in inside if one.number == wanted for number in reader.numbers(one))
+        tuple(
+            number for entry in inside if entry.number == wanted for number in reader.numbers(entry)
+        )
         for wanted in (3, _STRIDES, 5)
     )
     return TensorDescriptor(
@@ -419,13 +421,13 @@ def with_aliases(call: TritonCall, aliases: Iterable[InputOutputAlias]) -> Trito
         PayloadError: it is not autotuned.
     """
     reader = Reader(call.message)
-    autotuned = next((one for one in reader.fields() if one.number == 2), None)
+    autotuned = next((entry for entry in reader.fields() if entry.number == 2), None)
     if autotuned is None:
         raise PayloadError("only an autotuned call has a list of aliases")
     wanted = [_alias_field(alias) for alias in aliases]
     inside = reader.fields(autotuned)
-    listed = [one for one in inside if one.number == 3]
-    edits: dict[int, list[Field]] = {one.start: [] for one in listed}
+    listed = [entry for entry in inside if entry.number == 3]
+    edits: dict[int, list[Field]] = {entry.start: [] for entry in listed}
     if listed:
         # The new list takes the place of the first old entry, so unknown fields keep theirs.
         edits[listed[0].start] = wanted
@@ -436,7 +438,9 @@ def with_aliases(call: TritonCall, aliases: Iterable[InputOutputAlias]) -> Trito
 
 def _alias_field(alias: InputOutputAlias) -> Field:
     """Zeros are left out, as proto3 does."""
-    numbers = [wire.varint_field(at, value) for at, value in enumerate(alias, start=1) if value]
+    numbers = [
+        wire.varint_field(number, value) for number, value in enumerate(alias, start=1) if value
+    ]
     return wire.delimited(3, wire.serialize(numbers))
 
 
@@ -466,33 +470,35 @@ def with_tensor_strides(
                 f"parameter {number} of configuration {config} is not a tensor descriptor "
                 f"with {len(wanted)} strides"
             )
-        fields = [one for one in reader.fields(calls[config]) if one.number == 5]
+        fields = [entry for entry in reader.fields(calls[config]) if entry.number == 5]
         edits |= _stride_edits(reader, fields[number], wanted)
         rank = len(wanted)
         # After a descriptor jax-triton passes `rank` sizes, then `rank` strides.
         stride_scalars = range(number + 1 + rank, number + 1 + 2 * rank)
         for place, old, new in zip(stride_scalars, descriptor.strides, wanted, strict=True):
             if place < len(parameters) and parameters[place] == Scalar("i64", old):
-                (scalar,) = (one for one in reader.fields(fields[place]) if one.number == _I64)
+                (scalar,) = (
+                    entry for entry in reader.fields(fields[place]) if entry.number == _I64
+                )
                 edits[scalar.start] = [wire.varint_field(_I64, new)]
     return with_message(call, wire.rewrite(reader, edits))
 
 
 def _call_fields(reader: Reader) -> Iterator[Field]:
     """The `TritonKernelCall`s, as many as `TritonCall.kernel_calls` has, in its order."""
-    for one in reader.fields():
-        if one.number == 1:
-            yield one
-        elif one.number == 2:
-            for config in reader.fields(one):
+    for entry in reader.fields():
+        if entry.number == 1:
+            yield entry
+        elif entry.number == 2:
+            for config in reader.fields(entry):
                 if config.number == 2:
                     yield from (inner for inner in reader.fields(config) if inner.number == 1)
 
 
 def _stride_edits(reader: Reader, within: Field, wanted: Sequence[int]) -> dict[int, list[Field]]:
-    (descriptor,) = (one for one in reader.fields(within) if one.number == _DESCRIPTOR)
-    (nvidia,) = (one for one in reader.fields(descriptor) if one.number == _NVIDIA)
-    listed = [one.start for one in reader.fields(nvidia) if one.number == _STRIDES]
+    (descriptor,) = (entry for entry in reader.fields(within) if entry.number == _DESCRIPTOR)
+    (nvidia,) = (entry for entry in reader.fields(descriptor) if entry.number == _NVIDIA)
+    listed = [entry.start for entry in reader.fields(nvidia) if entry.number == _STRIDES]
     edits: dict[int, list[Field]] = {start: [] for start in listed}
     if listed:
         edits[listed[0]] = [wire.packed_field(_STRIDES, wanted)]

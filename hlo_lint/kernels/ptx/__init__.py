@@ -1,4 +1,4 @@
-"""PTX kernels, as XLA dumps them (`module_NNNN.*.ptx`) and as Triton leaves them.
+"""PTX kernels, as dumped by XLA (`module_NNNN.*.ptx`) and written by Triton.
 
 >>> hazards(read_ptx(".visible .entry k() { ret; }"))
 ()
@@ -21,5 +21,5 @@ __all__ = [
 
 
 def hazards(ptx: Ptx) -> tuple[Hazard, ...]:
-    """Stores to shared memory that asynchronous copies may still be using, by missing wait."""
+    """Stores to shared memory that race with asynchronous copies, grouped by missing wait."""
     return survey(ptx).hazards

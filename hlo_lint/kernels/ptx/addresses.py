@@ -1,12 +1,12 @@
-"""Ranges of shared memory that an instruction may access: a variable and a range of bytes.
+"""Ranges of shared memory that an instruction may access: a variable and a byte range.
 
-Intervals, with the bits that may be set, over the integer registers; a register that is assigned
-several times (a loop's) holds what any of its assignments gives, until nothing grows. So a stage
-counter that `selp` sends back to 0 keeps its range:
+The analysis computes an interval, and the bits that may be set, for each integer register. A
+register with several assignments (in a loop) has the join of their ranges, computed as a fixed
+point. So a stage counter that `selp` resets to 0 keeps its range:
 
     add.s32 %r126, %r210, 1;  setp.gt.s32 %p5, %r126, 1;  selp.b32 %r210, 0, %r126, %p5;
 
-A counter that only its loop's branch bounds is unbounded, so what it points at may be anything.
+A counter that is bounded only by its loop's branch is unbounded, and may point anywhere.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ if TYPE_CHECKING:
     from hlo_lint.kernels.ptx.reader import Function, PtxInstruction
 
 GROWTHS = 24
-"""So often a register's range may grow before it is taken as unbounded: more than any pipeline
-has stages."""
+"""The number of times that a register's range may grow before it is taken as unbounded: more than
+the stages of any pipeline."""
 MAX_ASSIGNMENTS = 64
-"""Of one register that is followed; a compiler's loops have two or three."""
+"""The largest number of assignments to a register that is analysed; loops have two or three."""
 MAX_STEPS = 300_000
-"""Maximum of registers times blocks; beyond it all assignments are taken to reach everywhere."""
+"""The budget of assignments times blocks; beyond it, all assignments reach all blocks."""
 MAX_CHAIN = 6
-"""Instructions between a compared register and the `selp` that the comparison decides."""
+"""The largest number of instructions between a compared register and the `selp` operand."""
 
 _AXES = ("x", "y", "z")
 EXTERN = ".extern"
-"""The one base of every `.extern .shared` variable."""
+"""The common base of all `.extern .shared` variables."""
 
 
 class Bytes(NamedTuple):
-    """The half-open byte range that an access may touch."""
+    """The half-open byte range that an access may touch; its base is None if unknown."""
 
     base: str | None
     start: int
@@ -65,20 +65,20 @@ class Bytes(NamedTuple):
 
 
 class _Definition(NamedTuple):
-    """An assignment: which instruction, and the register."""
+    """An assignment: the number of its instruction, and the register."""
 
-    at: int
+    position: int
     register: str
 
 
 class Addresses:
-    """The shared-memory ranges that the accesses of one function may touch.
+    """The shared-memory ranges that the accesses of a function may touch.
 
-    Instructions go by their number in the function.
+    Instructions are identified by their number in the function.
     """
 
     def __init__(self, function: Function, asked: Iterable[tuple[int, str]]) -> None:
-        """`asked`: the instructions and operands, `[%r1+16]`, that will be looked up."""
+        """Analyse the accesses in `asked`: instruction numbers with operands such as `[%r1+16]`."""
         self._function = function
         self._instructions: list[PtxInstruction] = []
         self._blocks: list[int] = []
@@ -86,11 +86,11 @@ class Addresses:
         self._assigned: dict[str, dict[int, bool]] = defaultdict(dict)
         """The assignments of each register; True if the operands determine the value."""
         for index, block in enumerate(function.blocks):
-            for one in block.instructions:
-                for register, is_whole in _written(one):
+            for instruction in block.instructions:
+                for register, is_whole in _written(instruction):
                     if whole_constant(register) is None and not register.startswith("["):
                         self._assigned[register][len(self._instructions)] = is_whole
-                self._instructions.append(one)
+                self._instructions.append(instruction)
                 self._blocks.append(index)
         self._not_followed = {
             register
@@ -103,13 +103,15 @@ class Addresses:
         self._steps_left = MAX_STEPS
         self._ranges: dict[_Definition, Range] = {}
         self._solve(
-            (at, parsed.base) for at, operand in asked if (parsed := address(operand)) is not None
+            (position, parsed.base)
+            for position, operand in asked
+            if (parsed := address(operand)) is not None
         )
 
-    def bytes(self, at: int, operand: str, size: int | None) -> Bytes:
-        """The range that an access of `size` bytes touches; `None` is an unknown size."""
+    def bytes(self, position: int, operand: str, size: int | None) -> Bytes:
+        """The range that an access of `size` bytes may touch; `None` is an unknown size."""
         parsed = address(operand)
-        value = None if parsed is None else self._value(parsed.base, at)
+        value = None if parsed is None else self._value(parsed.base, position)
         if parsed is None or value is None or value.base is None:
             return Bytes(None, -UNBOUNDED, UNBOUNDED)
         if not value.is_bounded:
@@ -118,26 +120,26 @@ class Addresses:
         end = UNBOUNDED if size is None else value.high + parsed.offset + size
         return Bytes(value.base, start, end)
 
-    # ---- who assigned what an instruction reads
+    # ---- reaching assignments
 
-    def _reaching(self, register: str, at: int) -> Iterable[int]:
-        """The assignments that an instruction may read."""
+    def _reaching(self, register: str, position: int) -> Iterable[int]:
+        """The assignments to a register that may reach an instruction."""
         assigned = self._assigned[register]
         if len(assigned) == 1:
             return assigned
-        block = self._blocks[at]
+        block = self._blocks[position]
         guarded: list[int] = []
-        # Within the block the nearest unguarded assignment hides all before it.
-        for other in reversed(assigned):
-            if other < at and self._blocks[other] == block:
-                guarded.append(other)
-                if not self._instructions[other].guard:
+        # Within the block, the nearest unguarded assignment hides all earlier ones.
+        for earlier in reversed(assigned):
+            if earlier < position and self._blocks[earlier] == block:
+                guarded.append(earlier)
+                if not self._instructions[earlier].guard:
                     return guarded
         entering = self._entering_blocks(register)
         return assigned if entering is None else {*guarded, *entering[block]}
 
     def _entering_blocks(self, register: str) -> list[frozenset[int]] | None:
-        """The assignments that reach each block's beginning; `None` if that takes too long."""
+        """The assignments that reach the start of each block; `None` if it takes too long."""
         if register in self._entering:
             return self._entering[register]
         assigned = self._assigned[register]
@@ -146,22 +148,22 @@ class Addresses:
         if self._steps_left < 0:
             self._entering[register] = None
             return None
-        # Reaching definitions, as in any compiler: `made` is what a block adds, `kills` the blocks
-        # that let nothing through.
-        made: dict[int, frozenset[int]] = {}
+        # Reaching definitions, as in any compiler: `gens` are the assignments of a block, `kills`
+        # the blocks that hide all earlier assignments.
+        gens: dict[int, frozenset[int]] = {}
         kills: set[int] = set()
-        for at in assigned:
-            block = self._blocks[at]
-            if self._instructions[at].guard:
-                made[block] = made.get(block, frozenset()) | {at}
+        for position in assigned:
+            block = self._blocks[position]
+            if self._instructions[position].guard:
+                gens[block] = gens.get(block, frozenset()) | {position}
             else:
-                made[block] = frozenset({at})
+                gens[block] = frozenset({position})
                 kills.add(block)
         entering: list[frozenset[int]] = [frozenset()] * len(blocks)
-        queue = list(made)
+        queue = list(gens)
         while queue:
             index = queue.pop()
-            leaving = made.get(index, frozenset())
+            leaving = gens.get(index, frozenset())
             if index not in kills:
                 leaving |= entering[index]
             for successor in blocks[index].successors:
@@ -179,9 +181,9 @@ class Addresses:
         seen: set[_Definition] = set()
         pending = [
             _Definition(source, register)
-            for at, register in wanted
+            for position, register in wanted
             if register in self._assigned
-            for source in self._reaching(register, at)
+            for source in self._reaching(register, position)
         ]
         while pending:
             definition = pending.pop()
@@ -189,26 +191,26 @@ class Addresses:
                 continue
             seen.add(definition)
             order.append(definition)
-            for at, register in self._sources(definition.at):
+            for position, register in self._sources(definition.position):
                 if register not in self._assigned:
                     continue
-                for source in self._reaching(register, at):
+                for source in self._reaching(register, position):
                     needed = _Definition(source, register)
                     users[needed].append(definition)
                     pending.append(needed)
         growths: dict[_Definition, int] = defaultdict(int)
-        queue = order  # sources were found last, and are taken first
+        queue = order  # sources were found last and are processed first
         waiting = set(queue)
         while queue:
             definition = queue.pop()
             waiting.discard(definition)
             old = self._ranges.get(definition)
-            is_whole = self._assigned[definition.register][definition.at]
-            new = join(old, self._evaluated(definition.at) if is_whole else ANYTHING)
+            is_whole = self._assigned[definition.register][definition.position]
+            new = join(old, self._evaluated(definition.position) if is_whole else ANYTHING)
             if new is None or new == old:
                 continue
-            # A loop counter would grow by one a round, 2^32 times. After a few rounds its range is
-            # widened to all values, and the comparison of a `selp` narrows it again.
+            # A loop counter would grow by 1 per round, 2^32 times. After a few rounds, widen its
+            # range to all values; the comparison of a `selp` narrows it again.
             growths[definition] += 1
             if growths[definition] > GROWTHS:
                 new = Range(new.base, -UNBOUNDED, UNBOUNDED)
@@ -220,22 +222,22 @@ class Addresses:
                     waiting.add(user)
                     queue.append(user)
 
-    def _sources(self, at: int) -> Iterator[tuple[int, str]]:
-        """The operands that an assignment reads, and the instruction that reads them."""
-        one = self._instructions[at]
-        for operand in one.operands[1:]:
-            yield at, operand
-        if one.is_a("selp") and len(one.operands) == 4:
-            setp = self._comparison(one.operands[3], at)
+    def _sources(self, position: int) -> Iterator[tuple[int, str]]:
+        """The operands that an assignment depends on, with the instructions that read them."""
+        instruction = self._instructions[position]
+        for operand in instruction.operands[1:]:
+            yield position, operand
+        if instruction.is_a("selp") and len(instruction.operands) == 4:
+            setp = self._comparison(instruction.operands[3], position)
             if setp is not None:
                 for operand in self._instructions[setp].operands[1:]:
                     yield setp, operand
 
-    def _value(self, operand: str, at: int) -> Range | None:
-        """The range of an operand there so far; `None` before the first value."""
+    def _value(self, operand: str, position: int) -> Range | None:
+        """The current range of an operand at an instruction; `None` before the first value."""
         if operand in self._assigned:
             value: Range | None = None
-            for source in self._reaching(operand, at):
+            for source in self._reaching(operand, position):
                 value = join(value, self._ranges.get(_Definition(source, operand)))
             return value
         shared = self._function.shared.get(operand)
@@ -260,87 +262,92 @@ class Addresses:
                 return ANYTHING
 
     def _evaluated(
-        self, at: int, lookup: Callable[[str], Range | None] | None = None
+        self, position: int, lookup: Callable[[str], Range | None] | None = None
     ) -> Range | None:
-        """The range that an assignment gives; `None` while an operand has no value yet."""
-        one = self._instructions[at]
-        if one.is_a("selp") and len(one.operands) == 4:
-            return self._selected(at, one)
+        """The range of an assignment's result; `None` while an operand has no value yet."""
+        instruction = self._instructions[position]
+        if instruction.is_a("selp") and len(instruction.operands) == 4:
+            return self._selected(position, instruction)
         values = []
-        for operand in one.operands[1:]:
-            result = self._value(operand, at) if lookup is None else lookup(operand)
+        for operand in instruction.operands[1:]:
+            result = self._value(operand, position) if lookup is None else lookup(operand)
             if result is None:
                 return None
             values.append(result)
-        return computed(one, values)
+        return computed(instruction, values)
 
-    def _comparison(self, predicate: str, at: int) -> int | None:
-        """The `setp` that a `selp` goes by, if it says something of what `selp` reads."""
+    def _comparison(self, predicate: str, position: int) -> int | None:
+        """The `setp` of a `selp`'s predicate, if it bounds the operands of the `selp`."""
         if predicate not in self._assigned:
             return None
-        reaching = list(self._reaching(predicate, at))
+        reaching = list(self._reaching(predicate, position))
         if len(reaching) != 1:
             return None
         (setp,) = reaching
-        one = self._instructions[setp]
-        parts = one.opcode.split(".")
-        if one.guard or len(parts) != 3 or parts[0] != "setp" or len(one.operands) != 3:
+        instruction = self._instructions[setp]
+        parts = instruction.opcode.split(".")
+        if (
+            instruction.guard
+            or len(parts) != 3
+            or parts[0] != "setp"
+            or len(instruction.operands) != 3
+        ):
             return None
         if parts[1] not in COMPARISONS or not type_bits(parts[2]):
             return None
-        # A register that is assigned again in between is no longer what was compared.
-        is_near = setp < at and self._blocks[setp] == self._blocks[at]
-        for operand in one.operands[1:]:
+        # A register that is assigned again in between no longer has the compared value.
+        is_near = setp < position and self._blocks[setp] == self._blocks[position]
+        for operand in instruction.operands[1:]:
             assigned = self._assigned.get(operand, {})
-            stays = is_near and not any(setp <= other < at for other in assigned)
+            stays = is_near and not any(setp <= earlier < position for earlier in assigned)
             if operand in self._not_followed or (len(assigned) > 1 and not stays):
                 return None
         return setp
 
-    def _selected(self, at: int, one: PtxInstruction) -> Range | None:
-        """Either operand, each narrowed by the comparison that selects it."""
-        _, chosen, otherwise, predicate = one.operands
-        # Buffers of a pipelined loop are chosen so: `selp r, i+1, 0, i+1 < n` stays below n.
-        setp = self._comparison(predicate, at)
+    def _selected(self, position: int, instruction: PtxInstruction) -> Range | None:
+        """The join of both operands, each narrowed by the comparison that selects it."""
+        _, chosen, otherwise, predicate = instruction.operands
+        # Pipelined loops choose buffers this way: `selp r, i+1, 0, i+1 < n` stays below n.
+        setp = self._comparison(predicate, position)
         if setp is None:
-            return join(self._value(chosen, at), self._value(otherwise, at))
+            return join(self._value(chosen, position), self._value(otherwise, position))
         _, comparison, _ = self._instructions[setp].opcode.split(".")
         return join(
-            self._under(chosen, at, setp, comparison),
-            self._under(otherwise, at, setp, COMPARISONS[comparison][2]),
+            self._under(chosen, position, setp, comparison),
+            self._under(otherwise, position, setp, COMPARISONS[comparison][2]),
         )
 
-    def _under(self, operand: str, at: int, setp: int, comparison: str) -> Range | None:
-        """The range of an operand where a comparison has this outcome."""
-        one = self._instructions[setp]
-        _, left, right = one.operands
+    def _under(self, operand: str, position: int, setp: int, comparison: str) -> Range | None:
+        """The range of an operand if a comparison has this outcome."""
+        instruction = self._instructions[setp]
+        _, left, right = instruction.operands
         a, b = self._value(left, setp), self._value(right, setp)
         if a is None or b is None:
             return None
-        suffix = one.opcode.rpartition(".")[2]
+        suffix = instruction.opcode.rpartition(".")[2]
         read = as_signed if suffix.startswith("s") else as_unsigned
         a, b = read(a, type_bits(suffix)), read(b, type_bits(suffix))
         lefts, rights = narrow(a, comparison, b), narrow(b, COMPARISONS[comparison][3], a)
         if lefts is None or rights is None:
-            return None  # it never turns out so
+            return None  # this outcome is impossible
         narrowed = {left: lefts, right: rights}
         if operand in narrowed:
             return narrowed[operand]
-        # `shl %r135, %r134, 11` is bounded by what was compared of %r134.
+        # `shl %r135, %r134, 11` is bounded by the comparison of %r134.
         bounds = {name: range_ for name, range_ in narrowed.items() if self._is_assigned_once(name)}
 
-        def value(name: str, at: int, depth: int) -> Range | None:
+        def value(name: str, position: int, depth: int) -> Range | None:
             if name in bounds:
                 return bounds[name]
             if depth == MAX_CHAIN or not bounds or not self._is_assigned_once(name):
-                return self._value(name, at)
+                return self._value(name, position)
             ((source, is_whole),) = self._assigned[name].items()
-            one = self._instructions[source]
-            if not is_whole or one.guard or one.is_a("selp", "ld", "atom", "shfl"):
-                return self._value(name, at)
+            instruction = self._instructions[source]
+            if not is_whole or instruction.guard or instruction.is_a("selp", "ld", "atom", "shfl"):
+                return self._value(name, position)
             return self._evaluated(source, lambda operand: value(operand, source, depth + 1))
 
-        return value(operand, at, 0)
+        return value(operand, position, 0)
 
     def _is_assigned_once(self, register: str) -> bool:
         return len(self._assigned.get(register, {})) == 1
@@ -349,12 +356,12 @@ class Addresses:
 _WRITES_NOTHING = ("st", "stmatrix", "bar", "barrier", "cp", "bra", "brx", "red", "mbarrier", "ret")
 
 
-def _written(one: PtxInstruction) -> Iterator[tuple[str, bool]]:
-    """The registers an instruction assigns, and whether its other operands say what."""
-    if not one.operands or one.opcode.split(".")[0] in _WRITES_NOTHING:
-        # `mbarrier.arrive` and the like give a predicate or a state: no address is made of it.
+def _written(instruction: PtxInstruction) -> Iterator[tuple[str, bool]]:
+    """The registers that an instruction assigns; True if the operands determine the value."""
+    if not instruction.operands or instruction.opcode.split(".")[0] in _WRITES_NOTHING:
+        # `mbarrier.arrive` and the like return a predicate or a state, never part of an address.
         return
-    first = one.operands[0]
+    first = instruction.operands[0]
     if first.startswith(("{", "(")):
         for register in first[1:-1].split(","):
             yield register, False

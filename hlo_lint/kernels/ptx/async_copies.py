@@ -1,19 +1,19 @@
 """Asynchronous copies between global and shared memory, and stores that overwrite their data.
 
-`cp.async` returns at once; its bytes land in shared memory some time before the group that it was
-committed to has been waited for (PTX ISA, "Data Movement and Conversion Instructions: cp.async").
-A store to the same memory before that is a race, even if the copied data is never read: a prefetch
-that no iteration needs lands among the epilogue's results. Also a copy of no bytes writes: zeros.
-A bulk store is the mirror: it reads shared memory until its bulk group has been waited for.
+`cp.async` returns at once; its bytes arrive in shared memory some time before a wait for its group
+returns (PTX ISA, "Data Movement and Conversion Instructions: cp.async"). An earlier store to the
+same memory is a race, even if the copied data is never read: an unused prefetch overwrites the
+epilogue's results. A copy of zero bytes also writes: zeros. A bulk store is the reverse: it reads
+shared memory until a wait for its bulk group.
 
-A copy is as old as the groups committed since: 0 before its own commit, and `wait_group N` leaves
-those that are at most N old. Where paths meet the younger age counts. Waits and commits under a
-predicate may not happen, so they change nothing; copies under one may happen.
+The age of a copy is the number of groups committed since: 0 before its own commit, and `wait_group
+N` leaves copies of age up to N in flight. Where paths join, the youngest age counts. Waits and
+commits under a predicate may not execute, so they are ignored; copies under a predicate count.
 
-Not looked at: loads that an mbarrier completes (`cp.async.bulk` into shared memory, and `cp.async`
-followed by `cp.async.mbarrier.arrive`), copies over copies, reads of what has not arrived, what
-other functions do, memory of other blocks in a cluster, and whether a barrier stands between one
-thread's wait and another thread's store.
+Not analysed: loads completed by an mbarrier (`cp.async.bulk` into shared memory, and `cp.async`
+followed by `cp.async.mbarrier.arrive`), copies over copies, early reads, effects of other
+functions, memory of other blocks in a cluster, and barriers between a thread's wait and another
+thread's store.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
     from hlo_lint.kernels.ptx.reader import Function, Ptx, PtxInstruction
 
 OLDEST = 64
-"""Ages are not told apart beyond this; a wait that leaves as many groups leaves all of them."""
+"""The largest age that is distinguished; a wait that leaves this many groups leaves all."""
 MAX_STEPS = 3_000_000
-"""Copies looked at, over all instructions, before a function is given up: about two seconds."""
+"""The budget of steps (copies times instructions) for a function: about two seconds."""
 MAX_WALK = 500_000
-"""Instructions looked at on the ways back from all stores to their barriers."""
+"""The budget of instructions for the walks back from all stores to their barriers."""
 SHOWN = 6
-"""Lines named in a note."""
+"""The largest number of lines named in a note."""
 LEAST_OF_A_TENSOR = 16
-"""Minimum bytes that a tensor's bulk store reads; the real number is in its descriptor. So
-only a store to where it begins is seen, and none is suspected of what follows it."""
+"""The least number of bytes that a tensor's bulk store reads; the real number is in its descriptor.
+So only a store to its start is reported."""
 MAX_WIDTH = 32
-"""Bytes of a store whose type says nothing: the most that one thread stores at once."""
+"""The size of a store of unknown type, in bytes: the most that a thread stores at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +53,19 @@ class Hazard:
     """A store to shared memory that an asynchronous copy may still be using."""
 
     span: Span
-    """The store."""
+    """The store instruction."""
     copy: Span
-    """The last such copy in the text."""
+    """The last copy in the text that may still be in flight."""
     message: str
     notes: tuple[str, ...]
     before: Span
-    """The instruction before which a wait mends it: a barrier, if one leads to the store."""
+    """The instruction before which a wait is missing: a barrier, if one precedes the store."""
     wait: str
-    """The missing wait: `cp.async.wait_group 0;`."""
+    """The missing wait, such as `cp.async.wait_group 0;`."""
 
 
 class Survey(NamedTuple):
-    """The hazards found, and the instructions that were not analysed."""
+    """The hazards of a file, and notes on code that was not analysed."""
 
     hazards: tuple[Hazard, ...]
     not_looked_at: tuple[str, ...]
@@ -80,37 +80,39 @@ class _Action(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """An instruction that matters here."""
+    """An instruction that copies asynchronously, commits, waits or stores."""
 
-    at: int
-    """Its number in the function."""
+    position: int
+    """The number of the instruction in the function."""
     block: int
     action: _Action
-    one: PtxInstruction
+    instruction: PtxInstruction
     bulk: bool = False
-    """It belongs to bulk groups, which are counted apart."""
+    """True if it belongs to bulk groups, which are counted separately."""
     leaves: int = 0
-    """Of a wait: the groups that may stay in flight, -1 if not even an uncommitted copy may."""
+    """For a wait: the number of groups left in flight; -1 if it also ends uncommitted copies."""
     operand: str = ""
-    """The shared memory of a copy or store."""
+    """The shared-memory operand of a copy or store."""
     size: int | None = None
 
 
 _Ages = dict[int, int]
-"""The copies in flight, by number, and how many groups have been committed since each."""
+"""The age of each copy in flight: the number of groups committed since."""
 
 
 class _TooMuchError(Exception):
-    """More steps than `MAX_STEPS`."""
+    """The analysis exceeded `MAX_STEPS`."""
 
 
 def survey(ptx: Ptx) -> Survey:
-    """The hazards of every function, one for each missing wait."""
+    """The hazards of all functions, grouped by missing wait."""
     hazards: list[Hazard] = []
     skipped: list[str] = []
     lines: Lines | None = None
     for function in ptx.functions:
-        on_mbarriers = sum(_waits_on_mbarrier(one) for one in function.instructions())
+        on_mbarriers = sum(
+            _waits_on_mbarrier(instruction) for instruction in function.instructions()
+        )
         if on_mbarriers:
             skipped.append(f"{function.name}: {on_mbarriers} copies that mbarriers complete")
         flow = _Flow(function)
@@ -124,13 +126,13 @@ def survey(ptx: Ptx) -> Survey:
         if conflicts:
             lines = lines or Lines(ptx.text)
             hazards += flow.hazards(conflicts, lines)
-        if any(one.is_a("call") for one in function.instructions()):
-            skipped.append(f"{function.name}: what the functions it calls store")
+        if any(instruction.is_a("call") for instruction in function.instructions()):
+            skipped.append(f"{function.name}: stores of called functions")
     return Survey(tuple(hazards), tuple(skipped))
 
 
 def insert_wait(text: str, hazard: Hazard) -> tuple[int, str]:
-    """The offset and the text of the missing wait: a line of its own if possible."""
+    """The offset and the text of the missing wait: a separate line if possible."""
     start = hazard.before.start
     line = text.rfind("\n", 0, start) + 1
     indent = text[line:start]
@@ -143,21 +145,23 @@ def insert_wait(text: str, hazard: Hazard) -> tuple[int, str]:
 # ---- instructions
 
 
-def _waits_on_mbarrier(one: PtxInstruction) -> bool:
-    is_load = one.is_a("cp.async.bulk") and "mbarrier::complete_tx::bytes" in one.opcode
-    return is_load or one.is_a("cp.async.mbarrier.arrive")
+def _waits_on_mbarrier(instruction: PtxInstruction) -> bool:
+    is_load = (
+        instruction.is_a("cp.async.bulk") and "mbarrier::complete_tx::bytes" in instruction.opcode
+    )
+    return is_load or instruction.is_a("cp.async.mbarrier.arrive")
 
 
 _TYPE = re.compile(r"(?:b|u|s|f|bf)(8|16|32|64|128)(x2)?")
 
 
-def access_size(one: PtxInstruction) -> int:
-    """The bytes that one thread stores."""
-    if one.is_a("stmatrix"):
-        return 16  # each address is a row's
-    if one.is_a("mbarrier"):
+def access_size(instruction: PtxInstruction) -> int:
+    """The number of bytes that a thread stores."""
+    if instruction.is_a("stmatrix"):
+        return 16  # each address is that of a row
+    if instruction.is_a("mbarrier"):
         return 8
-    parts = one.opcode.split(".")
+    parts = instruction.opcode.split(".")
     vector = _TYPE.fullmatch(parts[-1])
     if vector is None:
         return MAX_WIDTH
@@ -165,48 +169,50 @@ def access_size(one: PtxInstruction) -> int:
     return count * int(vector[1]) // 8 * (2 if vector[2] else 1)
 
 
-def _event(at: int, block: int, one: PtxInstruction) -> _Event | None:
+def _event(position: int, block: int, instruction: PtxInstruction) -> _Event | None:
     """The effect of an instruction on asynchronous copies; `None` if it has none."""
-    opcode = one.opcode
-    operands = one.operands
+    opcode = instruction.opcode
+    operands = instruction.operands
     head = opcode.split(".", 1)[0]
     if head == "cp":
         bulk = ".async.bulk" in opcode
         first = whole_constant(operands[0]) if operands else None
-        if one.is_a("cp.async.commit_group", "cp.async.bulk.commit_group"):
-            return _Event(at, block, _Action.COMMIT, one, bulk)
-        if one.is_a("cp.async.wait_group", "cp.async.bulk.wait_group"):
-            # ptxas takes numbers only: it waits for nothing.
-            return _Event(at, block, _Action.WAIT, one, bulk, OLDEST if first is None else first)
-        # What is handed to an mbarrier is no longer followed.
-        if one.is_a("cp.async.wait_all", "cp.async.mbarrier.arrive"):
-            return _Event(at, block, _Action.WAIT, one, leaves=-1)
-        if one.is_a("cp.async.ca", "cp.async.cg") and operands:
+        if instruction.is_a("cp.async.commit_group", "cp.async.bulk.commit_group"):
+            return _Event(position, block, _Action.COMMIT, instruction, bulk)
+        if instruction.is_a("cp.async.wait_group", "cp.async.bulk.wait_group"):
+            # ptxas accepts only numbers: any other operand counts as no wait.
+            return _Event(
+                position, block, _Action.WAIT, instruction, bulk, OLDEST if first is None else first
+            )
+        # Copies assigned to an mbarrier are no longer tracked.
+        if instruction.is_a("cp.async.wait_all", "cp.async.mbarrier.arrive"):
+            return _Event(position, block, _Action.WAIT, instruction, leaves=-1)
+        if instruction.is_a("cp.async.ca", "cp.async.cg") and operands:
             size = whole_constant(operands[2]) if len(operands) > 2 else None
-            return _Event(at, block, _Action.COPY, one, False, 0, operands[0], size)
+            return _Event(position, block, _Action.COPY, instruction, False, 0, operands[0], size)
         if bulk and ".global.shared::cta" in opcode and len(operands) > 1:
             size = whole_constant(operands[2]) if len(operands) > 2 else None
             if ".tensor." in opcode:
                 size = LEAST_OF_A_TENSOR
-            return _Event(at, block, _Action.COPY, one, True, 0, operands[1], size)
+            return _Event(position, block, _Action.COPY, instruction, True, 0, operands[1], size)
         return None
-    if head in {"st", "stmatrix", "atom", "red"} or one.is_a("mbarrier.init"):
+    if head in {"st", "stmatrix", "atom", "red"} or instruction.is_a("mbarrier.init"):
         target = next((operand for operand in operands if operand.startswith("[")), "")
         spaces = {"global", "local", "param", "shared::cluster", "async", "const"}
         if not target or any(part.split("::param")[0] in spaces for part in opcode.split(".")):
             return None
         size = (
             whole_constant(operands[1])
-            if one.is_a("st.bulk") and len(operands) > 1
-            else access_size(one)
+            if instruction.is_a("st.bulk") and len(operands) > 1
+            else access_size(instruction)
         )
-        return _Event(at, block, _Action.STORE, one, False, 0, target, size)
+        return _Event(position, block, _Action.STORE, instruction, False, 0, target, size)
     return None
 
 
-def _names_shared(one: PtxInstruction) -> bool:
-    return one.is_a("stmatrix", "mbarrier") or any(
-        part in {"shared", "shared::cta"} for part in one.opcode.split(".")
+def _names_shared(instruction: PtxInstruction) -> bool:
+    return instruction.is_a("stmatrix", "mbarrier") or any(
+        part in {"shared", "shared::cta"} for part in instruction.opcode.split(".")
     )
 
 
@@ -214,7 +220,7 @@ def _names_shared(one: PtxInstruction) -> bool:
 
 
 class _Flow:
-    """Copies in flight over the blocks of one function."""
+    """Data-flow analysis of the copies in flight in a function."""
 
     def __init__(self, function: Function) -> None:
         self._function = function
@@ -225,62 +231,65 @@ class _Flow:
         """The number of the first instruction of each block."""
         self.copies: dict[int, _Event] = {}
         stores: list[_Event] = []
-        at = 0
+        position = 0
         for index, block in enumerate(function.blocks):
-            self._firsts.append(at)
+            self._firsts.append(position)
             events = []
-            for one in block.instructions:
-                event = _event(at, index, one)
-                at += 1
+            for instruction in block.instructions:
+                event = _event(position, index, instruction)
+                position += 1
                 if event is not None:
                     events.append(event)
                     if event.action is _Action.COPY:
-                        self.copies[event.at] = event
+                        self.copies[event.position] = event
                     elif event.action is _Action.STORE:
                         stores.append(event)
             self._events.append(events)
-        # Compilers fill the lanes that a masked copy leaves out by a store under the opposite
-        # guard.
-        self._masked = {(copy.block, copy.operand, copy.one.guard) for copy in self.copies.values()}
+        # Compilers fill the lanes that a masked copy skips by a store under the opposite guard.
+        self._masked = {
+            (copy.block, copy.operand, copy.instruction.guard) for copy in self.copies.values()
+        }
         self._bytes: dict[int, Bytes] = {}
         if self.copies:
             self._look_up([*self.copies.values(), *stores])
 
     def _look_up(self, accesses: list[_Event]) -> None:
-        addresses = Addresses(self._function, [(event.at, event.operand) for event in accesses])
+        addresses = Addresses(
+            self._function, [(event.position, event.operand) for event in accesses]
+        )
         for event in accesses:
-            bytes_ = addresses.bytes(event.at, event.operand, event.size)
-            named = event.action is _Action.COPY or _names_shared(event.one)
+            bytes_ = addresses.bytes(event.position, event.operand, event.size)
+            named = event.action is _Action.COPY or _names_shared(event.instruction)
             if named or bytes_.base is not None:
-                self._bytes[event.at] = bytes_
+                self._bytes[event.position] = bytes_
 
     def _step(self, ages: _Ages, event: _Event) -> None:
         self._steps += 1 + len(ages)
         if self._steps > MAX_STEPS:
             raise _TooMuchError
-        # The age of a copy counts the groups committed since: wait_group N ends those older than N
-        # (PTX ISA, cp.async.wait_group). Bulk copies have groups of their own.
+        # wait_group N ends copies of an age above N (PTX ISA, cp.async.wait_group). Bulk copies
+        # have separate groups.
         if event.action is _Action.COPY:
-            ages[event.at] = 0
-        # A guarded wait may not run, and a guarded commit may not either: neither ends anything.
-        elif event.one.guard or event.action is _Action.STORE:
+            ages[event.position] = 0
+        # A guarded wait or commit may not execute, so it changes no age.
+        elif event.instruction.guard or event.action is _Action.STORE:
             return
         elif event.action is _Action.COMMIT:
-            for at, age in ages.items():
-                if self.copies[at].bulk == event.bulk:
-                    ages[at] = min(age + 1, OLDEST)
+            for position, age in ages.items():
+                if self.copies[position].bulk == event.bulk:
+                    ages[position] = min(age + 1, OLDEST)
         elif event.action is _Action.WAIT:
             done = [
-                at
-                for at, age in ages.items()
-                if self.copies[at].bulk == event.bulk
+                position
+                for position, age in ages.items()
+                if self.copies[position].bulk == event.bulk
                 and (event.leaves < 0 or event.leaves < min(age, OLDEST))
             ]
-            for at in done:
-                del ages[at]
+            for position in done:
+                del ages[position]
 
     def _entries(self) -> list[_Ages | None]:
-        """The copies in flight at the start of each block; `None` for unreachable blocks."""
+        """The ages of copies in flight at the start of each block; `None` if unreachable."""
         blocks = self._function.blocks
         entries: list[_Ages | None] = [None] * len(blocks)
         entries[0] = {}
@@ -297,16 +306,20 @@ class _Flow:
                     queue.append(successor)
                     continue
                 self._steps += len(ages)
-                # A copy that is younger on one of the ways is in flight for longer: the join keeps
-                # the youngest age. Ages only fall, so this ends.
-                younger = {at: age for at, age in ages.items() if age < entry.get(at, OLDEST + 1)}
+                # The youngest copy stays in flight longest, so the join keeps the youngest age.
+                # Ages only decrease, so the iteration ends.
+                younger = {
+                    position: age
+                    for position, age in ages.items()
+                    if age < entry.get(position, OLDEST + 1)
+                }
                 if younger:
                     entry.update(younger)
                     queue.append(successor)
         return entries
 
     def conflicts(self) -> dict[_Event, _Ages]:
-        """The stores that may touch what copies in flight use, with those copies."""
+        """The stores that may touch memory of copies in flight, with those copies."""
         touching: dict[_Event, _Ages] = {}
         for index, entry in enumerate(self._entries()):
             if entry is None:
@@ -321,46 +334,54 @@ class _Flow:
         return touching
 
     def _touched(self, store: _Event, ages: _Ages) -> _Ages:
-        stored = self._bytes.get(store.at)
+        stored = self._bytes.get(store.position)
         if stored is None or self._fills_a_masked_copy(store):
             return {}
-        return {at: age for at, age in ages.items() if stored.may_overlap(self._bytes[at])}
+        return {
+            position: age
+            for position, age in ages.items()
+            if stored.may_overlap(self._bytes[position])
+        }
 
     def _fills_a_masked_copy(self, store: _Event) -> bool:
-        """True if this stands in for a copy: `@%p cp.async [%r1]; @!%p st.shared [%r1], 1.0`.
+        """True if a store replaces a masked copy: `@%p cp.async [%r1]; @!%p st.shared [%r1], 1.0`.
 
-        It is safe where the copy would be, and copies over copies are not looked at.
+        It is as safe as the copy would be, and copies over copies are not analysed.
         """
-        guard = store.one.guard
+        guard = store.instruction.guard
         opposite = guard[1:] if guard.startswith("!") else f"!{guard}"
         return bool(guard) and (store.block, store.operand, opposite) in self._masked
 
-    # ---- what to say
+    # ---- hazards
 
     def hazards(self, conflicts: dict[_Event, _Ages], lines: Lines) -> list[Hazard]:
-        """One for each missing wait."""
+        """The hazards of conflicting stores, one per missing wait."""
         predecessors: dict[int, list[int]] = defaultdict(list)
         for index, block in enumerate(self._function.blocks):
             for successor in block.successors:
                 predecessors[successor].append(index)
-        numbers = {event.at: event for event in conflicts}
+        numbers = {event.position: event for event in conflicts}
         groups: dict[tuple[int, bool], list[_Event]] = defaultdict(list)
         places: dict[tuple[int, bool], _MissingWait] = {}
         for store, ages in conflicts.items():
             for bulk in (False, True):
-                mine = {at: age for at, age in ages.items() if self.copies[at].bulk == bulk}
+                mine = {
+                    position: age
+                    for position, age in ages.items()
+                    if self.copies[position].bulk == bulk
+                }
                 if not mine:
                     continue
                 place = self._place(store, mine, numbers, predecessors, bulk)
-                key = place.at, bulk
+                key = place.position, bulk
                 groups[key].append(store)
                 hazard = places.get(key)
                 places[key] = place._replace(
                     uncommitted=place.uncommitted or (hazard is not None and hazard.uncommitted)
                 )
         return [
-            self._hazard(stores, bulk, places[at, bulk], conflicts, lines)
-            for (at, bulk), stores in sorted(groups.items())
+            self._hazard(stores, bulk, places[position, bulk], conflicts, lines)
+            for (position, bulk), stores in sorted(groups.items())
         ]
 
     def _place(
@@ -371,43 +392,45 @@ class _Flow:
         predecessors: dict[int, list[int]],
         bulk: bool,
     ) -> _MissingWait:
-        """The place where a wait repairs it, with all that it repairs on the way to the store.
+        """The place where a wait protects a store and other conflicting stores before it.
 
-        That is the barrier before the first store that conflicts, if one is there.
+        That is the barrier before the first conflicting store, if there is a barrier.
         """
         blocks = self._function.blocks
         threads = 1
         for dim in self._function.threads:
             threads *= dim
         uncommitted = any(age == 0 for age in ages.values())
-        # Walk back from the store as long as there is one way. A wait before the barrier in front
-        # of the first conflicting store is seen by all threads; without a barrier it stands at the
-        # store.
-        best = _MissingWait(store.at, store.one, False, uncommitted)
+        # Walk back from the store while the block has a single predecessor. A wait before the
+        # barrier of the first conflicting store covers all threads; without a barrier, the wait is
+        # placed at the store.
+        best = _MissingWait(store.position, store.instruction, False, uncommitted)
         seeks_barrier = True
-        index, at = store.block, store.at
+        index, end = store.block, store.position
         seen = {index}
         while True:
             first = self._firsts[index]
-            for position in range(at - 1, first - 1, -1):
-                one = blocks[index].instructions[position - first]
+            for position in range(end - 1, first - 1, -1):
+                instruction = blocks[index].instructions[position - first]
                 self._walk_left -= 1
                 if position in ages or self._walk_left < 0:
-                    return best  # in flight only from here on, or a nearer place has to do
-                if one.is_a("cp.async.bulk.commit_group" if bulk else "cp.async.commit_group"):
+                    return best  # the copy starts here, or the budget is spent
+                if instruction.is_a(
+                    "cp.async.bulk.commit_group" if bulk else "cp.async.commit_group"
+                ):
                     uncommitted = True
                 if position in conflicting:
-                    best = _MissingWait(position, one, False, uncommitted)
+                    best = _MissingWait(position, instruction, False, uncommitted)
                     seeks_barrier = True
-                elif seeks_barrier and _is_barrier(one, threads):
-                    best = _MissingWait(position, one, True, uncommitted)
+                elif seeks_barrier and _is_barrier(instruction, threads):
+                    best = _MissingWait(position, instruction, True, uncommitted)
                     seeks_barrier = False
             leading = predecessors[index]
             if index == 0 or len(leading) != 1 or leading[0] in seen:
                 return best
             index = leading[0]
             seen.add(index)
-            at = self._firsts[index] + len(blocks[index].instructions)
+            end = self._firsts[index] + len(blocks[index].instructions)
 
     def _hazard(
         self,
@@ -417,61 +440,72 @@ class _Flow:
         conflicts: dict[_Event, _Ages],
         lines: Lines,
     ) -> Hazard:
-        def line(one: PtxInstruction) -> int:
-            return lines.position(one.span.start).line
+        def line(instruction: PtxInstruction) -> int:
+            return lines.position(instruction.span.start).line
 
         store = stores[0]
         copies = [
-            self.copies[at] for at in sorted(conflicts[store]) if self.copies[at].bulk == bulk
+            self.copies[position]
+            for position in sorted(conflicts[store])
+            if self.copies[position].bulk == bulk
         ]
         copy = copies[-1]
         wait = "cp.async.bulk.wait_group.read 0;" if bulk else "cp.async.wait_group 0;"
         if place.uncommitted:
             wait = f"cp.async.bulk.commit_group; {wait}" if bulk else "cp.async.wait_all;"
-        use = "overwrite what" if bulk else "write where"
+        use = "overwrite data that" if bulk else "write memory that"
         doing = "reading" if bulk else "writing"
         message = (
-            f"{store.one.opcode} on line {line(store.one)} may {use} {copy.one.opcode} "
-            f"on line {line(copy.one)} is still {doing}: no `{wait.removesuffix(';')}` "
-            "stands between them"
+            f"{store.instruction.opcode} on line {line(store.instruction)} may {use} "
+            f"{copy.instruction.opcode} on line {line(copy.instruction)} is still {doing}: "
+            f"`{wait.removesuffix(';')}` is missing between them"
         )
+        copied = _spelled([self._bytes[event.position] for event in copies])
         notes = [
-            f"the store touches {_spelled([self._bytes[store.at]])}, "
-            f"the copies in flight {_spelled([self._bytes[one.at] for one in copies])}"
+            f"the store touches {_spelled([self._bytes[store.position]])}, "
+            f"the copies in flight {copied}"
         ]
         if len(copies) > 1:
-            places = _lines([line(one.one) for one in copies])
+            places = _lines([line(event.instruction) for event in copies])
             notes.append(f"{len(copies)} copies may be in flight: {places}")
         if len(stores) > 1:
-            places = _lines([line(one.one) for one in stores])
-            notes.append(f"{len(stores)} stores that the same wait protects: {places}")
+            places = _lines([line(event.instruction) for event in stores])
+            notes.append(f"the same wait protects {len(stores)} stores: {places}")
         if place.is_barrier:
+            barrier = place.instruction
             notes.append(
-                f"the wait belongs before {place.one.opcode} on line {line(place.one)}: "
-                "a thread waits for its own copies only, the barrier for the other threads"
+                f"the wait belongs before {barrier.opcode} on line {line(barrier)}: "
+                "a thread waits only for its own copies, the barrier for the other threads"
             )
         else:
             notes.append(
-                "no barrier leads to this store: a wait covers this thread's copies, "
+                "no barrier precedes this store: a wait covers only this thread's copies, "
                 "those of other threads need a barrier after it"
             )
-        return Hazard(store.one.span, copy.one.span, message, tuple(notes), place.one.span, wait)
+        return Hazard(
+            store.instruction.span,
+            copy.instruction.span,
+            message,
+            tuple(notes),
+            place.instruction.span,
+            wait,
+        )
 
 
 class _MissingWait(NamedTuple):
-    """The place of the missing wait."""
+    """The instruction before which a wait is missing."""
 
-    at: int
-    one: PtxInstruction
+    position: int
+    instruction: PtxInstruction
     is_barrier: bool
     uncommitted: bool
-    """Some copies have not been committed there, so a wait for groups would miss them."""
+    """True if some copies are uncommitted there, so a wait for groups would miss them."""
 
 
-def _is_barrier(one: PtxInstruction, threads: int) -> bool:
-    if one.guard or not one.is_a("bar", "barrier"):
+def _is_barrier(instruction: PtxInstruction, threads: int) -> bool:
+    if instruction.guard or not instruction.is_a("bar", "barrier"):
         return False
-    parts = one.opcode.split(".")
+    parts = instruction.opcode.split(".")
     if "warp" in parts:
         return threads <= 32
     return "cluster" not in parts and ("sync" in parts or "red" in parts)
@@ -482,9 +516,10 @@ def _lines(numbers: list[int]) -> str:
 
 
 def _spelled(ranges: list[Bytes]) -> str:
-    """Bytes as a person would say them."""
-    bases = {one.base for one in ranges}
-    start, end = min(one.start for one in ranges), max(one.end for one in ranges)
+    """The union of byte ranges in words."""
+    bases = {range_.base for range_ in ranges}
+    start = min(range_.start for range_ in ranges)
+    end = max(range_.end for range_ in ranges)
     if len(bases) > 1 or None in bases:
         return "shared memory at an address that is not known"
     (base,) = bases

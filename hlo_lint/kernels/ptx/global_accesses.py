@@ -1,4 +1,4 @@
-"""The global memory that a kernel reads and writes, by the parameters its addresses come from."""
+"""Global memory accesses of a kernel, by the parameters that its addresses come from."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ _OPAQUE = ("cp.async.bulk", "cp.reduce", "call", "tensormap", "st.async", "multi
 
 @dataclass(frozen=True, slots=True)
 class GlobalAccesses:
-    """The accesses of one kernel, parameters counted from 0."""
+    """The accesses of a kernel; parameters count from 0."""
 
     reads_first: frozenset[int]
-    """Parameters through which memory is read before any store through them."""
+    """Parameters whose memory is read before any store through them."""
     stored: dict[int, int | None]
-    """Upper bound of the bytes that one launch of one block stores; None if there is none."""
+    """Upper bound of the bytes that a block stores through each parameter; None if unbounded."""
 
     def may_store(self, parameter: int) -> int | None:
-        """Upper bound of the bytes that a block stores through a parameter; None: unknown."""
+        """Upper bound of the bytes that a block stores through a parameter; None if unknown."""
         return self.stored.get(parameter, 0) if None not in self.stored.values() else None
 
 
 def global_accesses(ptx: Ptx, pointers: Collection[int]) -> GlobalAccesses | None:
     """The accesses of a file's only kernel; None if addresses cannot be followed.
 
-    `pointers` numbers the parameters that are pointers: addresses depend on scalars, too.
+    `pointers` are the numbers of the pointer parameters; addresses depend on scalars too.
     """
     kernels = [function for function in ptx.functions if function.is_kernel]
     if len(kernels) != 1 or len(ptx.functions) != 1 or ptx.problems:
@@ -49,7 +49,7 @@ def global_accesses(ptx: Ptx, pointers: Collection[int]) -> GlobalAccesses | Non
     instructions = list(kernel.instructions())
     if any(instruction.is_a(*_OPAQUE) for instruction in instructions):
         return None
-    # Registers spilled to local memory would lose the parameter they point at.
+    # The analysis does not follow registers spilled to local memory.
     if any(instruction.is_a("ld.local", "st.local") for instruction in instructions):
         return None
     names = _PARAMETER.findall(ptx.text[kernel.span.start : kernel.span.end])
@@ -64,7 +64,7 @@ def global_accesses(ptx: Ptx, pointers: Collection[int]) -> GlobalAccesses | Non
             through, is_read, is_written = _access(instruction, sources)
             if not is_read and not is_written:
                 continue
-            if is_read and len(through) == 1:  # of several parameters any may be meant
+            if is_read and len(through) == 1:  # with several parameters, any may be read
                 reads |= through - stored.keys()
             if is_written:
                 size = None if number in repeated else threads * access_size(instruction)
@@ -77,10 +77,10 @@ def global_accesses(ptx: Ptx, pointers: Collection[int]) -> GlobalAccesses | Non
 def _sources(
     instructions: list[PtxInstruction], parameters: dict[str, int]
 ) -> dict[str, frozenset[int]]:
-    """The parameters that each register is computed from: loaded values begin anew."""
+    """The parameters from which each register is computed; loads are not followed."""
     sources: dict[str, frozenset[int]] = defaultdict(frozenset)
     changed = True
-    # A register of a loop depends on assignments below it: until nothing grows.
+    # A register in a loop depends on later assignments: iterate to a fixed point.
     while changed:
         changed = False
         for instruction in instructions:
@@ -104,7 +104,7 @@ def _sources(
 def _access(
     instruction: PtxInstruction, sources: dict[str, frozenset[int]]
 ) -> tuple[frozenset[int], bool, bool]:
-    """The parameters that an access goes through, and True if it reads or writes global memory."""
+    """The parameters of an access's address, and whether it reads and writes global memory."""
     is_copy = instruction.is_a("cp.async.ca", "cp.async.cg")
     is_read = is_copy or instruction.is_a("ld", *_ATOMIC)
     is_written = instruction.is_a("st", *_ATOMIC)
@@ -121,17 +121,17 @@ def _access(
 
 
 def _repeated(function: Function) -> set[int]:
-    """The blocks that lie on a cycle."""
+    """The numbers of the blocks on a cycle."""
     blocks = function.blocks
     repeated: set[int] = set()
     for start, block in enumerate(blocks):
         seen: set[int] = set()
         waiting = list(block.successors)
         while waiting:
-            at = waiting.pop()
-            if at not in seen:
-                seen.add(at)
-                waiting += blocks[at].successors
+            reached = waiting.pop()
+            if reached not in seen:
+                seen.add(reached)
+                waiting += blocks[reached].successors
         if start in seen:
             repeated.add(start)
     return repeated

@@ -9,14 +9,14 @@ _NUMBER = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|\d+)[Uu]?")
 
 
 class Address(NamedTuple):
-    """`[%r1+16]`: a register or symbol and a constant."""
+    """An address such as `[%r1+16]`: a register or symbol and a constant offset."""
 
     base: str
     offset: int
 
 
 def whole_constant(text: str) -> int | None:
-    """The value of a whole constant.
+    """The value of an integer constant; None for any other text.
 
     >>> whole_constant("0x10"), whole_constant("-4"), whole_constant("%r1")
     (16, -4, None)

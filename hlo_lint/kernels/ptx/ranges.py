@@ -1,7 +1,7 @@
-"""Ranges of numbers and of addresses, and what PTX instructions make of them.
+"""Ranges of numbers and of addresses, and the transfer functions of PTX instructions.
 
-Registers hold no sign: a value stands for itself modulo the width, and an instruction that looks at
-the sign first brings it into the range it reads. What is not modelled is unknown, never narrower.
+Registers have no sign: a range represents values modulo the width, and a signed or unsigned
+instruction first maps it to its own range. Unmodelled instructions return an unknown range.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ UNBOUNDED = 1 << 80
 
 
 class Range(NamedTuple):
-    """Numbers `low` to `high`, both included, or byte offsets from a shared variable."""
+    """Numbers from `low` to `high`, inclusive, or byte offsets from a shared variable `base`."""
 
     base: str | None
     low: int
     high: int
     bits: int = -1
-    """Those that may be set, as a mask; -1 where that is not known. Only of numbers from 0."""
+    """A mask of the bits that may be set; -1 if unknown. Only for non-negative numbers."""
 
     @property
     def is_bounded(self) -> bool:
@@ -32,7 +32,7 @@ class Range(NamedTuple):
 
     @property
     def is_natural(self) -> bool:
-        """True if it holds plain numbers, none below 0."""
+        """True if it has only non-negative numbers, and no base."""
         return self.base is None and self.low >= 0 and self.is_bounded
 
     @property
@@ -46,19 +46,19 @@ ANYTHING = Range(None, -UNBOUNDED, UNBOUNDED)
 
 
 def natural(low: int, high: int, bits: int = -1) -> Range:
-    """Numbers from 0 on, of which only some bits may be set."""
+    """A range of non-negative numbers with a mask of bits that may be set."""
     if bits >= 0:
         high = min(high, bits)
     return Range(None, min(low, high), high, bits)
 
 
 def single(value: int) -> Range:
-    """One number."""
+    """The range of a single number."""
     return Range(None, value, value, value if value >= 0 else -1)
 
 
 def join(left: Range | None, right: Range | None) -> Range | None:
-    """A range that holds both; `None` holds nothing."""
+    """The smallest range that includes both; `None` is the empty range."""
     if left is None or right is None:
         return right if left is None else left
     if left.base != right.base:
@@ -68,7 +68,7 @@ def join(left: Range | None, right: Range | None) -> Range | None:
 
 
 def _fitted(value: Range, width: int) -> Range:
-    """The value in a register of that width, modulo which it stands for itself."""
+    """The range in a register of `width` bits; the full range if it may wrap around."""
     if not value.is_bounded or value.high - value.low >= 1 << width:
         return Range(value.base, -UNBOUNDED, UNBOUNDED) if value.base else _full(width)
     if value.base is None and not -(1 << width) <= value.low <= value.high < 1 << (width + 1):
@@ -81,14 +81,14 @@ def _full(width: int) -> Range:
 
 
 def as_unsigned(value: Range, width: int) -> Range:
-    """The value as an unsigned instruction reads it."""
+    """The range as an unsigned instruction of `width` bits reads it."""
     if value.base is not None:
         return ANYTHING
     return value if value.low >= 0 and value.high < 1 << width else _full(width)
 
 
 def as_signed(value: Range, width: int) -> Range:
-    """The value as a signed instruction reads it."""
+    """The range as a signed instruction of `width` bits reads it."""
     half = 1 << (width - 1)
     if value.base is not None:
         return ANYTHING
@@ -99,7 +99,7 @@ def as_signed(value: Range, width: int) -> Range:
 
 
 def type_bits(name: str) -> int:
-    """The bits of a type of integers; 0 for any other type."""
+    """The number of bits of an integer type; 0 for any other type."""
     digits = name[1:]
     return int(digits) if name[:1] in {"b", "u", "s"} and digits in {"8", "16", "32", "64"} else 0
 
@@ -111,7 +111,7 @@ def _sum(left: Range, right: Range) -> Range:
     low, high = left.low + right.low, left.high + right.high
     if low <= -UNBOUNDED or high >= UNBOUNDED:
         return Range(base, -UNBOUNDED, UNBOUNDED)
-    # Without a carry the bits of a sum are those of its parts: `base + (i << 4)` keeps 4 zeros.
+    # Without a carry, a sum has the bits of its operands: `base + (i << 4)` keeps 4 zero bits.
     disjoint = left.is_natural and right.is_natural and not left.mask & right.mask
     return Range(base, low, high, left.mask | right.mask if disjoint else -1)
 
@@ -125,7 +125,7 @@ def _product(left: Range, right: Range) -> Range:
         return ANYTHING
     ends = [a * b for a in (left.low, left.high) for b in (right.low, right.high)]
     shift = right.low.bit_length() - 1
-    # A product with a power of two is a shift.
+    # A product with a power of 2 is a shift.
     if left.is_natural and right.low == right.high == 1 << max(shift, 0):
         return natural(min(ends), max(ends), left.mask << shift)
     return Range(None, min(ends), max(ends))
@@ -142,14 +142,14 @@ def _and(left: Range, right: Range) -> Range:
 
 
 def _or(left: Range, right: Range, *, exclusive: bool) -> Range:
-    """`or`, and where `exclusive` `xor`, which may clear bits."""
+    """The result of `or`, or of `xor` if `exclusive`."""
     if right.base is not None:
         left, right = right, left
     if not right.is_natural:
         return ANYTHING
     high = left.high + right.high
     if left.base is not None:
-        # A variable is aligned, so its address takes offsets by `or`; never more than by `add`.
+        # Code adds offsets to an aligned variable by `or`, which never exceeds the sum.
         return Range(left.base, left.low - exclusive * right.high, high)
     if not left.is_natural:
         return ANYTHING
@@ -158,7 +158,7 @@ def _or(left: Range, right: Range, *, exclusive: bool) -> Range:
 
 
 def _lop3(values: list[Range], table: int) -> Range:
-    """Bit by bit what the table says of three inputs."""
+    """The result of `lop3`: a bitwise function of three inputs, given by its truth table."""
     if not all(value.base is None for value in values):
         return ANYTHING
     bits = 0
@@ -203,9 +203,9 @@ def _field(value: Range, position: Range, length: Range, signed: bool) -> Range:
     return natural(0, mask, mask)
 
 
-def computed(one: PtxInstruction, values: list[Range]) -> Range:
+def computed(instruction: PtxInstruction, values: list[Range]) -> Range:
     """The result range of an arithmetic instruction for these operands."""
-    parts = one.opcode.split(".")
+    parts = instruction.opcode.split(".")
     head, ptx_type = parts[0], parts[-1]
     width = type_bits(ptx_type)
     count = len(values)
@@ -229,9 +229,9 @@ def computed(one: PtxInstruction, values: list[Range]) -> Range:
         case "neg", 1:
             result = _negated(values[0])
         case "mul" | "mul24", 2 if "hi" not in parts:
-            result = _product(*(read(one, width) for one in values))
+            result = _product(*(read(value, width) for value in values))
         case "mad" | "mad24", 3 if "hi" not in parts:
-            product = _product(*(read(one, width) for one in values[:2]))
+            product = _product(*(read(value, width) for value in values[:2]))
             result = _sum(_fitted(product, wide), values[2])
         case "and", 2:
             result = _and(*values)
@@ -246,9 +246,13 @@ def computed(one: PtxInstruction, values: list[Range]) -> Range:
         case "bfe", 3:
             result = _field(read(values[0], width), values[1], values[2], signed)
         case "min" | "max", 2:
-            ends = [read(one, width) for one in values]
+            ends = [read(value, width) for value in values]
             pick = min if head == "min" else max
-            result = Range(None, pick(one.low for one in ends), pick(one.high for one in ends))
+            result = Range(
+                None,
+                pick(instruction.low for instruction in ends),
+                pick(instruction.high for instruction in ends),
+            )
         case "rem", 2 if not signed and values[1].is_natural:
             result = natural(0, max(values[1].high - 1, 0))
         case "div", 2 if not signed:
@@ -270,7 +274,7 @@ def _converted(value: Range, to: str, ptx_type: str) -> Range:
         return ANYTHING
     if value.base is not None:
         return value  # shared memory fits 32 bits
-    # A narrowing conversion keeps the low bits, so modulo the new width the value is itself.
+    # A narrowing conversion keeps the low bits: the value is unchanged modulo the new width.
     if target <= width:
         return _fitted(value, target)
     return as_signed(value, width) if ptx_type.startswith("s") else as_unsigned(value, width)
@@ -288,12 +292,12 @@ COMPARISONS = {
     "eq": ("both", 0, "ne", "eq"),
     "ne": ("not", 0, "eq", "ne"),
 }
-"""Of each comparison what bounds the left side if it holds, its opposite, and itself with the sides
-swapped."""
+"""For each comparison: the end of the left side that it bounds, the step from the right side's end,
+its negation, and the comparison with swapped sides."""
 
 
 def narrow(value: Range, comparison: str, bound: Range) -> Range | None:
-    """The part of a range for which a comparison holds; `None` if there is none."""
+    """The part of a range for which a comparison with `bound` may hold; `None` if it is empty."""
     if value.base is not None or bound.base is not None:
         return value
     side, step, _, _ = COMPARISONS[comparison]

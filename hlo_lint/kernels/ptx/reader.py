@@ -1,11 +1,11 @@
-"""PTX as text: functions, basic blocks and predicated instructions, and where each stands.
+"""A parser of PTX: functions, basic blocks and predicated instructions, with their spans.
 
-Specified by `grammars/ptx.lark`. What cannot be parsed becomes a `ParseError`, and the rest
-is read on. Inline assembly brings scopes of its own (`{ .reg .pred complete; ... }`), so a name
-declared in one is told apart from the same name elsewhere: `complete` becomes `complete@3`.
+`grammars/ptx.lark` specifies the syntax. Unreadable text becomes a `ParseError`, and parsing
+continues after it. Inline assembly has its own scopes (`{ .reg .pred complete; ... }`); a name
+declared in such a scope gets its number: `complete` becomes `complete@3`.
 
-Read is what a question about memory needs. Types of registers, parameters and debug sections are
-passed over.
+The parser reads only what analyses of memory need. It skips types of registers, parameters and
+debug sections.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 MAX_THREADS = 1024
-"""In one block of threads, on every chip so far."""
+"""The largest number of threads in a block, on all chips so far."""
 MAX_DEPTH = 64
-"""Scopes inside each other; a compiler nests two."""
+"""The largest nesting depth of scopes; compilers nest two."""
 MAX_PARSE_ERRORS = 100
-"""Maximum parse errors kept per file."""
+"""The largest number of parse errors kept per file."""
 
 
 @dataclass(frozen=True, slots=True)
 class PtxInstruction:
-    """One instruction, its operands as they are written but for white space."""
+    """An instruction; its operands are text without white space."""
 
     span: Span
     opcode: str
     operands: tuple[str, ...] = ()
     guard: str = ""
-    """`%p1` or `!%p1`: it runs only if the predicate holds, or does not."""
+    """The predicate, `%p1` or negated `!%p1`; empty if the instruction always executes."""
 
     def is_a(self, *heads: str) -> bool:
-        """True if the opcode is one of these or a variant of one.
+        """True if the opcode is any of these or a variant of it.
 
         >>> PtxInstruction(Span(0, 0), "st.shared::cta.v4.b32").is_a("st.shared")
         True
@@ -54,7 +54,7 @@ class PtxInstruction:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Instructions that run one after the other, and the blocks that may come next."""
+    """A basic block: its instructions, and the numbers of the blocks that may follow."""
 
     instructions: tuple[PtxInstruction, ...]
     successors: tuple[int, ...]
@@ -66,7 +66,7 @@ class Shared:
 
     name: str
     is_extern: bool
-    """Its size is known at launch; all such variables begin at the same address."""
+    """True if its size is set at launch; all such variables start at the same address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +77,12 @@ class Function:
     span: Span
     is_kernel: bool
     threads: tuple[int, int, int]
-    """At most so many in x, y and z: `.reqntid`, or what every chip allows."""
+    """Upper bounds of the block size in x, y and z: `.reqntid`, or the hardware's limit."""
     blocks: tuple[Block, ...]
     shared: Mapping[str, Shared]
 
     def instructions(self) -> Iterator[PtxInstruction]:
-        """All of them, in the order of the text."""
+        """All instructions, in text order."""
         for block in self.blocks:
             yield from block.instructions
 
@@ -110,7 +110,7 @@ _TOKEN = re.compile(
 _NAME = re.compile(r"[A-Za-z_$%][\w$]*")
 _OPCODE = re.compile(r"[a-z][\w.]*(?:::[\w.]+)*")
 
-# These end with their line; every other directive ends with a semicolon or opens a body.
+# These directives end with their line; all others end with a semicolon or open a body.
 _ENDS_WITH_LINE = frozenset(
     """.version .target .address_size .file .loc .reqntid .maxntid .minnctapersm .maxnctapersm
     .maxnreg .noreturn .reqnctapercluster .explicitcluster .maxclusterrank .blocksareclusters
@@ -120,7 +120,7 @@ _JUMPS = ("bra", "brx.idx", "ret", "exit", "trap")
 
 
 def read_ptx(text: str) -> Ptx:
-    """Everything that can be read; never an error."""
+    """Parse PTX. Never raises: unreadable text becomes `Ptx.problems`."""
     return _PtxReader(text).read()
 
 
@@ -130,11 +130,11 @@ class _Scope:
     parent: _Scope | None
     depth: int
     registers: set[str] = field(default_factory=set)
-    """Declared here; those of the function's own scope need no telling apart."""
+    """The registers declared here; those of the outermost scope are not needed."""
     labels: dict[str, int] = field(default_factory=dict)
-    """The number of the instruction that comes next."""
+    """The number of the instruction after each label."""
     tables: dict[str, list[str]] = field(default_factory=dict)
-    """The labels of a `.branchtargets`."""
+    """The labels of each `.branchtargets`."""
 
     def chain(self) -> Iterator[_Scope]:
         scope: _Scope | None = self
@@ -145,7 +145,7 @@ class _Scope:
 
 @dataclass(slots=True)
 class _FunctionBody:
-    """A function while its body is read."""
+    """A function whose body is being parsed."""
 
     name: str
     span: Span
@@ -196,20 +196,20 @@ class _PtxReader:
             else:
                 self._instruction(self.body, self.scope)
         if self.body is not None:
-            self._note(self.body.span, "the body of this function has no end")
+            self._note(self.body.span, "the body of this function is not closed")
             self._finish(self.body)
         return Ptx(self.text, tuple(self.functions), tuple(self.problems))
 
     def _peek(self, ahead: int) -> str:
-        at = self.at + ahead
-        return self.tokens[at].text if at < len(self.tokens) else ""
+        position = self.at + ahead
+        return self.tokens[position].text if position < len(self.tokens) else ""
 
     def _note(self, span: Span, message: str) -> None:
         if len(self.problems) < MAX_PARSE_ERRORS:
             self.problems.append(ParseError(message, *span))
 
     def _unreadable(self, message: str) -> None:
-        """Record a parse error and resume after it: at a semicolon or at the end of the line."""
+        """Record a parse error and skip to the next semicolon or the end of the line."""
         start = self.tokens[self.at].start
         line_end = self._line_end(start)
         end = start
@@ -224,7 +224,7 @@ class _PtxReader:
         self._note(Span(start, end), message)
 
     def _line_end(self, offset: int) -> int:
-        if offset >= self.line_end:  # else it is the line that was asked for last
+        if offset >= self.line_end:  # otherwise the offset is in the previous line
             end = self.text.find("\n", offset)
             self.line_end = end if end >= 0 else len(self.text)
         return self.line_end
@@ -235,7 +235,7 @@ class _PtxReader:
         token = self.tokens[self.at]
         self.at += 1
         if self.scope is None:
-            self._note(Span(token.start, token.end), "a brace that belongs to no function")
+            self._note(Span(token.start, token.end), "a brace outside a function")
         elif self.scope.depth == MAX_DEPTH:
             self.too_deep += 1
         else:
@@ -381,7 +381,7 @@ class _PtxReader:
                     depth -= 1
                 elif _NAME.match(word):
                     if words and _NAME.match(words[-1]):
-                        break  # two words side by side: the next line's
+                        break  # two adjacent words: the next line starts here
                     word = self._name(word, scope)
                 words.append(word)
             self.at += 1
@@ -396,7 +396,7 @@ class _PtxReader:
         body.scopes.append(scope)
 
     def _name(self, word: str, scope: _Scope) -> str:
-        """A register's name, told apart if a scope of its own declares it."""
+        """A register's name, with the number of the inner scope that declares it."""
         if scope.parent is None:
             return word
         for holder in scope.chain():
@@ -413,7 +413,11 @@ class _PtxReader:
         starts = sorted(
             {0}
             | body.labelled
-            | {at + 1 for at, one in enumerate(instructions) if one.is_a(*_JUMPS)}
+            | {
+                position + 1
+                for position, instruction in enumerate(instructions)
+                if instruction.is_a(*_JUMPS)
+            }
         )
         if len(starts) > 1 and starts[-1] == len(instructions) and starts[-1] not in body.labelled:
             starts.pop()  # no instruction follows the last jump
@@ -441,25 +445,31 @@ class _PtxReader:
         )
 
     def _targets(self, jump: PtxInstruction, scope: _Scope) -> list[int]:
-        """The instructions that a branch may go to."""
+        """The numbers of the instructions that a branch may jump to."""
         names = list(jump.operands[:1])
         if jump.is_a("brx.idx"):
             table = jump.operands[1] if len(jump.operands) > 1 else ""
-            names = next((one.tables[table] for one in scope.chain() if table in one.tables), [])
+            names = next(
+                (holder.tables[table] for holder in scope.chain() if table in holder.tables),
+                [],
+            )
             if not names:
                 self._note(jump.span, f"no list of targets {table!r}")
         targets = []
         for name in names:
-            at = next((one.labels[name] for one in scope.chain() if name in one.labels), None)
-            if at is None:
+            position = next(
+                (holder.labels[name] for holder in scope.chain() if name in holder.labels),
+                None,
+            )
+            if position is None:
                 self._note(jump.span, f"no label {name!r}")
             else:
-                targets.append(at)
+                targets.append(position)
         return targets
 
 
 def _declared(words: list[str]) -> Iterator[str]:
-    """The registers of a `.reg` directive: `%r<3>` is `%r0`, `%r1` and `%r2`."""
+    """The registers of a `.reg` directive: `%r<3>` declares `%r0`, `%r1` and `%r2`."""
     for word, following, count in zip(words, [*words[1:], ""], [*words[2:], "", ""], strict=False):
         if word.startswith(".") or not _NAME.fullmatch(word):
             continue
@@ -485,7 +495,7 @@ def _threads(words: list[str]) -> tuple[int, int, int]:
         x, y, z = (*dims, 1, 1, 1)[:3]
         if directive == ".reqntid":
             return x, y, z
-        # Only the product is promised, whatever its factors are at launch.
+        # .maxntid bounds only the product of the launch dimensions.
         most = min(x * y * z, MAX_THREADS)
         return most, most, most
     return MAX_THREADS, MAX_THREADS, MAX_THREADS

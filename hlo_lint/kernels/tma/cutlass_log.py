@@ -142,10 +142,10 @@ class _Fields:
 
 def _read_cutlass(text: str, start: int, end: int) -> Located:
     fields = _Fields(text, start)
-    for at, match in _matches(_cutlass_field, text, start, end):
+    for offset, match in _matches(_cutlass_field, text, start, end):
         group = match.lastgroup or ""
         name = match[f"{group}_name"].rstrip(":")
-        fields.add(name, _shifted(match.span(group), at))
+        fields.add(name, _shifted(match.span(group), offset))
         if name == "oobFill":
             break
     return _located(
@@ -160,12 +160,12 @@ def _read_cutlass(text: str, start: int, end: int) -> Located:
 
 def _read_fmha(text: str, start: int, end: int) -> Located:
     fields = _Fields(text, start)
-    for at, head in _matches(_fmha_head, text, start, end):
+    for offset, head in _matches(_fmha_head, text, start, end):
         for name in ("format", "dim", "gmem"):
-            fields.add(name, _shifted(head.span(name), at))
+            fields.add(name, _shifted(head.span(name), offset))
         break
-    for at, match in _matches(_fmha_field, text, start, end):
-        fields.add(match["name"], _shifted(match.span("numbers"), at))
+    for offset, match in _matches(_fmha_field, text, start, end):
+        fields.add(match["name"], _shifted(match.span("numbers"), offset))
         if match["name"] == "swizzleType":
             break
     return _located(
@@ -236,18 +236,18 @@ def _matches(
     """
     newline = text.rfind("\n", max(0, start - MAX_WIDTH), start)
     column = start - (newline + 1) if newline >= 0 or start <= MAX_WIDTH else 0
-    at = start - column
+    offset = start - column
     for _ in range(MAX_LENGTH):
-        if at >= end:
+        if offset >= end:
             return
-        newline = text.find("\n", max(at, start), end)
+        newline = text.find("\n", max(offset, start), end)
         stop = end if newline < 0 else newline
         for prefix in {0, column}:
-            match = pattern.match(text[at + prefix : stop])
+            match = pattern.match(text[offset + prefix : stop])
             if match is not None:
-                yield at + prefix, match
+                yield offset + prefix, match
                 break
-        at = stop + 1
+        offset = stop + 1
 
 
 def _shifted(span: tuple[int, int], by: int) -> Span:
