@@ -496,15 +496,15 @@ def opaque(message: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"", "its zlib data is cut off after 0 bytes"),
+        (b"", "its zlib data is truncated after 0 bytes"),
         (b"no zlib", "its zlib data is damaged"),
-        (opaque(b"")[:-1], "cut off after 7 bytes"),
+        (opaque(b"")[:-1], "truncated after 7 bytes"),
         (opaque(b"") + b"x", "byte 8: bytes after the end of its zlib data"),
         (opaque(b""), "neither a kernel call nor an autotuned one"),
         (opaque(b"\x0a\x00"), "byte 2: a kernel call without its kernel"),
         (opaque(b"\x0a\x02\x0a\x00\x12\x00"), "both a kernel call and an autotuned one"),
         (opaque(b"\x08\x01"), "byte 1: field 1 does not hold bytes"),
-        (opaque(b"\x0a\x02\x0a\x00" * 2), "field 1 of TritonAnyKernelCall stands there twice"),
+        (opaque(b"\x0a\x02\x0a\x00" * 2), "duplicate field 1 of TritonAnyKernelCall"),
         (opaque(b"\x0a\x02\x0a\x00\x22\x01\xff"), "byte 6: field 4 is not UTF-8"),
         (opaque(bytes(1 << 20) * 65), "become more than"),
     ],
@@ -520,7 +520,7 @@ def test_a_broken_legacy_payload_says_what_is_wrong(content: bytes, says: str) -
 @pytest.mark.parametrize(
     ("attributes", "says"),
     [
-        ('"triton_kernel_call_ffi"', "without a backend_config"),
+        ('"triton_kernel_call_ffi"', "has no backend_config"),
         ('"triton_kernel_call_ffi", backend_config={other = "x"}', "expected the string `opaque`"),
         ('"triton_kernel_call_ffi", backend_config={opaque = 1 : i32}', "expected the string"),
         (
@@ -540,7 +540,7 @@ def test_a_broken_call_says_what_is_wrong(attributes: str, says: str) -> None:
 
 
 def test_a_payload_that_grows_beyond_its_bound_is_not_expanded() -> None:
-    with pytest.raises(PayloadError, match="a decompression bomb, or no kernel"):
+    with pytest.raises(PayloadError, match="a decompression bomb, or not a kernel"):
         decompressed(zlib.compress(bytes(triton.ANY_EXPANSION + 1)))
     assert len(decompressed(zlib.compress(bytes(triton.ANY_EXPANSION)))) == triton.ANY_EXPANSION
 
@@ -571,7 +571,7 @@ def test_a_damaged_message_is_a_call_or_a_payload_error(data: st.DataObject) -> 
             [
                 "triton_kernel_call_ffi add",
                 "  autotuned add_autotuned: 2 configurations",
-                "    buffer 1, which is buffer 0 as a result: 4096 bytes",
+                "    buffer 1, which is also result buffer 0: 4096 bytes",
                 "    3 pointers for the buffers",
                 "    parameter 0 to 2: pointer, divisible by 16",
             ],
@@ -622,7 +622,7 @@ def test_the_descriptors_of_a_mosaic_kernel_are_read_by_mlir() -> None:
 @pytest.mark.slow
 @needs_jax
 def test_what_mlir_does_not_read_says_why() -> None:
-    with pytest.raises(PayloadError, match=r"MLIR does not read it: .*bytecode"):
+    with pytest.raises(PayloadError, match=r"MLIR rejects it: .*bytecode"):
         read_module(b"ML\xefR\x0dMLIR24.0.0git\x00\xff")
 
 

@@ -589,9 +589,9 @@ def test_a_damaged_log_says_what_is_missing_and_reads_the_rest() -> None:
     found = read_log(text)
     assert [damaged.message for damaged in found.unreadable] == [
         "a TMA descriptor without globalStrides",
-        "expected 3 numbers in boxDim, found 2",
-        "expected 4 numbers in Shape, found 2",
-        "a number that does not fit in globalDim",
+        "expected 3 numbers in boxDim, got 2",
+        "expected 4 numbers in Shape, got 2",
+        "a number out of range in globalDim",
         "a TMA descriptor without format",
     ]
     assert [text[slice(*damaged.span)] for damaged in found.unreadable][1:3] == ["(64,12", "100 57"]

@@ -1,1 +1,1 @@
-"""The GPU autotuner: its logs, and a prediction of what another choice would do."""
+"""The GPU autotuner: its logs, and predictions of the effect of a different choice."""

@@ -1,17 +1,16 @@
-"""Predict the reshapes left of a Triton GEMM fusion if the autotuner picks cuBLASLt or hipBLASLt.
+"""Predict the reshapes left by a Triton GEMM fusion if the autotuner picks cuBLASLt or hipBLASLt.
 
-The fission backend (`fission_backend.cc`) takes the fused computation out, runs GemmRewriter on it
-and puts what comes of it in the fusion's place, among the instructions of the computation around.
-GemmRewriter has a canonical form for a dot with exactly two batch dimensions
-(`NormalizeBatchDimensions`, `gemm_rewriter.cc:569-614`): each operand is brought to one batch
-dimension by a `reshape`, after a `transpose` if the two are not adjacent; the new dot
-has the descending layout; another `reshape` leads back to the shape and layout of the old one.
-SplitK makes such dots, `gemm-fusion-swap-operands` gives them layouts that are not descending, and
-so does layout assignment where a type wants its contracting dimension to be the fastest (s8, f8).
+The fission backend (`fission_backend.cc`) extracts the fused computation, runs GemmRewriter on it
+and inlines the result in place of the fusion. GemmRewriter normalizes a dot with exactly two batch
+dimensions (`NormalizeBatchDimensions`, `gemm_rewriter.cc:569-614`): a `reshape` merges the batch
+dimensions of each operand, after a `transpose` if they are not adjacent; the new dot has the
+descending layout; another `reshape` restores the old shape and layout. SplitK makes such dots.
+`gemm-fusion-swap-operands` gives them layouts that are not descending, and so does layout
+assignment for types whose contracting dimension must be most minor (s8, f8).
 
 In jax 0.10.0 the autotuner runs before the last LayoutNormalization, with no ReshapeDecomposer in
-between: a reshape that moves bytes ends the compilation. Since 0.10.2 it runs after all of them:
-PriorityFusion takes in what stands beside other work, and what stands alone becomes a kernel.
+between: a reshape that moves bytes ends the compilation. Since 0.10.2 it runs after all of these:
+PriorityFusion fuses reshapes next to other work, and each remaining reshape becomes a kernel.
 """
 
 from __future__ import annotations
@@ -32,21 +31,21 @@ from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Layout
 _is_triton_gemm = re.compile(r'"kind":\s*"__triton_gemm"').search
 
 MAX_BATCHES = 65535
-"""A GEMM call takes no more: fission was refused for 65536 (jax 0.10.0), hence no switch."""
+"""The largest batch of a GEMM call: fission fails for 65536 (jax 0.10.0), so nothing changes."""
 
 _FLOATS = frozenset("f16 bf16 f32 f64 c64 c128".split())
 """Element types of cuBLASLt without scales."""
 _SPLIT_ALGORITHM = re.compile(r"dot_(\w+?)_.*_x[369]$")
-"""DotAlgorithmRewriter makes several dots of one, and computes what each of them reads."""
+"""Algorithms for which DotAlgorithmRewriter splits a dot into several, with computed operands."""
 
 
 class SwitchOutcome(Enum):
     """The reshapes that the switch leaves outside fusions."""
 
     BREAKS = "breaks"
-    """A reshape that moves bytes: jax 0.10.0 stops, later releases transpose."""
+    """A reshape that moves bytes: jax 0.10.0 fails, later releases transpose."""
     SLOWS = "slows"
-    """Reshapes that move nothing, or a transpose of whole operands: kernels since jax 0.10.2."""
+    """Reshapes without data movement, or transposes of operands: kernels since jax 0.10.2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,38 +58,38 @@ class InsertedReshape:
     result: ArrayShape
     is_bitcast: bool
     transposed: bool = False
-    """True if a transpose comes before it, to bring the two batch dimensions side by side."""
+    """True if a transpose precedes it, to make the two batch dimensions adjacent."""
     alone: bool = True
-    """True if there is no neighbouring work that PriorityFusion would fuse it into."""
+    """True if there is no adjacent work into which PriorityFusion would fuse it."""
 
     @property
     def is_kernel(self) -> bool:
-        """True if it is launched as a kernel that Triton's choice does not need."""
+        """True if it becomes a kernel that the Triton backend does not need."""
         return self.alone or self.transposed
 
 
 @dataclass(frozen=True, slots=True)
 class BackendSwitch:
-    """A fusion that another winner of the autotuner would break or slow down."""
+    """A fusion that a different choice of the autotuner would break or slow down."""
 
     fusion: Instruction
     dot: str
     """The name of the dot in the fused computation."""
     outcome: SwitchOutcome
     operand: ArrayShape
-    """The instruction that the first offending reshape reads."""
+    """The operand of the first offending reshape."""
     result: ArrayShape
     explanation: str
     reshapes: tuple[InsertedReshape, ...]
-    """All that would be left, the offending one too."""
+    """All reshapes that would be left, including the offending one."""
 
 
 @cached_analysis
 def predict(module: Module) -> tuple[BackendSwitch, ...]:
-    """The fusions that a switch would break or slow down, in the order of the text.
+    """The fusions that a switch would break or slow down, in text order.
 
-    Triton GEMM fusions are judged whether or not the autotuner has been there already: one that
-    runs as Triton today may be fissioned in the next run. What cannot be read is passed over.
+    Triton GEMM fusions count whether or not the autotuner has already run: the next run may choose
+    differently. Unreadable fusions are skipped.
     """
     return tuple(_backend_switches(module))
 
@@ -119,17 +118,17 @@ def _backend_switches(module: Module) -> Iterator[BackendSwitch]:
 def _backend_switch(fusion: Instruction, body: Computation) -> BackendSwitch | None:
     dots = body.with_opcode("dot")
     if "reshape" not in body.opcodes and not any(_two_batches(dot.attributes_text) for dot in dots):
-        return None  # most fusions: no reshape would be left
+        return None  # most fusions would leave no reshape
     if not dots or not all(_is_gemm_rewriter_candidate(dot) for dot in dots):
         return None
     left = [(dot, reshaped) for dot in dots for reshaped in _normalized(dot)]
-    # A reshape inside the fusion is outside of it now.
+    # Fission moves a reshape inside the fusion out of it.
     left += [(dots[0], reshaped) for reshaped in _exposed_reshapes(body)]
     moving = [(dot, reshaped) for dot, reshaped in left if not reshaped.is_bitcast]
     offending = moving or [(dot, reshaped) for dot, reshaped in left if reshaped.is_kernel]
     if not offending:
         return None
-    # The result's comes first: it is the one of the bug report, and whole layouts depend on it.
+    # Report the result's reshape first: it is that of the bug report.
     dot, first = min(offending, key=lambda pair: pair[1].what != RESULT)
     outcome = SwitchOutcome.BREAKS if moving else SwitchOutcome.SLOWS
     reshapes = tuple(reshaped for _, reshaped in left)
@@ -155,33 +154,33 @@ def _explanation(
     dot: Instruction, first: InsertedReshape, reshapes: tuple[InsertedReshape, ...]
 ) -> str:
     reason = (
-        "the fusion holds a reshape"
+        "the fusion contains a reshape"
         if first.what == INSIDE
-        else "a GEMM call wants one batch dimension and this dot has two"
+        else "a GEMM call needs a single batch dimension, but this dot has two"
     )
     if not first.is_bitcast:
         does = "moves bytes"
     elif first.alone:
-        does = "moves none and is a kernel all the same"
+        does = "moves no bytes but is still a kernel"
     else:
         does = "follows a transpose of the whole operand"
     others = len(reshapes) - 1
-    more = f"; {others} more {'reshape' if others == 1 else 'reshapes'} with it" if others else ""
+    more = f", and {others} more {'reshape' if others == 1 else 'reshapes'}" if others else ""
     return (
         f"{reason}: for {first.what} %{dot.name} fission leaves a reshape from {first.operand} "
         f"to {first.result}, which {does}{more}"
     )
 
 
-# ---- what GemmRewriter does
+# ---- GemmRewriter
 
 
 def _is_gemm_rewriter_candidate(dot: Instruction) -> bool:
-    """True if GemmRewriter turns the dot into a GEMM call; if not, the backend has no candidate.
+    """True if GemmRewriter turns the dot into a GEMM call; otherwise the backend has no candidate.
 
-    `IsCublasSupportedMatMul` (`ir_emission_utils.cc:89-148`) and `MatrixLayout::For`
-    (`matmul_utils.cc:121-197`): one contracting dimension and at most one other on each side, a
-    type it knows, a batch dimension that is not the fastest.
+    Mirrors `IsCublasSupportedMatMul` (`ir_emission_utils.cc:89-148`) and `MatrixLayout::For`
+    (`matmul_utils.cc:121-197`): a single contracting dimension and at most one free dimension per
+    side, a supported type, and a batch dimension that is not most minor.
     """
     lhs, rhs = (_array(operand) for operand in dot.operands)
     shape = dot.shape
@@ -195,8 +194,8 @@ def _is_gemm_rewriter_candidate(dot: Instruction) -> bool:
             return False
         if operand.rank > len(batch) + 2 or prod(operand.dims[d] for d in batch) > MAX_BATCHES:
             return False
-        # Two batch dimensions are merged first. If the merged one is the fastest in memory, cuBLAS
-        # has no leading dimension to go by, and MatrixLayout::For refuses the shape.
+        # Two batch dimensions are merged first. If the result is most minor, cuBLAS has no leading
+        # dimension, and MatrixLayout::For rejects the shape.
         if len(batch) == 2 and operand.rank > 2:
             collapsed = _collapse(operand, min(batch)) if _adjacent(batch) else None
             if collapsed is not None and collapsed.minor_to_major[0] == min(batch):
@@ -213,7 +212,7 @@ def _types_are_known(lhs: str, rhs: str, result: str) -> bool:
 
 
 def _normalized(dot: Instruction) -> Iterator[InsertedReshape]:
-    """The reshapes that `NormalizeBatchDimensions` puts around a dot with two batch dimensions."""
+    """The reshapes that `NormalizeBatchDimensions` adds around a dot with two batch dimensions."""
     if len(dot.integers_attribute("lhs_batch_dims") or ()) != 2:
         return
     split = _SPLIT_ALGORITHM.search(dot.attributes.get("algorithm", ""))
@@ -223,7 +222,7 @@ def _normalized(dot: Instruction) -> Iterator[InsertedReshape]:
         batch = _dimensions(dot, f"{side}_batch_dims", shape)
         first = min(batch)
         transposed = not _adjacent(batch)
-        # NormalizeBatchDimensions transposes batch dimensions that are not neighbours, then merges.
+        # NormalizeBatchDimensions transposes batch dimensions that are not adjacent, then merges.
         if transposed:
             order = [d for d in range(shape.rank) if d != max(batch)]
             order.insert(first + 1, max(batch))
@@ -254,7 +253,7 @@ def _normalized(dot: Instruction) -> Iterator[InsertedReshape]:
 
 
 def _is_padded(operand: ArrayShape, batch: int) -> bool:
-    """True if GemmRewriter pads the operand: an f8 one with a size that is not a multiple of 16."""
+    """True if GemmRewriter pads the operand: it is f8 with a size that is not a multiple of 16."""
     others = [size for d, size in enumerate(operand.dims) if d != batch]
     return operand.dtype.startswith("f8") and _is_uneven(others)
 
@@ -273,9 +272,9 @@ def _exposed_reshapes(body: Computation) -> Iterator[InsertedReshape]:
 
 
 def _collapse(shape: ArrayShape, first: int) -> ArrayShape:
-    """The shape with dimension `first` and the next one as one, the others in the same order.
+    """Merge dimension `first` with the next dimension; the others keep their order.
 
-    The slot of the first of the two in the layout is kept, that of the second is dropped.
+    The merged dimension takes the place of the first in the layout.
 
     >>> from hlo_lint.hlo.shape import parse_array
     >>> str(_collapse(parse_array("s8[24,4,4096,768]{2,1,3,0}"), 0))
@@ -295,19 +294,19 @@ def _adjacent(batch: tuple[int, ...]) -> bool:
     return abs(batch[0] - batch[1]) == 1
 
 
-# ---- what PriorityFusion finds beside a reshape
+# ---- work next to a reshape, for PriorityFusion
 
 
 def _is_computed(operand: Operand) -> bool:
-    """True if the fusion computes something, not only renames, before it reaches this operand."""
+    """True if the fusion computes this operand, instead of passing on a parameter."""
     source = source_of(operand, ("bitcast",))
     return source is not None and source.opcode != "parameter"
 
 
 def _only_renamed(instruction: Instruction) -> bool:
-    """True if the value reaches a dot or the fusion's root through bitcasts alone."""
+    """True if the value reaches a dot or the fusion's root only through bitcasts."""
     value = instruction
-    # A reshape that stands alone is wrapped into a fusion of its own: one kernel for no work.
+    # A reshape without adjacent work becomes a fusion, and a kernel, by itself.
     while value.users:
         value, *others = value.users
         if others or value.opcode not in ("bitcast", "dot"):

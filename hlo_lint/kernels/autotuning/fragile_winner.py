@@ -1,15 +1,14 @@
-"""Judge from the autotuner's log if its choice of a backend would be made again.
+"""Predict from the autotuner's log if another run would choose the same backend.
 
-XLA runs every candidate once to warm it up and times ONE more run
-(`xla/backends/gpu/autotuner/gpu_profiler.cc:308-338`). It does not simply take the shortest time:
-of the candidates within SCRATCH_WINDOW of that it takes the one with the least scratch memory, and
-among those alike the fastest (`xla/backends/autotuner/config_selector.cc:43`). cuBLASLt asks for
-32 MiB and Triton for none, so between the two a change of the shortest time does not change the
-choice until cuBLASLt is a whole window ahead.
+XLA runs every candidate once as a warm-up and times a single further run
+(`xla/backends/gpu/autotuner/gpu_profiler.cc:308-338`). Among the candidates within SCRATCH_WINDOW
+of the shortest time, it picks the least scratch memory, then the shortest time
+(`xla/backends/autotuner/config_selector.cc:43`). cuBLASLt needs 32 MiB and Triton none, so
+cuBLASLt wins only if it is a whole window faster.
 
-A winner is fragile whose lead, reckoned so, is too small a part of its time. How many candidates
-each side had tells no more, once scratch is minded: `benchmarks/FRAGILE.md` says how that was
-tried, and how well this does.
+A winner is fragile if its lead, computed this way, is too small a fraction of its time. The number
+of candidates of each side adds no information once scratch is considered: `benchmarks/FRAGILE.md`
+describes that experiment and the accuracy of the prediction.
 """
 
 from __future__ import annotations
@@ -24,25 +23,26 @@ from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import Span
 
 SCRATCH_WINDOW: Final = 2000
-"""Nanoseconds that a candidate may take longer than the fastest and win, for its lesser scratch.
+"""The time in nanoseconds by which a candidate with less scratch may be slower and still win.
 
-Anything from 1000 to 10000 explains every choice that benchmarks/fragile.py was shown.
+Any value from 1000 to 10000 explains all choices in the data of benchmarks/fragile.py.
 """
 SURE: Final = 1.156
-"""The quotient from which a lead lasts, alone and under load; benchmarks/fragile.py fits it."""
+"""The smallest ratio of times of a stable choice, idle or under load; fitted by
+benchmarks/fragile.py."""
 
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """The candidate with which one backend takes part in a contest."""
+    """The best candidate of a backend."""
 
     backend: str
     nanoseconds: int
     scratch_bytes: int
     samples: int
-    """The backend's candidates that were timed."""
+    """The number of the backend's timed candidates."""
     failures: int
-    """Its candidates that were tried and not timed."""
+    """The number of its candidates that failed."""
 
     def __str__(self) -> str:
         return (
@@ -52,63 +52,62 @@ class Best:
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """The backend that won an instruction, and the one most likely to win it the next time."""
+    """The winning backend of an instruction, and the rival most likely to win next time."""
 
     winner: Best
     rival: Best
 
     @property
     def handicap(self) -> int:
-        """The penalty, in nanoseconds, that the rival's scratch memory adds to its time."""
+        """The penalty on the rival's time for its scratch memory, in nanoseconds."""
         more = self.rival.scratch_bytes - self.winner.scratch_bytes
-        # The window counts once, however much more scratch the rival wants: XLA compares, it does
-        # not weigh.
+        # XLA only compares scratch sizes: the window does not depend on the difference.
         return SCRATCH_WINDOW * ((more > 0) - (more < 0))
 
     @property
     def margin(self) -> int:
-        """The lead in nanoseconds, handicap included; XLA's timer counts in steps of 32."""
+        """The lead in nanoseconds, including the handicap; XLA's timer has steps of 32 ns."""
         return self.rival.nanoseconds + self.handicap - self.winner.nanoseconds
 
     @property
     def ratio(self) -> float:
-        """The lead as a quotient: 1.25 where the rival took a quarter longer."""
+        """The lead as a ratio of times: 1.25 if the rival took a quarter longer."""
         return 1 + self.margin / self.winner.nanoseconds
 
 
 @dataclass(frozen=True, slots=True)
 class Fragile:
-    """A tuned instruction whose backend another run would choose differently."""
+    """A tuned instruction whose backend may differ in another run."""
 
     instruction: str
-    """Empty where the log does not name it."""
+    """The instruction's name; empty if the log does not state it."""
     fingerprint: str
-    """`hlo_fingerprint`; empty in logs of old releases."""
+    """The `hlo_fingerprint`; empty in logs of old releases."""
     contest: Contest
     span: Span
     """The instruction's record in the log."""
     sure: float = SURE
-    """The quotient from which a lead would last."""
+    """The smallest ratio of times of a stable choice."""
 
     @property
     def subject(self) -> str:
-        """The instruction as the log spells it: by name, by fingerprint, or both."""
+        """The instruction's name, fingerprint, or both, as in the log."""
         return _subject(self.instruction, self.fingerprint)
 
     @property
     def reason(self) -> str:
-        """The reason why the choice may not last, with the numbers."""
+        """The message: why the choice may change, with the numbers."""
         contest = self.contest
         winner, rival = contest.winner, contest.rival
         lead = (
             f"by {contest.margin} ns of {microseconds(winner.nanoseconds)}"
             if contest.margin > 0
-            else "by its place in the list alone"
+            else "only by its place in the list"
         )
         return (
             f"the autotuner's choice for {self.subject} may change from run to run: "
-            f"{winner} beat {rival} {lead}{_scratch(contest)}, where each candidate is timed once "
-            f"and a lead below {self.sure - 1:.0%} does not last{_inequality(winner, rival)}"
+            f"{winner} beat {rival} {lead}{_scratch(contest)}, but each candidate is timed once "
+            f"and a lead below {self.sure - 1:.0%} is not stable{_inequality(winner, rival)}"
         )
 
     @property
@@ -123,17 +122,17 @@ class Fragile:
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """Measures that make the choice the same in every run, the surest first."""
+        """Ways to make the choice the same in every run, the safest first."""
         backends = {self.contest.winner.backend, self.contest.rival.backend}
         return (
             "pin it: --xla_gpu_dump_autotune_results_to=FILE.pbtxt once, on an idle GPU, then "
             "--xla_gpu_load_autotune_results_from=FILE.pbtxt in every run",
             *(
-                ("compare like with like: --xla_gpu_blas_max_algorithms=1 gives cuBLASLt one try",)
+                ("compare fairly: --xla_gpu_blas_max_algorithms=1 gives cuBLASLt a single try",)
                 if backends & _CUBLASLT
                 else ()
             ),
-            "time it again alone: compile with nothing else on the GPU and compare the two logs",
+            "time it again on an idle GPU and compare the two logs",
         )
 
 
@@ -142,10 +141,10 @@ _CUBLASLT: Final = frozenset({"CUBLASLT", "CUBLASLT_FISSION"})
 
 @dataclass(frozen=True, slots=True)
 class Win:
-    """The backend that won an instruction in one run."""
+    """The winning backend of an instruction in a run."""
 
     log: int
-    """Index of the log among those given."""
+    """The index of the log."""
     backend: str
     nanoseconds: int
     span: Span
@@ -154,27 +153,27 @@ class Win:
 
 @dataclass(frozen=True, slots=True)
 class ChangedWinner:
-    """An instruction that one run gave to one backend and another run to another."""
+    """An instruction whose winning backend differs between runs."""
 
     instruction: str
     fingerprint: str
     wins: tuple[Win, ...]
-    """In the order of the logs."""
+    """The wins, in the order of the logs."""
 
     @property
     def reason(self) -> str:
-        """Number of wins by backend."""
+        """The message: the number of wins by backend."""
         wins = Counter(win.backend for win in self.wins).most_common()
         return (
-            f"{_subject(self.instruction, self.fingerprint)} was given different backends in "
+            f"{_subject(self.instruction, self.fingerprint)} got different backends in "
             f"{len(self.wins)} runs: {', '.join(f'{name} in {times}' for name, times in wins)}"
         )
 
 
 def fragile(log: Autotuning, sure: float = SURE) -> tuple[Fragile, ...]:
-    """The instructions of one log that another run might give another backend.
+    """The instructions of a log whose backend may differ in another run.
 
-    `sure` is the quotient from which a lead lasts.
+    `sure` is the smallest ratio of times of a stable choice.
     """
     return tuple(
         Fragile(tuned.name, tuned.fingerprint, contest, tuned.span, sure)
@@ -184,7 +183,7 @@ def fragile(log: Autotuning, sure: float = SURE) -> tuple[Fragile, ...]:
 
 
 def contests(log: Autotuning) -> Iterator[tuple[TunedInstruction, Contest]]:
-    """Every instruction of a log for which two backends or more were timed."""
+    """The instructions of a log for which at least two backends were timed."""
     for tuned in log.instructions:
         contest = contest_of(tuned)
         if contest is not None:
@@ -192,7 +191,7 @@ def contests(log: Autotuning) -> Iterator[tuple[TunedInstruction, Contest]]:
 
 
 def contest_of(tuned: TunedInstruction) -> Contest | None:
-    """The contest for one instruction; None where one backend had it to itself."""
+    """The contest for an instruction; None if fewer than two backends were timed."""
     won = chosen(tuned)
     backends = tuned.backends
     if won is None or len(backends) < 2:
@@ -210,17 +209,17 @@ def contest_of(tuned: TunedInstruction) -> Contest | None:
         if candidate is won or (not candidate.failed and candidate.backend != won.backend)
     ]
     winner = next(best for best in bests if best.backend == won.backend)
-    # The rival is whichever backend would win with the smallest change of times.
+    # The rival is the backend that would win after the smallest change of times.
     against = (Contest(winner, rival) for rival in bests if rival is not winner)
     return min(against, key=lambda contest: contest.margin)
 
 
 def chosen(tuned: TunedInstruction) -> Candidate | None:
-    """The candidate that XLA takes; None where all failed."""
+    """The candidate that XLA picks; None if all failed."""
     fastest = tuned.fastest
     if fastest is None:
         return None
-    # config_selector.cc: of those within the window the least scratch, then the least time.
+    # config_selector.cc: within the window, the least scratch, then the least time.
     limit = (fastest.nanoseconds or 0) + SCRATCH_WINDOW
     return min(
         (
@@ -235,10 +234,10 @@ def chosen(tuned: TunedInstruction) -> Candidate | None:
 def changed_winners(logs: Iterable[Autotuning]) -> tuple[ChangedWinner, ...]:
     """The instructions whose winning backend differs between runs of the same program.
 
-    One log may hold several runs, since XLA appends to the file: a fingerprint that comes again is
-    another process, as within one the autotuner remembers. Logs of old releases have no
-    fingerprints; there the name stands for it, and of several alike in a log the last counts.
-    Other devices are not compared: they are expected to differ.
+    A log may have several runs, since XLA appends to the file: a repeated fingerprint is from
+    another process, because the autotuner caches within a process. Logs of old releases have no
+    fingerprints: there the name identifies an instruction, and the last entry in a log counts.
+    Different devices are not compared: their choices are expected to differ.
     """
     by_fingerprint: dict[tuple[str, str], list[tuple[TunedInstruction, Win]]] = defaultdict(list)
     for number, log in enumerate(logs):
@@ -262,7 +261,7 @@ def changed_winners(logs: Iterable[Autotuning]) -> tuple[ChangedWinner, ...]:
 
 
 def microseconds(nanoseconds: int) -> str:
-    """As people say it.
+    """Format a time in microseconds.
 
     >>> microseconds(3648)
     '3.65 us'
@@ -287,6 +286,6 @@ def _inequality(winner: Best, rival: Best) -> str:
     if winner.samples <= rival.samples:
         return ""
     return (
-        f"; the least of {counted(winner.samples, 'sample')} is low by luck more often than "
-        f"{'one is' if rival.samples == 1 else f'that of {rival.samples}'}"
+        f"; the minimum of {counted(winner.samples, 'sample')} is low by chance more often than "
+        f"{'a single sample' if rival.samples == 1 else f'that of {rival.samples}'}"
     )

@@ -1,8 +1,8 @@
-"""Payloads of instructions: the kernels that custom calls and fusions carry, and their settings.
+"""Payloads of custom calls and fusions: embedded kernels and their configurations.
 
-`decode` knows the Triton kernels of jax-triton and Pallas, Mosaic GPU's, the configurations of
-cuBLAS, and those of fusions that XLA tiles itself. What it gives is frozen; a changed copy, such as
-`triton.with_aliases` makes, goes back into the text through `encode`.
+`decode_payload` reads the Triton kernels of jax-triton and Pallas, the kernels of Mosaic GPU, the
+configurations of cuBLAS, and those of fusions that XLA tiles itself. Payloads are frozen;
+`encode_payload` writes a changed copy, such as that of `triton.with_aliases`, back to the text.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ __all__ = [
 
 
 def decode_payload(instruction: Instruction) -> Payload | None:
-    """The decoded payload of the instruction; None if it has none of a known kind.
+    """The decoded payload of an instruction; None if it has no payload of a known kind.
 
     Raises:
-        PayloadError: it should carry something, and that is broken.
+        PayloadError: the payload is missing or damaged.
     """
     if instruction.opcode == "fusion":
         if '"block_level_fusion_config' not in instruction.attributes_text.replace("\\", ""):
@@ -59,14 +59,14 @@ def decode_payload(instruction: Instruction) -> Payload | None:
         return None
     config = instruction.attribute_text("backend_config")
     if config is None:
-        raise PayloadError(f"a call of {target} without a backend_config")
+        raise PayloadError(f"this call of {target} has no backend_config")
     return _decoded(target, config)
 
 
 def encode_payload(instruction: Instruction, payload: Payload) -> str:
-    """The new text of the instruction's `backend_config`, in the escapes that it uses.
+    """The new text of the instruction's `backend_config`, with the same kind of quoting.
 
-    An unchanged payload is the text as it stands.
+    For an unchanged payload, it is the old text.
 
     Raises:
         PayloadError: the instruction has no `backend_config`.
@@ -78,7 +78,7 @@ def encode_payload(instruction: Instruction, payload: Payload) -> str:
 
 
 def _decoder(target: str) -> Callable[[str, bytes], Payload] | None:
-    """The decoder of what calls of a target carry; None for a target of an unknown kind."""
+    """The payload decoder for a custom-call target; None for an unknown target."""
     if target in TRITON_TARGETS:
         return decode_triton
     if target == TARGET:
@@ -88,7 +88,7 @@ def _decoder(target: str) -> Callable[[str, bytes], Payload] | None:
     return decode_cublas if target.startswith(PREFIX) else None
 
 
-# The dumps of one module repeat their payloads, and one may be some 100 kB of PTX.
+# The dumps of a module repeat their payloads, some with 100 kB of PTX.
 @lru_cache(maxsize=128)
 def _decoded(target: str, text: str) -> Payload | None:
     content = Carrier(text).content

@@ -20,17 +20,17 @@ class BlockLevelFusion:
     """The tiling of a fusion."""
 
     kind: str
-    """`__triton`, `__triton_nested_gemm_fusion`, `__triton_collective` …"""
+    """The kind of fusion: `__triton`, `__triton_nested_gemm_fusion`, `__triton_collective` …"""
     config: Mapping[str, Json] = field(repr=False)
     """The whole `backend_config`."""
     content: bytes = field(repr=False)
 
 
 def decode_block_level(content: bytes) -> BlockLevelFusion | None:
-    """The configuration that a fusion's `backend_config` carries; None where it has none.
+    """The configuration in a fusion's `backend_config`; None if it has none.
 
     Raises:
-        PayloadError: it is broken.
+        PayloadError: the configuration is malformed.
     """
     config = read_json(content)
     fusion = JsonReader(config, "backend_config").object("fusion_backend_config")

@@ -1,8 +1,8 @@
-r"""The text of a `backend_config`, and the bytes that it stands for.
+r"""The text of a `backend_config`, and the bytes that it represents.
 
-XLA prints them as they are where they lex as a dictionary in braces, JSON or MLIR's, and else
-between quotes with C's escapes. `HloParserImpl::ParseAttributeHelper` takes both for anything, so
-a dictionary may come in quotes too, and is put back into them.
+XLA prints the bytes unquoted if they lex as a dictionary in braces (JSON or MLIR), and otherwise in
+quotes with C escapes. `HloParserImpl::ParseAttributeHelper` accepts both forms for any content, so
+a dictionary may be quoted too; then it is written back in quotes.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class Carrier:
     """The value of a `backend_config`."""
 
     text: str
-    """As it is printed."""
+    """The printed text."""
 
     @property
     def is_quoted(self) -> bool:
-        """True if it stands in quotes, its bytes escaped as in C."""
+        """True if it is in quotes, with bytes escaped as in C."""
         return self.text.startswith('"')
 
     @property
@@ -34,19 +34,19 @@ class Carrier:
         """The bytes of the payload.
 
         Raises:
-            PayloadError: it is quoted and no C string.
+            PayloadError: the quoted text is not a valid C string.
         """
         if not self.is_quoted:
             return encode(self.text)
         if len(self.text) < 2 or not self.text.endswith('"'):
-            raise PayloadError("its quote never ends", 0, "character")
+            raise PayloadError("its quote is not closed", 0, "character")
         try:
             return c_unescape(self.text[1:-1])
         except PayloadError as error:
             raise PayloadError(error.message, (error.offset or 0) + 1, "character") from None
 
     def carrying(self, content: bytes) -> str:
-        """The same carrier around other bytes, as text; these where they are the same."""
+        """The text for other bytes, with the same kind of quoting; unchanged for equal bytes."""
         if content == self.content:
             return self.text
         return f'"{c_escape(content)}"' if self.is_quoted else decode(content)
@@ -56,7 +56,7 @@ def read_json(content: bytes) -> Mapping[str, Json]:
     """Parse a JSON object.
 
     Raises:
-        PayloadError: it is not one.
+        PayloadError: it is not a JSON object.
     """
     try:
         value = json.loads(content)
@@ -72,7 +72,7 @@ def read_json(content: bytes) -> Mapping[str, Json]:
 
 
 def written_json(value: Mapping[str, Json]) -> bytes:
-    """JSON as XLA prints it: no blanks, whole numbers without a point."""
+    """JSON as XLA prints it: without blanks, and integers without a decimal point."""
     return json.dumps(_whole(value), separators=(",", ":"), ensure_ascii=False).encode()
 
 
@@ -90,14 +90,14 @@ def _whole(value: Json) -> Json:
 
 
 class JsonReader:
-    """Reads fields of one JSON object: what is not there is a default, what is wrong is said."""
+    """Reads fields of a JSON object: a missing field has a default, a wrong type raises."""
 
     def __init__(self, fields: Mapping[str, object], path: str) -> None:
         self.fields = fields
         self.path = path
 
     def number(self, name: str, default: float = 0.0) -> float:
-        """A `double`: a number, or one of the words that JSON has none for."""
+        """A number, as a float."""
         value = self.fields.get(name, default)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise PayloadError(f"{self.path}.{name} is not a number")
@@ -111,21 +111,21 @@ class JsonReader:
         return value
 
     def text(self, name: str, default: str = "") -> str:
-        """A string, or the name of a value of an enum."""
+        """A string, or the name of an enum value."""
         value = self.fields.get(name, default)
         if not isinstance(value, str):
             raise PayloadError(f"{self.path}.{name} is not a string")
         return value
 
     def integers(self, name: str) -> tuple[int, ...]:
-        """A list of numbers; empty where there is none."""
+        """A list of integers; empty if the field is missing."""
         path, value = f"{self.path}.{name}", self.fields.get(name, ())
         if isinstance(value, str) or not isinstance(value, Sequence):
             raise PayloadError(f"{path} is not a list")
         return tuple(_integer(item, path) for item in value)
 
     def object(self, name: str) -> JsonReader | None:
-        """An object inside; None where there is none."""
+        """A nested object; None if the field is missing."""
         value = self.fields.get(name)
         if value is None:
             return None

@@ -3,7 +3,7 @@
     __cublas$gemm  __cublas$lt$matmul  __cublas$lt$matmul$f8  __cublas$triangularSolve
 
 From `xla/service/gpu/backend_configs.proto`. Releases before 2024 print the configuration of a
-gemm without a `gemm_backend_config` around it.
+gemm without the enclosing `gemm_backend_config`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class DotDimensions:
 
 @dataclass(frozen=True)
 class GemmConfig:
-    """The configuration of a GEMM of cuBLAS."""
+    """The configuration of a cuBLAS GEMM."""
 
     target: str
     alpha: complex
@@ -38,17 +38,17 @@ class GemmConfig:
     """The factor of the third operand, C; 0 if there is none."""
     dimensions: DotDimensions
     epilogue: str
-    """`DEFAULT`, `BIAS`, `RELU` …: what cuBLASLt does with the product."""
+    """The operation on the product: `DEFAULT`, `BIAS`, `RELU` …"""
     gives_largest: bool
-    """True if a result is the largest absolute value of D before it is scaled to 8 bits."""
+    """True if a result is the largest absolute value of D before scaling to 8 bits."""
     config: Mapping[str, Json] = field(repr=False)
-    """All of it."""
+    """The whole configuration."""
     content: bytes = field(repr=False)
 
 
 @dataclass(frozen=True)
 class TriangularSolveConfig:
-    """The configuration of a triangular solve of cuBLAS."""
+    """The configuration of a cuBLAS triangular solve."""
 
     left_side: bool
     lower: bool
@@ -59,10 +59,10 @@ class TriangularSolveConfig:
 
 
 def decode_cublas(target: str, content: bytes) -> GemmConfig | TriangularSolveConfig:
-    """The configuration that a `backend_config` carries.
+    """Decode the configuration in a `backend_config`.
 
     Raises:
-        PayloadError: it is none.
+        PayloadError: the configuration is malformed.
     """
     config = read_json(content)
     whole = JsonReader(config, "backend_config")

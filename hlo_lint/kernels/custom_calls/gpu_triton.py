@@ -3,7 +3,7 @@
     {debug = false, grid_x = 8 : i32, …, ir = "ML\\EFR…", name = "kern", num_stages = 3 : i32,
      num_warps = 4 : i32, zeroed_outputs = [0 : i32]}
 
-From `TritonCall::Parse` in `xla/service/gpu/triton_call.cc`. Nothing is autotuned.
+From `TritonCall::Parse` in `xla/service/gpu/triton_call.cc`. Such calls are not autotuned.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class PallasTritonCall:
     ir: bytes = field(repr=False)
     """The kernel in Triton's dialect of MLIR, as text or bytecode."""
     dictionary: Dictionary = field(repr=False)
-    """All of it, what this release does not know too."""
+    """The whole dictionary, including entries unknown to this release."""
 
     @property
     def content(self) -> bytes:
@@ -38,7 +38,7 @@ class PallasTritonCall:
 
 
 def decode_pallas_triton(content: bytes) -> PallasTritonCall:
-    """The call that a `backend_config` carries.
+    """Decode the call in a `backend_config`.
 
     Raises:
         PayloadError: it is not such a dictionary.
@@ -56,7 +56,7 @@ def decode_pallas_triton(content: bytes) -> PallasTritonCall:
 
 
 class DictionaryReader:
-    """Reads values of a known kind; without a default they must be there."""
+    """Reads values of a known type; without a default, a missing value raises."""
 
     def __init__(self, dictionary: Dictionary) -> None:
         self.dictionary = dictionary

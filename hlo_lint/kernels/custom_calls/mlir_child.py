@@ -1,4 +1,4 @@
-"""JAX's MLIR bindings read bytecode and print its content, in the child of `mosaic.read_module`."""
+"""Reads MLIR bytecode with JAX's bindings, in the child process of `mosaic.read_module`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def load_mlir() -> Answer:
 
 
 def _context() -> tuple[Any, Any]:
-    """A context that takes dialects it does not know, and knows JAX's, Mosaic's and Triton's."""
+    """An MLIR context with JAX's, Mosaic's and Triton's dialects that accepts unknown dialects."""
     ir = import_module("jaxlib.mlir.ir")
     context = import_module("jax._src.interpreters.mlir").make_ir_context()
     context.allow_unregistered_dialects = True
@@ -55,7 +55,7 @@ def _walk(operation: Any) -> Iterator[Any]:
 
 
 def _operation_name(operation: Any) -> str:
-    """The operation without what the stable dialect puts in front: `arith.constant`."""
+    """The operation's name without the stable dialect's prefix, such as `arith.constant`."""
     return str(operation.name).removeprefix("stable_mosaic_gpu.")
 
 
@@ -69,7 +69,7 @@ def _names(operation: Any) -> list[str]:
 
 
 def _descriptors(module: Any) -> Iterator[dict[str, Any]]:
-    stored: dict[tuple[Any, int], int | None] = {}  # by array on the stack and place in it
+    stored: dict[tuple[Any, int], int | None] = {}  # by stack array and index
     for operation in _walk(module):
         name = _operation_name(operation)
         if name == "llvm.store":
@@ -82,7 +82,8 @@ def _descriptors(module: Any) -> Iterator[dict[str, Any]]:
 
 
 def _descriptor(operands: list[Any], stored: dict[tuple[Any, int], int | None]) -> dict[str, Any]:
-    """`(descriptor, base, elem_type, rank, sizes, strides, swizzle_bytes, window)`."""
+    """A descriptor from the operands of a call: `(descriptor, base, elem_type, rank, sizes,
+    strides, swizzle_bytes, window)`."""
     _, _, elem_type, rank, sizes, strides, swizzle, window = operands
     dimensions = _constant(rank)
 
@@ -101,7 +102,7 @@ def _descriptor(operands: list[Any], stored: dict[tuple[Any, int], int | None]) 
 
 
 def _identity(value: Any) -> Any:
-    """Something that two views of the same value share."""
+    """A key that is equal for two views of the same value."""
     owner = value.owner
     return (owner, getattr(value, "result_number", -1)) if _is_result(value) else str(value)
 
@@ -111,7 +112,7 @@ def _is_result(value: Any) -> bool:
 
 
 def _place(address: Any) -> tuple[Any, int] | None:
-    """The array and the element that an address points at, through one `getelementptr`."""
+    """The array and the index of an address computed by a `getelementptr`; else None."""
     if not _is_result(address) or _operation_name(address.owner) != "llvm.getelementptr":
         return None
     indices = _attributes(address.owner).get("rawConstantIndices", "")
@@ -120,7 +121,7 @@ def _place(address: Any) -> tuple[Any, int] | None:
 
 
 def _constant(value: Any) -> int | None:
-    """A constant, seen through casts and through the type of a memref; None where it is none."""
+    """The value of a constant, seen through casts and memref types; None if it is not constant."""
     if not _is_result(value):
         return None
     owner = value.owner
@@ -141,7 +142,7 @@ def _number_of(value: Any) -> int:
 
 
 def _metadata(memref: Any, result: int) -> int | None:
-    """Result 0 is the buffer, 1 the offset, then the sizes, then the strides."""
+    """A static result of `extract_strided_metadata`: (buffer, offset, sizes…, strides…)."""
     ir = import_module("jaxlib.mlir.ir")
     memref = ir.MemRefType(memref)
     strides, _ = memref.get_strides_and_offset()

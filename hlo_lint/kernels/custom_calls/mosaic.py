@@ -3,10 +3,10 @@
     {kernel_hash = "…", module = "ML\\EFR…", skip_device_barrier = false,
      use_custom_barrier = false, uses_xla_collective_metadata = false}
 
-`module` is MLIR bytecode in the dialect `stable_mosaic_gpu`, host code and kernel in one. JAX's own
-MLIR bindings read it, in a child process: they are C++ that may abort on what a file says. The
-host code makes each TMA descriptor by a call of `mosaic_gpu_init_tma_desc`
-(`jaxlib/mosaic/gpu/runtime.cc`), whose constant arguments we follow.
+`module` is MLIR bytecode in the dialect `stable_mosaic_gpu`, with host code and kernel. JAX's own
+MLIR bindings read it in a child process, since their C++ may abort on malformed files. The host
+code makes each TMA descriptor by a call of `mosaic_gpu_init_tma_desc`
+(`jaxlib/mosaic/gpu/runtime.cc`), from whose constant arguments the descriptors are read.
 """
 
 from __future__ import annotations
@@ -44,30 +44,30 @@ class MosaicCall:
 
 @dataclass(frozen=True, slots=True)
 class MosaicDescriptor:
-    """The arguments of one `mosaic_gpu_init_tma_desc`, row-major; None for what is computed."""
+    """The arguments of a `mosaic_gpu_init_tma_desc` call, row-major; None for computed values."""
 
     elem_type: int | None
-    """A number of its own: `CUtensorMapDataType` is chosen in `runtime.cc`."""
+    """Mosaic's number of the type: `runtime.cc` maps it to a `CUtensorMapDataType`."""
     rank: int | None
     shape: tuple[int | None, ...]
     strides: tuple[int | None, ...]
-    """In elements, the innermost one too."""
+    """The strides in elements, including the innermost."""
     swizzle_bytes: int | None
-    """16 means none."""
+    """The swizzle in bytes; 16 means no swizzle."""
     block_shape: tuple[int | None, ...]
 
 
 @dataclass(frozen=True)
 class MlirModule:
-    """A module that MLIR parsed from bytecode."""
+    """A parsed MLIR module."""
 
     text: str = field(repr=False)
-    """In MLIR's generic form."""
+    """The text in MLIR's generic form."""
     descriptors: tuple[MosaicDescriptor, ...]
 
 
 def decode_mosaic(content: bytes) -> MosaicCall:
-    """The call that a `backend_config` carries; its module stays bytecode.
+    """Decode the call in a `backend_config`; its module stays bytecode.
 
     Raises:
         PayloadError: it is not such a dictionary.
@@ -82,12 +82,12 @@ def read_module(
     """Parse MLIR bytecode, of Mosaic GPU or Triton.
 
     Args:
-        data: the bytecode, or MLIR's text.
-        timeout: seconds that MLIR may take.
-        search_path: where the child process imports from; as in this process where it is None.
+        data: bytecode, or MLIR text.
+        timeout: the time limit in seconds.
+        search_path: the child's import path; that of this process if None.
 
     Raises:
-        PayloadError: MLIR refuses it, or jax is not installed.
+        PayloadError: MLIR rejects it, or jax is not installed.
     """
     from hlo_lint.kernels.custom_calls import mlir_child
 
@@ -102,7 +102,7 @@ def read_module(
                 raise PayloadError(f"{INSTALL}: {error}") from None
             lines = [line.strip() for line in f"{error}".splitlines()]
             reason = shown(listed(filter(None, lines), 3, "; "))
-            raise PayloadError(f"MLIR does not read it: {reason}") from None
+            raise PayloadError(f"MLIR rejects it: {reason}") from None
     return _module(answer)
 
 

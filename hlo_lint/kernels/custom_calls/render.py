@@ -1,4 +1,4 @@
-"""A payload as a person reads it."""
+"""Payloads as readable text."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Payload = (
 
 
 def render_payload(payload: Payload) -> str:
-    """Some lines that say what is in it. MLIR bytecode is read where jax is installed."""
+    """Describe a payload in some lines. MLIR bytecode is printed if jax is installed."""
     match payload:
         case TritonCall():
             lines = _triton(payload)
@@ -64,11 +64,11 @@ def _triton(payload: TritonCall) -> Iterator[str]:
             yield from _kernel_call(call)
         case AutotunedKernelCall(name=name, configs=configs, input_output_aliases=aliases):
             yield f"  autotuned {name}: {counted(len(configs), 'configuration')}"
-            yield "  buffers saved around the trials, counted through operands, then results:"
+            yield "  buffers saved around the trials, numbered operands first, then results:"
             for alias in aliases:
                 yield (
-                    f"    buffer {alias.input_buffer}, which is buffer {alias.output_buffer} "
-                    f"as a result: {alias.size_bytes} bytes"
+                    f"    buffer {alias.input_buffer}, which is also result buffer "
+                    f"{alias.output_buffer}: {alias.size_bytes} bytes"
                 )
             if not aliases:
                 yield "    none"
@@ -98,7 +98,7 @@ def _kernel_call(call: KernelCall) -> Iterator[str]:
         )
     yield f"    {counted(call.pointer_count, 'pointer')} for the buffers"
     index = 0
-    # A kernel has dozens of equal pointers: they are one line.
+    # A kernel has dozens of equal pointers: print them on a single line.
     for line, repeated in groupby(map(_parameter, call.parameters)):
         count = len(list(repeated))
         place = f"{index}" if count == 1 else f"{index} to {index + count - 1}"
@@ -121,7 +121,7 @@ def _parameter(parameter: Parameter) -> str:
                 f"swizzle {parameter.swizzle}, out of bounds {parameter.oob_fill}"
             )
         case UnknownParameter(fields=fields):
-            return f"of a kind that is not known, fields {list(fields)}"
+            return f"of unknown kind, fields {list(fields)}"
         case _:
             assert_never(parameter)
 
@@ -142,7 +142,7 @@ def _mosaic(payload: MosaicCall) -> Iterator[str]:
 
 
 def _entries(dictionary: Dictionary, code: str) -> Iterator[str]:
-    """The entries of a dictionary but for the code."""
+    """The entries of a dictionary except the code."""
     for name, entry in dictionary.entries.items():
         if name != code:
             value = entry.value

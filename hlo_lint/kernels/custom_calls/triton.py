@@ -1,10 +1,10 @@
-"""Kernels that jax-triton and its like put into a program: `jaxlib/gpu/triton.proto`, compressed.
+"""Kernels of jax-triton calls: `jaxlib/gpu/triton.proto`, compressed.
 
     triton_kernel_call        backend_config="x\\234…"               legacy, a C string
     triton_kernel_call_ffi    backend_config={opaque = "x\\9C…"}     typed FFI, from jax 0.10.1 on
 
-Both hold zlib(TritonAnyKernelCall). Buffers are counted through `[operands…, results…]`: the
-launcher hands them to the kernel's pointers in that order and passes over what is left
+Both contain zlib(TritonAnyKernelCall). Buffers are numbered `[operands…, results…]`: the launcher
+passes them to the kernel's pointers in that order and ignores the rest
 (`jaxlib/gpu/triton_kernels.cc`).
 """
 
@@ -26,34 +26,34 @@ FFI: Final = "triton_kernel_call_ffi"
 TARGETS: Final = frozenset({LEGACY, FFI})
 
 MAX_BYTES: Final = 64 << 20
-"""Maximum size of a decompressed payload; real ones are some 10 to 500 kB of PTX."""
+"""The largest accepted decompressed payload; real payloads have 10 to 500 kB of PTX."""
 MAX_EXPANSION: Final = 200
-"""Maximum ratio of decompressed to compressed size, above `ANY_EXPANSION` bytes."""
+"""The largest accepted ratio of decompressed to compressed size, above `ANY_EXPANSION` bytes."""
 ANY_EXPANSION: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """A pointer: the next buffer."""
+    """A pointer parameter: takes the next buffer."""
 
     bytes_to_zero: int
-    """Bytes that the launcher sets to zero before each run."""
+    """The number of bytes that the launcher clears before each run."""
     ptr_divisibility: int
-    """The address must be a multiple of this; 0 if any address will do."""
+    """The required divisor of the address; 0 for any address."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A value that the launcher passes on."""
+    """A scalar parameter."""
 
     type: str
-    """`bool`, `i32`, `u32`, `i64`, `u64`, `f32`, `f64`."""
+    """The type: `bool`, `i32`, `u32`, `i64`, `u64`, `f32` or `f64`."""
     value: bool | int | float
 
 
 @dataclass(frozen=True, slots=True)
 class TensorDescriptor:
-    """A pointer to the next buffer as a TMA descriptor: row-major, strides in elements."""
+    """A TMA descriptor of the next buffer: row-major, strides in elements."""
 
     elem_type: int
     """A `CUtensorMapDataType`: 6 is float16, 9 is bfloat16."""
@@ -67,7 +67,7 @@ class TensorDescriptor:
 
 @dataclass(frozen=True, slots=True)
 class UnknownParameter:
-    """A parameter of a later release; its field numbers are all we know."""
+    """A parameter of a later release, with its protobuf field numbers."""
 
     fields: tuple[int, ...]
 
@@ -77,7 +77,7 @@ Parameter: TypeAlias = Array | Scalar | TensorDescriptor | UnknownParameter
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One compiled kernel; what the release does not know is None."""
+    """A compiled kernel; fields that the release lacks are None."""
 
     kernel_name: str
     num_warps: int
@@ -90,12 +90,12 @@ class Kernel:
     global_scratch_size: int | None = None
     global_scratch_align: int | None = None
     object_bytes: int = 0
-    """Size of the machine code that newer releases send in place of PTX."""
+    """The size in bytes of the machine code that newer releases have in place of PTX."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
-    """A kernel with the grid and the parameters it is launched with."""
+    """A kernel with its launch grid and parameters."""
 
     kernel: Kernel
     grid: tuple[int, int, int]
@@ -103,7 +103,7 @@ class KernelCall:
 
     @property
     def pointers(self) -> tuple[int, ...]:
-        """Indices of the parameters that take a buffer, in order."""
+        """The numbers of the parameters that take a buffer, in order."""
         return tuple(
             number
             for number, parameter in enumerate(self.parameters)
@@ -112,13 +112,13 @@ class KernelCall:
 
     @property
     def pointer_count(self) -> int:
-        """Number of buffers that the launcher hands over."""
+        """The number of buffers that the launcher passes."""
         return len(self.pointers)
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """One of the calls that the autotuner tries."""
+    """A candidate of the autotuner."""
 
     kernel_call: KernelCall
     description: str
@@ -128,15 +128,15 @@ class InputOutputAlias(NamedTuple):
     """A buffer that the autotuner saves before its trials and restores after them."""
 
     input_buffer: int
-    """Its number among `[operands…, results…]`."""
+    """Its number in `[operands…, results…]`."""
     output_buffer: int
-    """The number of the same memory as a result; without it nothing is saved."""
+    """The number of the result with the same memory; it is saved only if the addresses match."""
     size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class AutotunedKernelCall:
-    """Calls that do the same; the first execution runs them all and keeps the fastest."""
+    """Equivalent calls; the first execution runs them all and keeps the fastest."""
 
     name: str
     configs: tuple[Config, ...]
@@ -145,7 +145,7 @@ class AutotunedKernelCall:
 
 @dataclass(frozen=True)
 class TritonCall:
-    """The payload of one of the two targets."""
+    """The payload of a Triton call of either target."""
 
     target: str
     name: str
@@ -158,7 +158,7 @@ class TritonCall:
 
     @property
     def kernel_calls(self) -> tuple[KernelCall, ...]:
-        """The call, or those that the autotuner tries."""
+        """The call, or the candidates of the autotuner."""
         match self.call:
             case KernelCall():
                 return (self.call,)
@@ -167,12 +167,12 @@ class TritonCall:
 
     @property
     def pointer_count(self) -> int:
-        """Number of buffers the kernel takes: the maximum over the autotuner's configurations."""
+        """The number of buffers that the kernel takes: the maximum over all configurations."""
         return max((call.pointer_count for call in self.kernel_calls), default=0)
 
     @property
     def descriptors(self) -> Iterator[tuple[int, int, TensorDescriptor]]:
-        """Each descriptor with the numbers of its configuration and of its parameter."""
+        """The descriptors as (configuration number, parameter number, descriptor)."""
         for config, call in enumerate(self.kernel_calls):
             for number, parameter in enumerate(call.parameters):
                 if isinstance(parameter, TensorDescriptor):
@@ -180,7 +180,7 @@ class TritonCall:
 
     @property
     def opaque(self) -> bytes:
-        """The compressed message, as either carrier holds it."""
+        """The compressed message, extracted from either form of the `backend_config`."""
         return _opaque(self.target, self.content)
 
 
@@ -188,10 +188,10 @@ class TritonCall:
 
 
 def decode_triton(target: str, content: bytes) -> TritonCall:
-    """The call that a `backend_config` carries.
+    """Decode the call in a `backend_config`.
 
     Raises:
-        PayloadError: it is not such a call; the message names what was expected and the byte.
+        PayloadError: it is not such a call; the error has a byte offset.
     """
     message = decompressed(_opaque(target, content))
     return _decoded(target, content, message)
@@ -219,24 +219,24 @@ def decompressed(data: bytes) -> bytes:
     """Decompress the bytes to at most `MAX_BYTES`.
 
     Raises:
-        PayloadError: they are damaged, cut off, followed by others, or become too many.
+        PayloadError: the data is damaged, truncated, followed by more bytes, or too large.
     """
     most = min(MAX_BYTES, max(ANY_EXPANSION, len(data) * MAX_EXPANSION))
     stream = zlib.decompressobj()
     try:
         message = stream.decompress(data, most)
         if not stream.eof:
-            # One byte more tells a bomb without expanding it.
+            # A further byte identifies a decompression bomb without expanding it.
             over = stream.decompress(stream.unconsumed_tail, 1)
             if over:
                 raise PayloadError(
                     f"{len(data)} compressed bytes become more than {most}: "
-                    "a decompression bomb, or no kernel"
+                    "a decompression bomb, or not a kernel"
                 )
     except zlib.error as error:
         raise PayloadError(f"its zlib data is damaged: {error}") from None
     if not stream.eof:
-        raise PayloadError(f"its zlib data is cut off after {len(data)} bytes", len(data))
+        raise PayloadError(f"its zlib data is truncated after {len(data)} bytes", len(data))
     if stream.unused_data:
         end = len(data) - len(stream.unused_data)
         raise PayloadError("bytes after the end of its zlib data", end)
@@ -257,11 +257,15 @@ def _ffi_dictionary(content: bytes) -> Dictionary:
 
 
 def _by_number(fields: Iterable[Field], message: str, *once: int) -> dict[int, Field]:
-    """The fields by number; those that may stand only once, twice are an error."""
+    """The fields by number.
+
+    Raises:
+        PayloadError: a field in `once` occurs twice.
+    """
     by_number: dict[int, Field] = {}
     for entry in fields:
         if entry.number in once and entry.number in by_number:
-            raise PayloadError(f"field {entry.number} of {message} stands there twice", entry.start)
+            raise PayloadError(f"duplicate field {entry.number} of {message}", entry.start)
         by_number.setdefault(entry.number, entry)
     return by_number
 
@@ -353,7 +357,7 @@ def _parameter(reader: Reader, within: Field) -> Parameter:
 
 def _real(value: Field, wire_type: int) -> float:
     if value.wire_type != wire_type:
-        raise PayloadError(f"field {value.number} has another width", value.start)
+        raise PayloadError(f"field {value.number} has the wrong width", value.start)
     return wire.float_of(value)
 
 
@@ -366,7 +370,7 @@ _SCALARS: Final[Mapping[int, tuple[str, Callable[[Field], bool | int | float]]]]
     7: ("f32", lambda value: _real(value, wire.FIXED32)),
     8: ("f64", lambda value: _real(value, wire.FIXED64)),
 }
-"""The type of a scalar, and how it is read, by the number of its field."""
+"""The type of a scalar and its reader, by field number."""
 _NVIDIA: Final = 1
 _STRIDES: Final = 4
 
@@ -394,7 +398,7 @@ def _descriptor(reader: Reader, within: Field) -> Parameter:
 
 
 def _uint(fields: Mapping[int, Field], number: int, *, bits: int = 32) -> int:
-    """A `uint32` or `uint64`; 0 where it is left out."""
+    """A `uint32` or `uint64` field; 0 if it is missing."""
     return wire.int_of(fields[number]) & ((1 << bits) - 1) if number in fields else 0
 
 
@@ -402,10 +406,10 @@ def _uint(fields: Mapping[int, Field], number: int, *, bits: int = 32) -> int:
 
 
 def with_message(call: TritonCall, message: bytes) -> TritonCall:
-    """The same carrier around another message.
+    """The call with its message replaced.
 
     Raises:
-        PayloadError: it is not a `TritonAnyKernelCall`.
+        PayloadError: the message is not a `TritonAnyKernelCall`.
     """
     compressed = zlib.compress(message)
     content = compressed
@@ -415,10 +419,10 @@ def with_message(call: TritonCall, message: bytes) -> TritonCall:
 
 
 def with_aliases(call: TritonCall, aliases: Iterable[InputOutputAlias]) -> TritonCall:
-    """The same autotuned call that saves these buffers and no others; unknown fields survive.
+    """The autotuned call with its list of saved buffers replaced; unknown fields are kept.
 
     Raises:
-        PayloadError: it is not autotuned.
+        PayloadError: the call is not autotuned.
     """
     reader = Reader(call.message)
     autotuned = next((entry for entry in reader.fields() if entry.number == 2), None)
@@ -429,7 +433,7 @@ def with_aliases(call: TritonCall, aliases: Iterable[InputOutputAlias]) -> Trito
     listed = [entry for entry in inside if entry.number == 3]
     edits: dict[int, list[Field]] = {entry.start: [] for entry in listed}
     if listed:
-        # The new list takes the place of the first old entry, so unknown fields keep theirs.
+        # The new list replaces the first old entry, so unknown fields keep their places.
         edits[listed[0].start] = wanted
     else:
         edits[autotuned.start] = [wire.delimited(2, wire.serialize([*inside, *wanted]))]
@@ -437,7 +441,7 @@ def with_aliases(call: TritonCall, aliases: Iterable[InputOutputAlias]) -> Trito
 
 
 def _alias_field(alias: InputOutputAlias) -> Field:
-    """Zeros are left out, as proto3 does."""
+    """The protobuf field of an alias; zeros are omitted, as in proto3."""
     numbers = [
         wire.varint_field(number, value) for number, value in enumerate(alias, start=1) if value
     ]
@@ -447,17 +451,17 @@ def _alias_field(alias: InputOutputAlias) -> Field:
 def with_tensor_strides(
     call: TritonCall, strides: Mapping[tuple[int, int], Sequence[int]]
 ) -> TritonCall:
-    """The same call with other strides, in elements, in its tensor descriptors.
+    """The call with new strides, in elements, in its tensor descriptors.
 
     jax-triton also passes the shape of a descriptor to the kernel as i32s, and its strides as i64s
-    after them; where these are present, they change with it. Unknown fields survive.
+    after them; if present, these scalars change too. Unknown fields are kept.
 
     Args:
         call: plain or autotuned.
-        strides: by number of the configuration, 0 for a plain call, and of the parameter.
+        strides: by configuration number (0 for a plain call) and parameter number.
 
     Raises:
-        PayloadError: there is no such descriptor, or it has another rank.
+        PayloadError: there is no such descriptor, or its rank differs.
     """
     reader = Reader(call.message)
     calls = list(_call_fields(reader))
@@ -485,7 +489,7 @@ def with_tensor_strides(
 
 
 def _call_fields(reader: Reader) -> Iterator[Field]:
-    """The `TritonKernelCall`s, as many as `TritonCall.kernel_calls` has, in its order."""
+    """The `TritonKernelCall` fields, in the order of `TritonCall.kernel_calls`."""
     for entry in reader.fields():
         if entry.number == 1:
             yield entry

@@ -22,17 +22,17 @@ _BITS = re.compile(r"\d+")
 
 @dataclass(frozen=True, slots=True)
 class DeviceDescriptor:
-    """One `tt.make_tensor_descriptor`, row-major."""
+    """A `tt.make_tensor_descriptor`, row-major."""
 
     element_bits: int
     shape: tuple[int | None, ...]
-    """None for a size that only the kernel knows."""
+    """The sizes; None if computed in the kernel."""
     strides: tuple[int | None, ...]
-    """In elements."""
+    """The strides in elements; None if computed in the kernel."""
 
 
 def device_descriptors(call: KernelCall) -> Iterator[DeviceDescriptor]:
-    """The descriptors that a kernel makes, scalars replaced by what the launcher passes."""
+    """The descriptors that a kernel makes, with scalar arguments replaced by their values."""
     ttir = call.kernel.ttir
     if "tt.make_tensor_descriptor" not in ttir:
         return
@@ -47,9 +47,9 @@ def _numbers(names: str, values: Mapping[str, int]) -> tuple[int | None, ...]:
 
 
 def _values(call: KernelCall) -> dict[str, int]:
-    """The integers of a kernel that are known before it runs, by name.
+    """The integers of a kernel that are known before launch, by name.
 
-    Names are unique in a function (SSA), and a kernel whose module has several is left out.
+    Names are unique in a function (SSA). Modules with several functions are skipped.
     """
     ttir = call.kernel.ttir
     signatures = _SIGNATURE.findall(ttir)
@@ -59,7 +59,7 @@ def _values(call: KernelCall) -> dict[str, int]:
     for name, parameter in zip(_ARGUMENT.findall(signatures[0]), call.parameters, strict=False):
         if isinstance(parameter, Scalar) and isinstance(parameter.value, int):
             values[name] = parameter.value
-    # Operands are printed before their readers.
+    # Operands are printed before their users.
     for line in ttir.split("\n"):
         if cast := _CAST.search(line):
             if cast[2] in values:

@@ -1,1 +1,1 @@
-"""Descriptors of the Tensor Memory Accelerator: what one must keep to, and where texts hold one."""
+"""Descriptors of the Tensor Memory Accelerator: their conditions, and readers of printed ones."""

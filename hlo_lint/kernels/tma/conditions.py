@@ -1,10 +1,9 @@
 """Conditions on TMA descriptors, the components that check them, and the repair of strides.
 
-The driver answers CUDA_ERROR_INVALID_VALUE to whatever breaks one of these, and does not say which.
-Those of the driver are in the manual of `cuTensorMapEncodeTiled`; it exempts no dimension of size
-1, though such a dimension's stride is never added to an address and is therefore whatever the
-framework left there. XLA, jaxlib and Mosaic GPU check before the driver is asked: their messages
-are those of jaxlib 0.11.2.
+The driver returns CUDA_ERROR_INVALID_VALUE for any violation, without stating which. Its conditions
+are in the manual of `cuTensorMapEncodeTiled`. They include dimensions of size 1, although the
+stride of such a dimension is never used and may be any number that the framework left there. XLA,
+jaxlib and Mosaic GPU check before they call the driver; their messages are from jaxlib 0.11.2.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ MAX_BOX = 256
 MAX_ELEMENT_STRIDE = 8
 PACKED_BOX = 128
 MAX_BOX_BYTES = 228 << 10
-"""The manual gives no limit; the shared memory of one SM of an H100 or H200 holds no larger box."""
+"""The shared memory of an SM of an H100 or H200; the manual states no limit."""
 
 _MANUAL = "cuTensorMapEncodeTiled, CUDA driver API manual"
 _DRIVER = "cuTensorMapEncodeTiled, as driver 580.159 answers: CUDA_ERROR_INVALID_VALUE"
@@ -45,22 +44,22 @@ _STRIDES = {
     "mosaic": "Byte strides must be divisible by 16 and less than 2**40, but got %ld (item "
     "stride = %ld, item size = %ld) at index %ld",
 }
-"""Messages about any stride that is illegal."""
+"""Messages about invalid strides."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConditionViolation:
-    """One field that breaks one condition."""
+    """A field that violates a condition."""
 
     condition: str
     field: str
-    """`global_strides[1]`, numbered by dimension; the innermost is 0."""
+    """The field, such as `global_strides[1]`, numbered by dimension; the innermost is 0."""
     value: int
     bound: str
     degenerate: bool
-    """True if it is an arbitrary stride of a dimension of size 1: any legal one is equivalent."""
+    """True for a stride of a dimension of size 1: any valid stride is equivalent."""
     source: str
-    """The manual or source file that says so, with the message if one is printed."""
+    """The manual or source file of the condition, with its message, if any."""
 
     def __str__(self) -> str:
         excuse = " (an arbitrary stride of a dimension of size 1)" if self.degenerate else ""
@@ -81,26 +80,26 @@ _Check = Callable[[Descriptor], _Breaches]
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One thing that must hold."""
+    """A condition on descriptors."""
 
     name: str
     breaches: _Check
     sources: Mapping[Consumer, str]
-    """The components that check it. The driver's conditions bind every consumer."""
+    """The components that check it. The driver's conditions apply to every consumer."""
 
     def source_for(self, consumer: Consumer) -> str | None:
-        """The component that refuses it between this consumer and the driver; None if none does."""
+        """The source of the check by this consumer, else by the driver; None without a check."""
         return self.sources.get(consumer, self.sources.get(Consumer.CUDA))
 
 
 CONDITIONS: list[Condition] = []
-"""Every condition, the driver's first."""
+"""All conditions, the driver's first."""
 
 
 def _condition(
     cuda: str = _MANUAL, xla: str = "", jaxlib: str = "", mosaic: str = ""
 ) -> Callable[[_Check], _Check]:
-    """Enter a condition under the function's name, with the message of each component."""
+    """Register a condition under the function's name, with the message of each component."""
     sources = {
         Consumer.CUDA: cuda,
         Consumer.XLA: xla and f'{_XLA}: "{xla}"',
@@ -120,7 +119,7 @@ def _condition(
 def violations(
     descriptor: Descriptor, consumer: Consumer = Consumer.CUDA
 ) -> tuple[ConditionViolation, ...]:
-    """Everything that is wrong with a descriptor on its way through this consumer.
+    """The conditions that a descriptor violates for this consumer.
 
     >>> from hlo_lint.kernels.tma.descriptor import tensor_map_type
     >>> q = Descriptor.from_row_major(tensor_map_type(9), (32, 1, 128), (128, 1, 1), (1, 128, 64))
@@ -138,21 +137,21 @@ def violations(
 
 
 def repair(descriptor: Descriptor) -> Descriptor | None:
-    """The descriptor with legal strides where the stride moves nothing; None where one that moves
-    data is illegal, which takes a copy to padded memory.
+    """The descriptor with valid strides for dimensions of size 1.
 
-    A dimension of size 1 gets the stride that it would have in dense memory, rounded up to what is
-    aligned. Whatever else breaks a condition is left as it is; so is a legal stride.
+    None if a stride of a larger dimension is invalid: that needs a copy to padded memory. A
+    dimension of size 1 gets the stride of dense memory, rounded up to the alignment. Valid strides
+    and violations of other conditions are unchanged.
     """
     strides = list(descriptor.global_strides)
     row = descriptor.row_bytes
-    below, count = row, 1  # the stride that the dimension below has, and how often it is taken
+    below, count = row, 1  # the stride and the size of the next inner dimension
     for dimension, stride in enumerate(strides, 1):
         if not 0 <= stride < STRIDE_LIMIT or stride % descriptor.alignment:
             if not descriptor.is_degenerate(dimension):
                 return None
             dense = _round_up(below * count, descriptor.alignment)
-            # Beyond the limit any legal stride will do: the one below is.
+            # Beyond the limit, use the stride of the next inner dimension.
             stride = dense if dense < STRIDE_LIMIT else _round_up(below, descriptor.alignment)
             if not descriptor.alignment <= stride < STRIDE_LIMIT:
                 stride = descriptor.alignment
@@ -162,7 +161,7 @@ def repair(descriptor: Descriptor) -> Descriptor | None:
     return replace(descriptor, global_strides=tuple(strides))
 
 
-# ---- the driver's
+# ---- conditions of the driver
 
 
 @_condition(jaxlib="Unsupported TMA data type: %d.")
@@ -201,7 +200,7 @@ def _rank_interleaved(descriptor: Descriptor) -> _Breaches:
 def _entries(descriptor: Descriptor) -> _Breaches:
     rank = descriptor.rank
     if not 1 <= rank <= MAX_RANK:
-        return  # no log prints more than five
+        return  # logs print at most five entries
     for name, values, expected in (
         ("global_dims", descriptor.global_dims, rank),
         ("global_strides", descriptor.global_strides, rank - 1),
@@ -282,7 +281,7 @@ def _box(descriptor: Descriptor) -> _Breaches:
 
 @_condition(cuda=_DRIVER)
 def _box_size(descriptor: Descriptor) -> _Breaches:
-    # An element stride thins the box out; dimension 0 has none unless the layout is interleaved.
+    # Element strides reduce the box; dimension 0 has none unless the layout is interleaved.
     strides = [1, *descriptor.element_strides[1:]]
     taken = [
         -(-size // max(stride, 1))
@@ -322,7 +321,7 @@ def _box_packed(descriptor: Descriptor) -> _Breaches:
 def _element_strides(descriptor: Descriptor) -> _Breaches:
     for dimension, stride in enumerate(descriptor.element_strides):
         if dimension == 0 and descriptor.interleave == 0:
-            continue  # ignored: TMA has no step along dimension 0
+            continue  # the driver ignores the element stride of dimension 0
         if not 1 <= stride <= MAX_ELEMENT_STRIDE:
             yield _Breach(f"element_strides[{dimension}]", stride, f"1 to {MAX_ELEMENT_STRIDE}")
 
@@ -379,7 +378,7 @@ def _swizzle_packed(descriptor: Descriptor) -> _Breaches:
     allowed = {0, 3, 4}
     if descriptor.element.number == 15 and descriptor.store is not False:
         allowed.add(6)  # to store through
-    # The load-only type allows the same three; that nothing stores through it is `store_packed`.
+    # The load-only type allows the same three; `store_packed` checks for stores.
     if descriptor.swizzle not in allowed and 0 <= descriptor.swizzle < len(SWIZZLES):
         names = ", ".join(f"{number} ({SWIZZLES[number]})" for number in sorted(allowed))
         bound = f"one of {names} for {descriptor.element.name}"
@@ -411,7 +410,7 @@ def _nan_fill(descriptor: Descriptor) -> _Breaches:
         yield _Breach("oob_fill", descriptor.oob_fill, bound)
 
 
-# ---- of others, before the driver is asked
+# ---- conditions of other components, checked before the driver
 
 
 @_condition(
@@ -457,7 +456,7 @@ def _stride_chain(descriptor: Descriptor) -> _Breaches:
 
 @_condition(cuda="", xla="global_stride (%d) must be >= global_dim (%d).")
 def _stride_covers_dim(descriptor: Descriptor) -> _Breaches:
-    # XLA compares bytes with elements; and the stride of dimension i + 1 with dimension i.
+    # XLA compares bytes with elements, and the stride of dimension i + 1 with the size of i.
     for dimension, stride in enumerate(descriptor.global_strides, 1):
         if dimension > len(descriptor.global_dims):
             return

@@ -1,12 +1,12 @@
-"""TMA descriptors that a kernel library printed when the driver had refused them.
+"""TMA descriptors that kernel libraries print after the driver rejected them.
 
-CUTLASS (`cute/atom/copy_traits_sm90_tma.hpp`) prints one field a line and the error after them; its
-`globalStrides` begins with the innermost, which the driver is not told. TensorRT-LLM's attention
-kernels, which FlashInfer ships (`fmha/kernelParams.h`), print the error first, then six lines. Both
-print five entries whatever the rank is: CUTLASS fills up with 1 and 0, the other one reads beyond
-its vectors, so its last numbers may be anything.
+CUTLASS (`cute/atom/copy_traits_sm90_tma.hpp`) prints a field per line and then the error; its
+`globalStrides` begins with the innermost stride, which is not passed to the driver. TensorRT-LLM's
+attention kernels, which FlashInfer ships (`fmha/kernelParams.h`), print the error first, then six
+lines. Both print five entries for any rank: CUTLASS pads with 1 and 0; the other reads past its
+vectors, so its last numbers are arbitrary.
 
-Such text stands in logs, between other lines and after prefixes; anything else is skipped.
+Such text occurs in logs, between other lines and after prefixes; all other text is skipped.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 
 MAX_LENGTH = 60
-"""Lines that a descriptor is looked for in, noise included: it has twelve of its own."""
+"""The largest number of lines that is searched for the twelve fields of a descriptor."""
 
 MAX_WIDTH = 1000
-"""Characters that a log's prefix may have."""
+"""The largest length of a log line's prefix, in characters."""
 
 _start = re.compile(rf"{CUTLASS_START}|{FMHA_START}")
 _integer = re.compile(r"-?[0-9]+")
@@ -65,15 +65,15 @@ _fmha_field = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """The descriptors of a text, in order."""
+    """The descriptors of a text, in text order."""
 
     descriptors: tuple[Located, ...]
     unreadable: tuple[UnreadableDescriptor, ...]
-    """Descriptors that begin and lack a field, or have a number that does not fit."""
+    """Descriptors that lack a field, or have a number that is out of range."""
 
 
 def read_log(text: str) -> Log:
-    """The descriptors printed in a text, of both kinds, each with the place of each field."""
+    """The descriptors printed in a text, in both formats, with the span of each field."""
     descriptors: list[Located] = []
     unreadable: list[UnreadableDescriptor] = []
     starts = [match.start() for match in _start.finditer(text)]
@@ -86,7 +86,7 @@ def read_log(text: str) -> Log:
     return Log(tuple(descriptors), tuple(unreadable))
 
 
-# ---- two ways to print
+# ---- the two formats
 
 
 class _Damaged(Exception):
@@ -96,7 +96,7 @@ class _Damaged(Exception):
 
 
 class _Fields:
-    """The value after each name: the first one counts, a later one may be another's."""
+    """The value of each field name: the first counts, since a later may be of another block."""
 
     def __init__(self, text: str, start: int) -> None:
         self.text, self.start, self.end = text, start, start
@@ -136,7 +136,7 @@ class _Fields:
 
     def _int(self, name: str, span: Span, base: int = 10) -> int:
         if span.end - span.start > _MAX_DIGITS + 1:
-            raise _Damaged(span, f"a number that does not fit in {name}")
+            raise _Damaged(span, f"a number out of range in {name}")
         return int(self.text[span.start : span.end], base)
 
 
@@ -195,11 +195,11 @@ def _located(
         return value
 
     def entries(field: str, name: str, skipped: int = 0, missing: int = 0) -> tuple[int, ...]:
-        """One number for each dimension but the first `missing`, after `skipped` others."""
+        """The numbers of all dimensions except the first `missing`, after `skipped` numbers."""
         printed = fields.numbers(name)
         wanted = skipped + max(rank - missing, 0)
         if rank <= _PRINTED and len(printed) < wanted:
-            message = f"expected {wanted} numbers in {name}, found {len(printed)}"
+            message = f"expected {wanted} numbers in {name}, got {len(printed)}"
             raise _Damaged(fields.span(name), message)
         used = printed[skipped:wanted]
         places[field] = fields.span(name)
@@ -230,9 +230,9 @@ def _located(
 def _matches(
     pattern: re.Pattern[str], text: str, start: int, end: int
 ) -> Iterator[tuple[int, re.Match[str]]]:
-    """The lines of a block that begin with a field, and where each match begins in the text.
+    """Matches of the lines of a block that begin with a field, with their offsets in the text.
 
-    A log's prefix is as wide as it is before the block's first word.
+    All lines have no prefix or a prefix as long as that before the block's first word.
     """
     newline = text.rfind("\n", max(0, start - MAX_WIDTH), start)
     column = start - (newline + 1) if newline >= 0 or start <= MAX_WIDTH else 0

@@ -1,8 +1,8 @@
 """The arguments of `cuTensorMapEncodeTiled`, independent of their source.
 
-Everything is in CUDA's order: dimension 0 is the innermost. A field is named as in the manual, in
-snake case, and numbered by the dimension it belongs to: `global_strides[1]` is the stride of
-dimension 1, which the driver finds at index 0 of its array, and a CUTLASS log prints at index 1.
+All fields are in CUDA's order: dimension 0 is the innermost. Field names are those of the manual in
+snake case, numbered by dimension: `global_strides[1]` is the stride of dimension 1, which is at
+index 0 of the driver's array and at index 1 in a CUTLASS log.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Consumer(Enum):
-    """The component that reads the descriptor first, and may refuse more than the driver does."""
+    """The component that reads the descriptor first, and may reject more than the driver."""
 
     CUDA = "the CUDA driver"
     XLA = "XLA"
@@ -30,7 +30,7 @@ class TensorMapType(NamedTuple):
     """A `CUtensorMapDataType`."""
 
     number: int | None
-    """The value of the enum; None where a size was all there was, and no value has it."""
+    """The value of the enum; None if only the size is known and no type has it."""
     name: str
     bits: int
     """0 if unknown."""
@@ -38,7 +38,7 @@ class TensorMapType(NamedTuple):
 
     @property
     def is_packed_to_16_bytes(self) -> bool:
-        """True if gaps fill each chunk up to 16 bytes: these types have conditions of their own."""
+        """True if padding fills each chunk to 16 bytes: these types have special conditions."""
         return self.number in (14, 15)
 
 
@@ -60,7 +60,7 @@ TENSOR_MAP_TYPES = (
     TensorMapType(14, "16U4_ALIGN16B", 4),
     TensorMapType(15, "16U6_ALIGN16B", 6),
 )
-"""By number, as in `cuda.h`."""
+"""The types by number, as in `cuda.h`."""
 
 INTERLEAVES = ("NONE", "16B", "32B")
 SWIZZLES = ("NONE", "32B", "64B", "128B", "128B_ATOM_32B", "128B_ATOM_32B_FLIP_8B", "128B_ATOM_64B")
@@ -69,7 +69,7 @@ OOB_FILLS = ("NONE", "NAN_REQUEST_ZERO_FMA")
 
 
 def tensor_map_type(number: int) -> TensorMapType:
-    """The type of that number; one without a size where `cuda.h` has none.
+    """The type of that number; a placeholder without a size if `cuda.h` has none.
 
     >>> tensor_map_type(9).name, tensor_map_type(99).bits
     ('BFLOAT16', 0)
@@ -80,7 +80,7 @@ def tensor_map_type(number: int) -> TensorMapType:
 
 
 def element_type_of_size(size: int) -> TensorMapType:
-    """The type that XLA passes for elements of that many bytes: it knows only their size."""
+    """The type that XLA passes for elements of `size` bytes, since it knows only their size."""
     unsigned = {1: 0, 2: 1, 4: 2, 8: 4}
     if size in unsigned:
         return TENSOR_MAP_TYPES[unsigned[size]]
@@ -88,7 +88,7 @@ def element_type_of_size(size: int) -> TensorMapType:
 
 
 def swizzle_span(swizzle: int) -> int | None:
-    """Bytes that a swizzle permutes among themselves; None if it permutes none.
+    """The span in bytes within which a swizzle permutes; None without a permutation.
 
     >>> [swizzle_span(number) for number in range(7)]
     [None, 32, 64, 128, 128, 128, 128]
@@ -100,7 +100,7 @@ def swizzle_span(swizzle: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """The arguments of one `cuTensorMapEncodeTiled`.
+    """The arguments of a `cuTensorMapEncodeTiled` call.
 
     >>> q = Descriptor.from_row_major(tensor_map_type(9), (32, 1, 128), (128, 1, 1), (1, 128, 64))
     >>> q.global_dims, q.global_strides, q.box_dims
@@ -111,21 +111,21 @@ class Descriptor:
     rank: int
     global_dims: tuple[int, ...]
     global_strides: tuple[int, ...]
-    """In bytes, of dimensions 1 and up: the innermost has none."""
+    """The strides of dimensions from 1 on, in bytes; the innermost has none."""
     box_dims: tuple[int, ...]
     element_strides: tuple[int, ...]
     innermost_stride: int = 1
-    """In elements. The driver takes it for 1; two launchers are told it, and refuse others."""
+    """The innermost stride in elements. The driver assumes 1; two launchers reject others."""
     interleave: int = 0
     swizzle: int = 0
     l2_promotion: int = 0
     oob_fill: int = 0
     address: int | None = None
-    """Of the tensor, or its offset in an allocation that is aligned itself; None if unknown."""
+    """The tensor's address, or its offset in an aligned allocation; None if unknown."""
     descriptor_address: int | None = None
-    """Address of the descriptor itself; None if unknown."""
+    """The address of the descriptor itself; None if unknown."""
     store: bool | None = None
-    """True if the kernel writes through it; None if unknown."""
+    """True if the kernel stores through it; None if unknown."""
 
     @classmethod
     def from_row_major(
@@ -140,9 +140,9 @@ class Descriptor:
         oob_fill: int = 0,
         address: int | None = None,
     ) -> Descriptor:
-        """As Triton and Mosaic GPU speak: the innermost dimension last, strides in elements.
+        """Convert from the order of Triton and Mosaic GPU: innermost last, strides in elements.
 
-        A stride that ends inside a byte becomes an odd number of bytes, so it stays misaligned.
+        A stride of a fractional number of bytes becomes an odd number, so it stays misaligned.
         """
         outer_first = [_bytes(stride * element.bits) for stride in strides[:-1]]
         return cls(
@@ -161,20 +161,20 @@ class Descriptor:
 
     @property
     def alignment(self) -> int:
-        """The address and every stride must be a multiple of this."""
+        """The required alignment of the address and of all strides, in bytes."""
         return 32 if self.interleave == 2 or self.element.is_packed_to_16_bytes else 16
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of the innermost dimension, rounded up."""
+        """The size of the innermost dimension in bytes, rounded up."""
         return -(-self.global_dims[0] * self.element.bits // 8) if self.global_dims else 0
 
     def is_degenerate(self, dimension: int) -> bool:
-        """True if only index 0 exists there, so that its stride is never used."""
+        """True if the dimension has size 1, so its stride is never used."""
         return dimension < len(self.global_dims) and self.global_dims[dimension] == 1
 
     def row_major_strides(self) -> tuple[int, ...]:
-        """The strides in elements, the innermost last: what `from_row_major` was given."""
+        """The strides in elements, the innermost last: the inverse of `from_row_major`."""
         bits = max(self.element.bits, 1)
         outer_first = (stride * 8 // bits for stride in reversed(self.global_strides))
         return (*outer_first, self.innermost_stride)
@@ -182,7 +182,7 @@ class Descriptor:
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A descriptor that some text holds, and where in the text its fields stand."""
+    """A descriptor in a text, with the spans of its fields."""
 
     descriptor: Descriptor
     consumer: Consumer
@@ -190,13 +190,13 @@ class Located:
     fields: Mapping[str, Span] = field(default_factory=dict, hash=False)
 
     def place(self, name: str) -> Span:
-        """Span of a field, by the name that a violation gives it; else of the whole descriptor."""
+        """The span of a field, by the name in a violation; else of the whole descriptor."""
         return self.fields.get(name, self.span)
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadableDescriptor:
-    """A place where a descriptor begins that cannot be read."""
+    """An unreadable descriptor."""
 
     span: Span
     message: str
@@ -204,5 +204,5 @@ class UnreadableDescriptor:
 
 def _bytes(bits: int) -> int:
     whole, remainder = divmod(bits, 8)
-    # An odd number of bytes is not a multiple of 16: the misalignment stays to be seen.
+    # An odd number of bytes is not a multiple of 16, so the misalignment stays visible.
     return whole | 1 if remainder else whole

@@ -1,9 +1,9 @@
-"""TMA descriptors of XLA's own Triton fusions, as its dumps and messages print them.
+"""TMA descriptors of XLA's own Triton fusions, as printed in dumps and messages.
 
-`#triton_xla.tma_descriptor<...>` stands in the IR before and after each pass that
-`*.triton-to-llvm.txt` holds (`xla/backends/gpu/codegen/triton/ir/triton_xla_attrs.td`). It has no
-strides: `CreateTmaDescriptor` takes the array to be dense in the layout given. The other form is
-`TmaDescriptor::ToString` (`xla/stream_executor/gpu/tma_metadata.cc`).
+`*.triton-to-llvm.txt` prints `#triton_xla.tma_descriptor<...>` in the IR before and after each pass
+(`xla/backends/gpu/codegen/triton/ir/triton_xla_attrs.td`). It has no strides: `CreateTmaDescriptor`
+assumes a dense array in the given layout. The other form is `TmaDescriptor::ToString`
+(`xla/stream_executor/gpu/tma_metadata.cc`).
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _integer = re.compile(r"-?[0-9]++")
 
 
 def read_descriptors(text: str, *, repeated: bool = False) -> Iterator[Located]:
-    """The descriptors in a text that can be read, each where it first stands.
+    """The readable descriptors in a text, each at its first occurrence.
 
-    A dump prints each some hundred times, once for every pass: the others are left out, unless
-    `repeated`.
+    A dump prints each descriptor once per pass, some hundred times; with `repeated`, all
+    occurrences are returned.
     """
     seen: set[str] = set()
     for pattern, locate in ((_attribute, _locate_attribute), (_message, _locate_message)):
@@ -79,7 +79,7 @@ def _locate_attribute(match: re.Match[str]) -> Located | None:
     box = [tile[i][0] * steps[i][0] for i in order]
     span = swizzle_span(swizzle)
     if span is not None and size > 0 and box and box[0] * size > span:
-        box[0] = span // size  # CreateTmaDescriptor takes more than one box then
+        box[0] = span // size  # CreateTmaDescriptor splits the tile into several boxes
 
     places = {
         "element_size": Span(*match.span("size")),
@@ -92,7 +92,7 @@ def _locate_attribute(match: re.Match[str]) -> Located | None:
         places[f"global_dims[{dimension}]"] = shape[i][1]
         places[f"box_dims[{dimension}]"] = tile[i][1]
         places[f"element_strides[{dimension}]"] = steps[i][1]
-        if dimension:  # a stride is the extent of the dimension below
+        if dimension:  # a stride follows from the size of the next inner dimension
             places[f"global_strides[{dimension}]"] = shape[order[dimension - 1]][1]
     descriptor = Descriptor(
         element_type_of_size(size),
