@@ -274,8 +274,8 @@ def status_line(
 ) -> Iterator[Callable[[str], None]]:
     """Yield a function to call with each step of a slow command; a terminal shows the last step.
 
-    In the first `after` seconds nothing is shown: to import rich takes as long as a check. Where
-    standard error is no terminal, a step is one line, once it takes more than `line_after` seconds.
+    In the first `after` seconds nothing is shown: importing rich takes as long as a check. Without
+    a terminal, a step that takes more than `line_after` seconds is printed as a line.
     """
     if not wanted or not sys.stderr.isatty():
         with _slow_steps(line_after if wanted else inf) as note:
