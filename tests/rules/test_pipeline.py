@@ -369,7 +369,7 @@ def test_a_death_that_no_rule_explains_is_put_down_to_a_broken_contract(tmp_path
         if not begun and (dump.name.step is None or dump.name.step > (last or 0)):
             dump.path.unlink()
     (found,) = hlo_lint.lint(copy, ["compilation-died"]).findings
-    assert found.message.endswith(", and triton-gemm-rewriter ran without what it relies on")
+    assert found.message.endswith(", and triton-gemm-rewriter ran without a pass that it relies on")
     assert any("every dot has a contracting dimension" in note for note in found.notes)
 
 

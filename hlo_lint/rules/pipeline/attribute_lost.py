@@ -230,27 +230,32 @@ class AttributeLost(Rule):
 
     ## Why
     A pass that clones an instruction or changes its operands must carry over the attributes that
-    are not part of the computation: `backend_config`, `frontend_attributes`, `sharding` with its
-    manual axes, the thread, the layouts and the interface of a call, `custom_call_has_side_effect`.
-    A loss shows only much later: an unused stream, a transfer that counts in all iterations, a
-    replicated array, a call removed as dead. A pass must not change the sharding of the same array,
-    change the thread or a frontend attribute of the same operation on the same operands, or drop
-    the fields of `backend_config` that state the stream or Triton's tiling. A sort that loses
-    operands must stay stable. If a schedule is lost, the module is scheduled again, and the chosen
-    order is gone. The root of the entry must keep the sharding of the result, whatever computes it.
+    are not part of the computation. A loss shows only much later: an unused stream, a transfer that
+    counts in all iterations, a replicated array, a call removed as dead. A pass must not
+
+    - drop `backend_config`, `frontend_attributes`, `sharding` or its manual axes, the thread, the
+      layouts and the interface of a call, or `custom_call_has_side_effect`;
+    - change the sharding of the same array, or the thread or a frontend attribute of the same
+      operation on the same operands;
+    - drop the fields of `backend_config` that state the stream or Triton's tiling;
+    - make a sort unstable because it lost operands;
+    - inline a call with `inlineable="false"`;
+    - drop the schedule: the module is scheduled again, and the chosen order is gone;
+    - change the sharding of the entry's root, whatever computes it: it is that of the result.
+
     Lost metadata is information, reported only for instructions with side effects and for replaced
     collectives: the line of the program is unknown afterwards.
 
     Two instructions are the same if name and opcode match, or if opcode, operands and type match
     and no name contradicts. In fused, outlined, inlined or unrolled code, opcode, type and the name
-    without its number must match. A copy beside the original has a suffix, such as `.clone`. A
+    without its number must match; a copy beside the original has a suffix, such as `.clone`. A
     renamed loop is matched as in `diff`. An operation that became asynchronous must keep its
-    frontend attributes, channel and configuration; an operation combined with others must keep its
-    frontend attributes. A fusion of a different kind is a different instruction. A call with
-    `inlineable="false"` must not be inlined. If all users of an instruction read a replacement, the
-    replacement must have its frontend attributes and sharding. Passes that translate annotations
-    may drop them, except the inputs of a custom call; partitioners may drop shardings. There is a
-    single finding for each pass and each lost attribute.
+    frontend attributes, channel and configuration; an operation combined with others, its frontend
+    attributes. If all users of an instruction read a replacement, the replacement must have its
+    frontend attributes and sharding. A fusion of a different kind is a different instruction.
+
+    Passes that translate annotations may drop them, except the inputs of a custom call;
+    partitioners may drop shardings. There is a single finding for each pass and lost attribute.
     """
 
     subsumes = frozenset({"meaning-changed"})

@@ -40,7 +40,7 @@ class CompilationDied(Rule):
 
     A log beside the dump (`*.log`, `*.err`, `stderr`, `error.txt`, or DUMP.log) names the source
     file of the check that failed, and with it the pass: `reduce_decomposer.cc:95`. A dump that
-    `hlo-lint fix` edited is no longer what the compiler met, and nothing is reported.
+    `hlo-lint fix` edited is no longer the compiler's, and is not reported.
 
     A single file does not show how its compilation ended: there the finding is an error if the
     module violates a precondition of a pass that certainly comes next.
@@ -164,7 +164,7 @@ def _unexplained(
     ]
     guilty = list(dict.fromkeys(breach.guilty[1] for breach in broken))
     if len(guilty) == 1:
-        message += f", and {guilty[0]} ran without what it relies on"
+        message += f", and {guilty[0]} ran without a pass that it relies on"
     notes = [_where(site)]
     if site.failure is not None and not site.is_named:
         notes.append(f"{site.failure.log} says: {site.failure}")
@@ -186,8 +186,8 @@ def _unexplained(
     ]
     if not site.pass_name:
         notes.append("XLA_FLAGS=--xla_dump_hlo_pass_re=.+ makes the last dump name the pass")
-    at = dumps.index(site.dump) if site.dump in dumps else 0
-    return Finding(first_line(site.dump), message, tuple(notes), file=at)
+    file = dumps.index(site.dump) if site.dump in dumps else 0
+    return Finding(first_line(site.dump), message, tuple(notes), file=file)
 
 
 def _message(site: CrashSite) -> str:

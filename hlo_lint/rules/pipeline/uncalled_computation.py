@@ -1,4 +1,4 @@
-"""Computations that nothing calls."""
+"""Computations without a caller."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.phrases import listed
 
 SHOWN = 3
-"""Maximum number of computations that the message names."""
+"""The largest number of computations named in the message."""
 
 _PROGRAM = """
 HloModule m
@@ -69,12 +69,12 @@ ENTRY e {
 
 
 class UncalledComputation(Rule):
-    """A computation that neither the entry nor anything it calls runs.
+    """A computation that the entry never calls, directly or indirectly.
 
     ## Why
     A pass that inlines, clones or removes a caller leaves its computations behind until the next
-    HloDCE: a module of Llama 3.1 8B among XLA's benchmarks has 415. They cost nothing. In a text
-    written by hand, a name that is one letter off a call's may be the reason.
+    HloDCE: a module of Llama 3.1 8B among XLA's benchmarks has 415. They cost nothing. In a
+    handwritten text, a misspelt name in a call may be the reason.
     """
 
     severity = Severity.INFO
@@ -93,7 +93,7 @@ class UncalledComputation(Rule):
     )
 
     def check(self, final: FinalModule) -> Findings:
-        """One finding for the module, without the callees of such computations."""
+        """A finding that names the uncalled computations, without their own callees."""
         module = final.module
         uncalled = uncalled_computations(module)
         if not uncalled:
@@ -110,8 +110,8 @@ class UncalledComputation(Rule):
 
 
 def _instructions(computation: Computation) -> tuple[tuple[str, str], ...]:
-    """The types and opcodes of its instructions.
+    """The sorted types and opcodes of a computation's instructions.
 
-    XLA's canonical form prints a computation at its caller and by itself, in another order.
+    XLA's canonical form prints a computation both inline and separately, in a different order.
     """
     return tuple(sorted((type_of(row), opcode_of(row)) for row in computation.rows))
