@@ -266,7 +266,8 @@ def _compiled(
     pipeline: Pipeline, folder: str, line: PassTimeline, counts: Counter[str]
 ) -> Compiled:
     return Compiled(
-        title=pipeline.title,
+        # The title of a file without a module's name is its path; the folder has its own column.
+        title=pipeline.title if pipeline.dumps[0].name else pipeline.dumps[0].path.name,
         folder=folder,
         release=pipeline.release_title if pipeline.releases else "",
         state=_state(pipeline),
