@@ -19,8 +19,10 @@ _ASKED: Final = ("algorithm", "operand_precision", "result_accuracy")
 
 
 def merges(change: PassPair) -> Iterator[tuple[Instruction, Instruction, Instruction, str]]:
-    """Readers of a removed instruction: the reader, the removed and the new operand, and the
-    difference between these: `results, with a different sharding`."""
+    """Readers of a removed instruction, as (reader, removed operand, new operand, difference).
+
+    The difference is a noun phrase about the new operand: `a different sharding`.
+    """
     is_sharded = count_of(change.before, "num_partitions") > 1
     compares_shardings = is_sharded and not may(change.pass_name, "shardings")
     for computation in change.changed:
@@ -34,8 +36,11 @@ def merges(change: PassPair) -> Iterator[tuple[Instruction, Instruction, Instruc
                 if gone is None or kept is None or gone.name in after.index:
                     continue
                 was = before.instruction(kept.name) if gone.opcode == kept.opcode else None
-                if was and (what := _difference(gone, was, change.before, compares_shardings)):
-                    yield new, gone, kept, what
+                if was is None:
+                    continue
+                difference = _difference(gone, was, change.before, compares_shardings)
+                if difference:
+                    yield new, gone, kept, difference
 
 
 def _difference(
@@ -43,7 +48,7 @@ def _difference(
 ) -> str:
     """The difference between instructions of equal opcode, operands and type, or ""."""
     if gone.opcode == "rng":
-        return "random numbers"
+        return "different random numbers"
     alike = gone.operand_names == kept.operand_names and gone.type_text == kept.type_text
     if not alike or gone.opcode == "parameter":
         return ""
@@ -51,20 +56,20 @@ def _difference(
         if gone.custom_call_target in MARKERS and gone.custom_call_target != "Sharding":
             return ""
         if gone.custom_call_target != kept.custom_call_target:
-            return f"results, from the target {gone.custom_call_target}"
+            return f"the target {kept.custom_call_target}"
         if gone.attributes.get("backend_config") != kept.attributes.get("backend_config"):
-            return "results, with a different backend_config"
+            return "a different backend_config"
     if any(name in gone.attributes and name not in kept.attributes for name in _ASKED):
-        return "results, with a different precision"
+        return "a different precision"
     if gone.opcode in COMMUNICATES:
         ours, theirs = (list(device_groups(collective, module)) for collective in (gone, kept))
         if ours != theirs:
-            return "results, from different devices"
+            return "different devices"
     marked = [name for name in PLACES if name in gone.attributes_text + kept.attributes_text]
     for name in marked:
         if gone.frontend_attributes().get(name) != kept.frontend_attributes().get(name):
-            return f"results, with a different frontend attribute {name}"
+            return f"a different frontend attribute {name}"
     shardings = (gone.attributes.get("sharding"), kept.attributes.get("sharding"))
     if compares_shardings and None not in shardings and shardings[0] != shardings[1]:
-        return "results, with a different sharding"
+        return "a different sharding"
     return ""

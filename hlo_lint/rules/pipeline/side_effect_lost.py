@@ -408,11 +408,11 @@ class SideEffectLost(Rule):
 
     def check_merged(self, change: PassPair) -> Findings:
         """Users of an instruction that was merged into a different instruction."""
-        for reader, gone, other, what in merges(change):
+        for reader, gone, kept, difference in merges(change):
             yield Finding(
                 reader,
-                f"{change.pass_name} merged %{gone.name} into %{other.name}: this "
-                f"{reader.opcode} read other {what}",
+                f"{change.pass_name} merged %{gone.name} into %{kept.name}, which has "
+                f"{difference}: this {reader.opcode} reads it",
             )
 
     def check(self, change: PassPair) -> Findings:
