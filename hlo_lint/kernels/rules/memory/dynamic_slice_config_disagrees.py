@@ -95,7 +95,7 @@ class DynamicSliceConfigDisagrees(Rule):
     def check(self, module: Module, stage: Stage) -> Findings:
         """Slices whose descriptor disagrees with their operands in an evaluated iteration."""
         # A single file may be from before the pass that turns descriptors into copies.
-        severity = Severity.WARNING if stage.assumed else Severity.ERROR
+        severity = Severity.ERROR if stage.exact_layouts else Severity.WARNING
         values: LoopValues | None = None
         for instruction, descriptor in _described(module):
             values = values or LoopValues(module)
