@@ -27,8 +27,8 @@ class NormalFormLost(Rule):
     ## Why
     XLA:GPU's LayoutNormalization puts each slice, pad, broadcast, elementwise operation and the
     like on descending layouts, with bitcasts around it (`layout_normalization.cc:79-910`). Later
-    passes and emitters assume that form: they look at logical dimensions, and choose worse kernels,
-    or fail, for any other order. XLA never checks the form, and does not repair an operation that a
+    passes and emitters assume that form: they look at logical dimensions, and choose worse kernels
+    or none for any other order. XLA never checks the form, and does not repair an operation that a
     pass adds after the last layout_normalization.
     """
 

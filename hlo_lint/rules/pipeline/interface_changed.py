@@ -83,7 +83,7 @@ class InterfaceChanged(Rule):
             yield Finding(
                 place,
                 f"{change.pass_name} changed the interface of the program: {difference}",
-                notes=(f"compared by {source}",),
+                notes=(f"according to {source} before and after the pass",),
             )
 
 

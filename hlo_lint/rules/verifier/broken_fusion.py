@@ -162,7 +162,9 @@ class BrokenFusion(VerifierRule):
             message = f"the fusion has {given} operands, but %{body.name} has {taken} parameters"
             excess = [fusion.producer(number) for number in range(taken, given)]
             is_warning = all(operand is not None and _stays_outside(operand) for operand in excess)
-            note = "releases before jax 0.11 crash; later releases crash if they fuse the others"
+            note = (
+                "releases before jax 0.11 crash; later releases crash if an excess operand is fused"
+            )
             yield Violation(
                 "fusion-parameters", fusion, message, notes=(note,), is_warning=is_warning
             )

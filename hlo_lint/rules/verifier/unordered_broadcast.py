@@ -18,7 +18,7 @@ class UnorderedBroadcast(VerifierRule):
     ## Why
     After layout normalization XLA:GPU assumes that a broadcast keeps the order of dimensions
     (`verify_broadcast_dimensions_order` in `xla/service/hlo_verifier.h`). If two dimensions map to
-    the same dimension, the result is undefined.
+    the same dimension, the result is unspecified.
     """
 
     messages = (
