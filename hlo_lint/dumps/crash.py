@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from hlo_lint.dumps.file_types import LOG_ENDINGS
 from hlo_lint.dumps.options import CHANGED_PASSES, EVERY_PASS, DebugOptions
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pass_lists import PassName
@@ -22,10 +23,6 @@ from hlo_lint.text.patterns import late
 from hlo_lint.text.source import decode
 from hlo_lint.text.stored import read_stored
 
-ERROR_FILE = "error.txt"
-"""The name under which `hlo-lint capture` keeps XLA's message beside the dump."""
-LOG_ENDINGS = (".log", ".err", "stderr", "stderr.txt", ERROR_FILE)
-"""Endings of the names of logs beside a dump."""
 MAX_LOG_BYTES = 16 << 20
 """Bytes of a log that are read."""
 

@@ -12,8 +12,14 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from hlo_lint.dumps.crash import LOG_ENDINGS
-from hlo_lint.dumps.file_types import EMITTER_TEXT, PROTO_TEXT, FileType, file_type_of, is_instead
+from hlo_lint.dumps.file_types import (
+    EMITTER_TEXT,
+    LOG_ENDINGS,
+    PROTO_TEXT,
+    FileType,
+    file_type_of,
+    is_instead,
+)
 from hlo_lint.dumps.names import DumpName, numbered_twice, parse_name
 from hlo_lint.dumps.pass_dump import PassDump, new_dump
 from hlo_lint.dumps.pass_lists import backend_of, recognise_folder, steps_of

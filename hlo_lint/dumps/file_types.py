@@ -7,6 +7,11 @@ from enum import Enum
 
 from hlo_lint.text.patterns import late
 
+ERROR_FILE = "error.txt"
+"""The name under which `hlo-lint capture` keeps XLA's message beside the dump."""
+LOG_ENDINGS = (".log", ".err", "stderr", "stderr.txt", ERROR_FILE)
+"""Endings of the names of logs beside a dump."""
+
 
 class FileType(Enum):
     """The content of a file."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from hlo_lint.apps.jax.capture import script_text, worker
 from hlo_lint.apps.jax.capture.targets import Chip, readable_part
-from hlo_lint.dumps.crash import ERROR_FILE
+from hlo_lint.dumps.file_types import ERROR_FILE
 from hlo_lint.text.errors import CaptureError, HloLintError, UsageError
 from hlo_lint.text.source import shown
 from hlo_lint.xla.child import Child, ChildDied, ChildError
