@@ -110,18 +110,19 @@ def nearest(
 
     Without a near name it is `otherwise`, else all names.
 
-    >>> nearest("ignroe", ["select", "ignore"]), nearest("ad", ["add", "pad"])
+    >>> nearest("ignroe", ["select", "ignore"]), nearest("ad", ["add", "and", "pad"])
     ('did you mean ignore?', 'did you mean add?')
     """
     from difflib import SequenceMatcher, get_close_matches
 
-    def likeness(candidate: str) -> tuple[bool, float, bool]:
+    def likeness(candidate: str) -> tuple[bool, float, int]:
         is_same_word = candidate.lower() == name.lower()
         ratio = SequenceMatcher(None, candidate, name).ratio()
-        return is_same_word, ratio, candidate[:1] == name[:1]
+        prefixes = (candidate[:end] for end in range(len(candidate) + 1))
+        return is_same_word, ratio, sum(map(name.startswith, prefixes))
 
     names = sorted(candidates)
-    near = get_close_matches(name, names, cutoff=cutoff)
+    near = get_close_matches(name, names, n=8, cutoff=cutoff)
     near += [candidate for candidate in names if candidate.lower() == name.lower()]
     if near:
         return f"did you mean {max(near, key=likeness)}?"

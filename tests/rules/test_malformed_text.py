@@ -81,3 +81,22 @@ def test_headers_and_computations_are_looked_at(text: str, line: int, says: str)
     finding, *_ = hlo_lint.lint(text, RULE).findings
     assert finding.line == line
     assert says in finding.message
+
+
+@pytest.mark.parametrize(
+    ("word", "near"),
+    [("ad", "add"), ("Add", "add"), ("ad-start", "add-start"), ("rehsape", "reshape")],
+)
+def test_an_unknown_opcode_is_an_error_that_names_the_nearest(word: str, near: str) -> None:
+    text = (
+        f"HloModule m\nENTRY e {{\n  p = f32[8] parameter(0)\n  ROOT r = f32[8] {word}(p, p)\n}}\n"
+    )
+    (found,) = hlo_lint.lint(text, ["unknown-word"], stage="pre-layout").findings
+    assert found.severity is Severity.ERROR
+    assert found.notes == (f"did you mean {near}?",)
+
+
+def test_an_opcode_like_no_other_is_an_error_without_a_suggestion() -> None:
+    text = "HloModule m\n\nENTRY e {\n  p = f32[8] parameter(0)\n  ROOT r = f32[8] entangle(p)\n}\n"
+    (found,) = hlo_lint.lint(text, ["unknown-word"]).findings
+    assert found.notes == ("no release of XLA has it",)
