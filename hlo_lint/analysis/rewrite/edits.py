@@ -47,7 +47,7 @@ def edits_of(graph: RewrittenGraph) -> tuple[Edit, ...]:
         RewriteError: the text does not show where an operand or an attribute is.
     """
     removed = graph.removed.keys() | graph.dead()
-    uncalled = graph.uncalled(removed)
+    uncalled = dict.fromkeys(graph.uncalled(removed))
     touched = {anchor.instruction for anchor in graph.lines} | removed
     touched |= graph.operands.keys() | graph.attributes.keys()
     for computation, root in graph.roots.items():

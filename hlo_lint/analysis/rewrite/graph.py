@@ -121,6 +121,9 @@ class RewrittenGraph:
         """The roots of computations that have another one now."""
         self.computations: dict[str, Computation] = {}
         """New computations by name."""
+        self.successors: dict[Instruction, NewInstruction] = {}
+        """New instructions that took the name and the shape of another: the text of its users is
+        right as it is."""
         self._users: dict[AnyInstruction, dict[AnyInstruction, None]] = {}
 
     @property
@@ -146,7 +149,8 @@ class RewrittenGraph:
         for operand in node.operands:
             if operand.instruction is None:
                 raise RewriteError(f"%{node.name} reads %{operand.name}, which nothing defines")
-            reads.append(ReadValue(operand.instruction, operand.shape_index))
+            source = self.successors.get(operand.instruction, operand.instruction)
+            reads.append(ReadValue(source, operand.shape_index))
         return reads
 
     def operand_types(self, node: AnyInstruction) -> tuple[str, ...]:
@@ -165,7 +169,7 @@ class RewrittenGraph:
             return {read.source for read in node.operands}
         if node in self.operands:
             return {read.source for read in self.operands[node]}
-        return set(node.producers)
+        return {self.successors.get(source, source) for source in node.producers}
 
     def users(self, node: AnyInstruction) -> dict[AnyInstruction, None]:
         """The users of an instruction, to be changed as they change."""
@@ -208,8 +212,6 @@ class RewrittenGraph:
     def has_control_dependencies(self, instruction: Instruction) -> bool:
         """True if it waits for an instruction that it does not read, or such a one for it."""
         computation = instruction.computation
-        if not computation.mentions("control-predecessors="):
-            return False
         waiting = map(computation.at, control_successors(computation).get(instruction.name, ()))
         return any(
             "control-predecessors=" in self.tail(node)
@@ -238,6 +240,13 @@ class RewrittenGraph:
             user.operands = operands
         else:
             self.operands[user] = operands
+
+    def hand_on(self, old: Instruction, new: NewInstruction) -> None:
+        """Have the users of an instruction read a new one of its name and shape."""
+        former = self.users(old)
+        self.successors[old] = new
+        self.users(new).update(former)
+        former.clear()
 
     def remove(self, instruction: Instruction) -> None:
         """Take an instruction out."""
@@ -279,17 +288,17 @@ class RewrittenGraph:
             lost += instruction.called_computations
         if not lost:
             return []
-        calls = Counter(_call_counts(module))
+        added: Counter[str] = Counter()
         nodes: list[AnyInstruction] = [*self.new_instructions, *(self.attributes.keys() - removed)]
         for node in nodes:
-            calls.update(called_names(self.tail(node)))
+            added.update(called_names(self.tail(node)))
         for computation in self.computations.values():
-            calls.update(names_called_in(computation))
+            added.update(names_called_in(computation))
         uncalled: list[Computation] = []
         for name in lost:
-            calls[name] -= 1
+            added[name] -= 1
             body = module.computation(name)
-            if calls[name] or body is None or body.is_entry:
+            if added[name] + _call_counts(module)[name] or body is None or body.is_entry:
                 continue
             if body not in inline:  # which goes with the text of its caller
                 uncalled.append(body)

@@ -152,7 +152,7 @@ class Rewrite:
         if self._graph.users_before(old, read.source):
             message = f"%{read.source.name} is computed from %{old.name}, which has to stay"
             raise RewriteError(f"{message}: use replace_all_uses_with")
-        self._replace_uses(old, read)
+        self._replace_uses(old, read, successor if takes_name else None)
         if successor is not None:
             successor.replaced = old
             successor.name = old.name if takes_name else successor.name
@@ -332,7 +332,9 @@ class Rewrite:
         graph.insert(new, index)
         return new
 
-    def _replace_uses(self, old: AnyInstruction, read: ReadValue) -> None:
+    def _replace_uses(
+        self, old: AnyInstruction, read: ReadValue, namesake: NewInstruction | None = None
+    ) -> None:
         graph = self._graph
         demand_own(graph, old)
         demand_same_shape(old, read)
@@ -348,11 +350,17 @@ class Rewrite:
             demand_readable(graph, read, user, graph.order(user))
         if is_root:
             graph.roots[old.computation] = source
+        keeps_text = namesake is not None and namesake.type_text == old.type_text
         for user in users:
+            # A tuple of thousands of elements is not read again for each of them.
+            if keeps_text and isinstance(user, Instruction) and user not in graph.operands:
+                continue
             for number, operand in enumerate(graph.operands_of(user)):
                 if operand.source is old:
                     index = (*read.shape_index, *operand.shape_index)
                     graph.set_operand(user, number, ReadValue(source, index))
+        if keeps_text and namesake is not None and isinstance(old, Instruction):
+            graph.hand_on(old, namesake)
 
     def _set_operand(self, user: AnyInstruction, number: int, read: ReadValue) -> None:
         demand_own(self._graph, user)
