@@ -25,6 +25,7 @@ from pathlib import Path
 
 from hlo_lint.text.errors import CaptureError, UsageError, os_errors_as
 from hlo_lint.text.files import lock
+from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown
 from hlo_lint.xla.pjrt import plugin_path
 
@@ -251,9 +252,8 @@ def _uv(python: Path) -> list[str]:
 
 
 def package_of(module: str) -> str:
-    """The package that installs a module: `optax` for `optax.losses`."""
-    name = module.partition(".")[0]
-    return PACKAGES.get(name, name)
+    """The package that installs a module: `pyyaml` for `yaml`."""
+    return PACKAGES.get(module, module)
 
 
 def _release_here() -> str:
@@ -365,7 +365,7 @@ def run_installer(release: str, command: Sequence[str], announce: Callable[[str]
             if download := _download(line):
                 announce(f"downloading {shown(download[1].rpartition('/')[2])} ({download[2]})")
             elif unpacking := _unpacking(line):
-                announce(f"unpacking {shown(unpacking[1].strip())}")
+                announce(f"unpacking {counted(unpacking[1].count(',') + 1, 'package')}")
     if running.returncode:
         # pip's last line about a conflict only says where to read on.
         errors = [line for line in lines if re.search("(?i)error(?!: ResolutionImpossible)", line)]

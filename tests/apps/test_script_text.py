@@ -104,7 +104,13 @@ def test_files_beside_the_script_are_read_as_well(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("function", "options", "said"),
     [
-        ("step", (), "model.py:1: ModuleNotFoundError: No module named 'yaml'; --with pyyaml"),
+        (
+            "step",
+            (),
+            "model.py:1: ModuleNotFoundError: No module named 'yaml'; "
+            "model.py:1: ModuleNotFoundError: No module named 'optax'; "
+            "--with pyyaml --with optax installs them\n",
+        ),
         ("stepp", ("--with", "pyyaml"), "model.py has no function stepp; there is step"),
     ],
 )
@@ -112,7 +118,7 @@ def test_capture_finds_it_before_it_downloads_a_release(
     tmp_path: Path, function: str, options: tuple[str, ...], said: str
 ) -> None:
     """There is no jax 0.10.99 to download."""
-    (tmp_path / "model.py").write_text("import yaml\ndef step(): pass\n")
+    (tmp_path / "model.py").write_text("import yaml, optax\ndef step(): pass\n")
     command = ["capture", "--target=h200", "--jax=0.10.99", f"model.py:{function}", *options]
     done = subprocess.run(
         [sys.executable, "-m", "hlo_lint", *command],

@@ -137,4 +137,4 @@ def test_what_is_downloaded_is_announced_with_its_size(tmp_path: Path) -> None:
             server.shutdown()
     downloading, unpacking = announced
     assert re.fullmatch(r"downloading tiny-1\.0-py3-none-any\.whl \(\d+ bytes\)", downloading)
-    assert unpacking == "unpacking tiny"
+    assert unpacking == "unpacking 1 package"

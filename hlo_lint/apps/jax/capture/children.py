@@ -26,7 +26,7 @@ SHORTENED = "JAX_HLO_SOURCE_FILE_CANONICALIZATION_REGEX"
 
 _diagnostic = re.compile(r"^loc\((.*?)\): error: (.*)", re.M).search
 _place = re.compile(r'"([^"]+)":(\d+):\d+').search
-_missing = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'").search
+_missing = re.compile(r"ModuleNotFoundError: No module named '(?!jax)(\w+)").findall
 _parsing = re.compile(r"Error parsing text-format \S+: (.*)")
 
 
@@ -88,15 +88,16 @@ def check_text(python: str | Path, job: Job, *, has_packages: bool) -> None:
 
 
 def with_advice(message: str) -> str:
-    """A message that names a missing module, with the option that installs it.
+    """A message that names missing modules, with the options that install them.
 
     >>> with_advice("model.py:1: ModuleNotFoundError: No module named 'optax.losses'")
     "model.py:1: ModuleNotFoundError: No module named 'optax.losses'; --with optax installs it"
     """
     missing = _missing(message)
-    if missing is None or missing[1].partition(".")[0] in ("jax", "jaxlib"):
+    if not missing:
         return message
-    return f"{message}; --with {package_of(missing[1])} installs it"
+    options = " ".join(f"--with {package_of(module)}" for module in dict.fromkeys(missing))
+    return f"{message}; {options} installs {'it' if len(missing) == 1 else 'them'}"
 
 
 def run_job(

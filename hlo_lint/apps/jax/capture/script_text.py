@@ -53,8 +53,11 @@ def mistake(
         places = [str(path.resolve().parent), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
         roots = [Path(place) for place in places if place]
         importable = {*modules, *sys.stdlib_module_names, "__main__", "hlo_lint"}
+        reasons: dict[str, str] = {}
         for file, line, name in _missing(path, tree, roots, importable, {path.resolve()}):
-            return f"{file}:{line}: ModuleNotFoundError: No module named {name!r}", ()
+            reason = f"{file}:{line}: ModuleNotFoundError: No module named {name!r}"
+            reasons.setdefault(name, reason)
+        return "; ".join(reasons.values()) or None, ()
     return None, ()
 
 
