@@ -369,7 +369,7 @@ def test_a_script_is_run_and_what_it_jits_is_compiled(tmp_path: Path) -> None:
         (("bad.py:f",), r"the arguments of f in bad.py are unknown: give --shape"),
         (("bad.py:f", "--shape=f32[3,4]"), r"bad.py:3: TypeError: dot_general"),
         (("bad.py:raises", "--shape=f32[3]"), r"bad.py:5: ValueError: \\x1b\[31mred"),
-        (("bad.py",), r"bad.py ran and called nothing that jax.jit made"),
+        (("bad.py",), r"bad.py ran without calling a jitted function"),
         (("broken.py:f",), r".*broken.py:1:\d: SyntaxError"),
         (("none.py:f",), r"none.py: no such file"),
         (("bad.py:f", "--shape=f32[3"), r"--shape f32\[3: .* at column"),

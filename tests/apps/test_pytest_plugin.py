@@ -217,7 +217,7 @@ def test_a_report_that_cannot_be_written_is_said_at_once(runs: pytest.Pytester) 
 @pytest.mark.parametrize(
     ("marker", "message"),
     [
-        ('("layout")', "it takes its settings by name: select, ignore"),
+        ('("layout")', "settings are passed by name: select, ignore"),
         ('(selects=["layout"])', "hlo_lint has no setting selects: did you mean select?"),
         ('(select=["layouts"])', "no rule or family is named layouts: did you mean layout?"),
         ('(target="h20")', "no target is named h20"),

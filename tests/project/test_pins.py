@@ -1,4 +1,4 @@
-"""What the tests use can be installed on every Python, and is named where it is missing."""
+"""The pins of tests/constraints.txt admit every Python; a missing plugin of pytest is named."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from hlo_lint.apps.jax.capture.children import Job, check_text
 from hlo_lint.apps.jax.capture.comparison import (
     ProgramTrials,
     Question,
-    Values,
+    ValuesVerdict,
     Winner,
     compare_releases,
 )
@@ -268,7 +268,7 @@ def _show_left_out(comparisons: Sequence[ProgramTrials], seconds: float) -> None
         f"{trial.program} ({trial.title})"
         for comparison in comparisons
         for trial in comparison.trials
-        if trial.values is Values.NO_TIME
+        if trial.values is ValuesVerdict.NO_TIME
     ]
     if left_out:
         names = shown(", ".join(left_out))

@@ -1,1 +1,1 @@
-"""A hunt for bugs of a released XLA: modules like those that passes rewrite, and their judges."""
+"""The hunt for bugs of a released XLA: generated modules, judges, and campaigns."""

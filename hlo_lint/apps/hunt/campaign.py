@@ -1,10 +1,10 @@
-"""A campaign: modules generated and judged until the time is over; a later one goes on from it.
+"""Campaigns: generate and judge modules until the time is over; a later campaign continues.
 
 The folder has a line of JSON for each verdict and each cause (`judged.jsonl`), the module of each
-finding (`modules`), and what shows each cause (`causes`). Several processes write there at a time.
+finding (`modules`), and a reproducer of each cause (`causes`). Several processes write there.
 
-A signature is what stays the same when a module is reduced: the kind, the pass, XLA's check without
-names and numbers, and the opcodes of the reduced module. It tells what is known.
+A signature identifies a cause: the kind, the pass, XLA's check without names and numbers, and the
+opcodes of the reduced module. Known bugs are recognized by it.
 """
 
 from __future__ import annotations
@@ -51,28 +51,28 @@ from hlo_lint.xla.limits import Deadline, NoTimeLeft
 
 JUDGED, MODULES, CAUSES = "judged.jsonl", "modules", "causes"
 PER_CAUSE: Final = 3
-"""Modules of one cause that are reduced: one pass may have several mistakes."""
+"""The number of modules to reduce for each cause: a pass may have several bugs."""
 SETTLING: Final = 0.25
-"""The share of the time that is kept for what was found to be reduced."""
+"""The share of the time that is kept for reductions."""
 OVERTIME: Final = 60.0
-"""Seconds in which a process ends when the time is over."""
+"""Seconds that a process has to end after the time is over."""
 RECENT: Final = 500
-"""The verdicts that say what makes rare passes fire."""
+"""The number of latest verdicts that decide the weights of steps."""
 WEIGHTS: Final = 0.3, 4.0
-"""The least and the largest of a step."""
+"""The least and the largest weight of a step."""
 _KNOWN: Final[dict[str, str]] = tomllib.loads(
     Path(__file__).with_name("known.toml").read_text("utf-8")
 )["known"]
 
 JudgeOf = Callable[[str], JudgeVerdict]
 Judges = Mapping[str, JudgeOf]
-"""The judges by what they compile with: `0.10.2 cpu`."""
+"""The judges, by compiler: `0.10.2 cpu`."""
 HuntNote = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class CauseTest:
-    """A module that is judged to have a finding of one cause."""
+    """The test of a reduction: the module still has a finding with this cause."""
 
     judge: JudgeOf
     key: str
@@ -84,12 +84,12 @@ class CauseTest:
 
 
 def reduced(text: str, judge: JudgeOf, finding: BugFinding) -> Reduction:
-    """The smallest module that the judge finds the same in; UsageError where it does not again."""
+    """Reduce a module with a finding; UsageError if the judge does not find it again."""
     return reduce_problem(Problem(text, CauseTest(judge, finding.cause), Path("hunted.hlo")))
 
 
 def write_cause(record: JudgeVerdict, folder: Path) -> None:
-    """Write the directory of `hlo-lint repro` for a GPU, else the module with what it does."""
+    """Write a reproducer: for an absent GPU that of `hlo-lint repro`, else a commented module."""
     assert record.finding is not None
     message, (release, _, target) = record.finding.message, record.by.partition(" ")
     if target not in LIMITS and not (chip := target_of(target)).is_tpu:
@@ -105,30 +105,32 @@ def write_cause(record: JudgeVerdict, folder: Path) -> None:
 
 
 def _read(entry: dict[str, Any]) -> BugFinding | JudgeVerdict:
-    """The verdict, or the finding in it, that `dataclasses.asdict` made an entry of."""
+    """The inverse of `dataclasses.asdict`, for a verdict or its finding."""
     given: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in entry.items()}
     return BugFinding(**given) if "kind" in given else JudgeVerdict(**given)
 
 
 def known_issue(of: str, by: str = "") -> str:
-    """The place where a signature is told of, by `known.toml`; empty for what is new."""
-    patterns = (one for one in _KNOWN if re.search(one, of) or re.search(one, f"{by}: {of}"))
-    return _KNOWN.get(next(patterns, ""), "")
+    """The place in `known.toml` that describes a signature; empty for a new bug."""
+    matching = (
+        pattern for pattern in _KNOWN if re.search(pattern, of) or re.search(pattern, f"{by}: {of}")
+    )
+    return _KNOWN.get(next(matching, ""), "")
 
 
 @dataclass
 class Campaign:
-    """The verdicts so far, by the judge and the seed."""
+    """The verdicts so far, by judge and seed."""
 
     folder: Path
     records: dict[tuple[str, int], JudgeVerdict] = field(default_factory=dict)
 
     @classmethod
     def at(cls, folder: Path) -> Campaign:
-        """The campaign in a folder; a new one where there is none.
+        """The campaign in a folder, or a new campaign.
 
         Raises:
-            DumpError: the folder cannot be read, or is of another release.
+            DumpError: if the folder cannot be read, or comes from another release.
         """
         campaign, path = cls(folder), folder / JUDGED
         with os_errors_as(f"{path}", DumpError):
@@ -159,13 +161,14 @@ class Campaign:
             note(f"{number} modules")
 
     def weights(self) -> dict[str, float]:
-        """The frequency of each step: higher where rare passes changed something."""
+        """The weight of each step: higher if rare passes changed its modules."""
         recent = [*self.records.values()][-RECENT:]
-        counts = Counter((one.by, name) for one in recent for name in one.passes)
+        counts = Counter((record.by, name) for record in recent for name in record.passes)
         rarities: dict[str, list[float]] = defaultdict(list)
-        for one in recent:
-            for trait in {*one.traits}:
-                rarities[trait].append(sum(1 / counts[one.by, name] for name in one.passes))
+        for record in recent:
+            rarity = sum(1 / counts[record.by, name] for name in record.passes)
+            for trait in {*record.traits}:
+                rarities[trait].append(rarity)
         means = {name: mean(values) for name, values in rarities.items() if len(values) >= 20}
         middle = median(means.values()) if len(means) >= len(STEPS) // 2 else 0
         least, most = WEIGHTS
@@ -176,9 +179,9 @@ class Campaign:
     def settle(
         self, judges: Judges, note: HuntNote = lambda _: None, share: tuple[int, int] = (0, 1)
     ) -> None:
-        """Reduce the first modules of each cause that nobody has looked at yet, or a share of them.
+        """Reduce the first modules of each new cause, or a share of them.
 
-        Each is judged by every compiler. Where it is not found again the record has no finding.
+        Every compiler judges the reduced modules. A finding that is not found again is dropped.
         """
         causes: dict[str, list[JudgeVerdict]] = defaultdict(list)
         for record in self.records.values():
@@ -199,21 +202,23 @@ class Campaign:
                 again = {name: judge(reduction.text).finding for name, judge in judges.items()}
                 own, size = again[record.by], (reduction.before.size, reduction.after.size)
                 if own is not None and own.cause == finding.cause:
-                    shows = [name for name, one in again.items() if one and one.kind == own.kind]
-                    made = {"finding": own, "reduced": reduction.text, "size": size}
-                    record = replace(record, outcome=FOUND, shows=tuple(shows), **made)
+                    shows = tuple(
+                        name for name, bug in again.items() if bug and bug.kind == own.kind
+                    )
+                    record = replace(record, outcome=FOUND, shows=shows, finding=own)
+                    record = replace(record, reduced=reduction.text, size=size)
                     name = f"{record.seed}-{own.pass_name or own.kind}"
                     write_cause(record, self.folder / CAUSES / re.sub(r"\W+", "-", name))
             self._keep(record)
 
     def table(self) -> list[tuple[str, ...]]:
-        """A row for each cause: pass, cause, where it shows, first seed, how often it was found."""
+        """A row for each cause: pass, cause, judges, first seed, count of findings, known place."""
         rows: dict[str, list[Any]] = {}
         causes: dict[str, str] = {}
         for record in sorted(self.records.values(), key=lambda record: not record.reduced):
             if (finding := record.finding) is None:
                 continue
-            # What is not reduced counts as the first that is of its cause.
+            # A finding that is not reduced counts to the first signature of its cause.
             of = causes.setdefault(finding.cause, record.cause)
             of = record.cause if record.reduced else of
             issue = known_issue(finding.cause) or known_issue(record.cause, record.by)
@@ -227,7 +232,7 @@ class Campaign:
         path, data = self.folder / JUDGED, b"\n" + json.dumps(asdict(record)).encode()
         with os_errors_as(f"{path}", DumpError):
             self.folder.mkdir(parents=True, exist_ok=True)
-            # One write for each line, begun anew: another process may write, or have ended in one.
+            # The newline comes first: another process may have ended in the middle of a line.
             with path.open("ab", buffering=0) as file:
                 file.write(data)
         self.records[record.by, record.seed] = record
@@ -235,7 +240,7 @@ class Campaign:
 
 @dataclass(frozen=True)
 class HuntPlan:
-    """The compilers to hunt in, with which modules, and how long."""
+    """The plan of a hunt: compilers, modules and time."""
 
     folder: Path
     compilers: tuple[HuntCompiler, ...]
@@ -244,10 +249,10 @@ class HuntPlan:
     seed: int = 0
     jobs: int = 1
     texts: tuple[str, ...] = ()
-    """Modules to mutate in place of making modules."""
+    """Modules to mutate, instead of generating modules."""
 
     def run(self, note: HuntNote = lambda _: None) -> Campaign:
-        """Hunt, then reduce what was found; the campaign with what was there before."""
+        """Hunt, then reduce the findings; returns the campaign, with earlier verdicts."""
         end = time.time() + 60 * self.minutes
         first = max([self.seed - 1, *(seed for _, seed in Campaign.at(self.folder).records)]) + 1
         if self.jobs == 1:
@@ -255,25 +260,25 @@ class HuntPlan:
             return Campaign.at(self.folder)
         ignoring = (signal.SIGINT, signal.SIG_IGN)  # the parent ends with it, and ends these
         with get_context("spawn").Pool(self.jobs, signal.signal, ignoring) as pool:
-            done = pool.starmap_async(self._work, [(first, at, end) for at in range(self.jobs)])
+            done = pool.starmap_async(self._work, [(first, job, end) for job in range(self.jobs)])
             while not done.ready():
                 note(f"{self.jobs} processes, {max(end - time.time(), 0):.0f} s left")
                 done.wait(1.0)
                 if time.time() > end + OVERTIME:
-                    raise DumpError("a process that hunted has ended, of too little memory perhaps")
+                    raise DumpError("a hunting process has ended, perhaps out of memory")
             done.get()
         return Campaign.at(self.folder)
 
-    def _work(self, first: int, at: int, end: float, note: HuntNote = lambda _: None) -> None:
-        """Hunt, then reduce; one process of several."""
+    def _work(self, first: int, job: int, end: float, note: HuntNote = lambda _: None) -> None:
+        """Hunt, then reduce, in process number `job` of `jobs`."""
         deadline, campaign = Deadline(end - time.time()), Campaign.at(self.folder)
         kept = 60 * self.minutes * SETTLING
-        seeds = takewhile(lambda _: deadline.left > kept, range(first + at, 1 << 62, self.jobs))
+        seeds = takewhile(lambda _: deadline.left > kept, range(first + job, 1 << 62, self.jobs))
         with ExitStack() as stack, suppress(NoTimeLeft):
             judges: dict[str, Judge] = {}
-            for one in self.compilers:
-                judge = stack.enter_context(Judge(one, self.passes, deadline))
-                judges[f"{one.release} {one.target}"] = judge
+            for compiler in self.compilers:
+                judge = stack.enter_context(Judge(compiler, self.passes, deadline))
+                judges[f"{compiler.release} {compiler.target}"] = judge
             guard = stack.enter_context(parser())
 
             def drawn(seed: int) -> Generated | None:
@@ -282,7 +287,7 @@ class HuntPlan:
                 return generate(seed, campaign.weights())
 
             campaign.run(judges, filter(None, map(drawn, seeds)), note)
-            Campaign.at(self.folder).settle(judges, note, (at, self.jobs))
+            Campaign.at(self.folder).settle(judges, note, (job, self.jobs))
 
 
 def hunt(
@@ -295,12 +300,12 @@ def hunt(
     seed: int = 0,
     folder: str | Path | None = None,
 ) -> int:
-    """Judge modules for some minutes; the number of modules that were judged.
+    """Judge modules for some minutes; returns the number of verdicts.
 
     The arguments are the options of `hlo-lint hunt`; `folder` keeps verdicts and causes.
 
     Raises:
-        AssertionError: for what is found, with the reduced module of each cause.
+        AssertionError: for a new bug, with the reduced module of each cause.
     """
     with TemporaryDirectory(prefix="hlo_lint_") as temporary:
         compilers = tuple(compilers_of([jax] if jax else [], [python] if python else [], [target]))

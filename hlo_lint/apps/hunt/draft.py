@@ -1,4 +1,4 @@
-"""A module while it is drawn: instructions that shape inference accepts, and the data of steps."""
+"""A randomly drawn module: instructions that shape inference accepts, and the data of steps."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from hlo_lint.hlo.opcodes import OPCODES
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, shape_or_none
 
 MAX_ELEMENTS: Final = 600
-"""Of an array: a judge runs each module several times."""
+"""The elements of the largest array: a judge runs each module several times."""
 SIZES: Final = (1, 1, 2, 2, 3, 4, 5, 7, 8, 16)
 
 ATTRIBUTES: Final[dict[str, str]] = {}
-"""The attributes of an opcode; words in capitals are drawn."""
+"""The attributes of each opcode; words in capitals are drawn."""
 SETS: Final[dict[str, dict[str, list[str]]]] = defaultdict(lambda: defaultdict(list))
-"""Sets of opcodes, of types and of numbers for each kind of type."""
+"""The sets of opcodes, types and numbers, by name and kind of type."""
 STEPS: Final[dict[str, list[tuple[str, str]]]] = defaultdict(list)
-"""The expressions of each step, with the kinds that they are for."""
+"""The expressions of each step, with the kinds of types that they are for."""
 
 for _line in Path(__file__).with_name("steps.txt").read_text("utf-8").splitlines():
     _names, _kinds, _text = (*_line.split(maxsplit=2), "", "", "")[:3]
@@ -41,12 +41,12 @@ for _line in Path(__file__).with_name("steps.txt").read_text("utf-8").splitlines
 DRAWN_OPCODES: Final = frozenset(
     re.findall(r"[a-z][a-z\d-]*", f"{[*ATTRIBUTES]} {SETS} {STEPS} constant parameter")
 ).intersection(OPCODES)
-"""The opcodes that a front end writes, which are those of the steps: passes make the others."""
+"""The opcodes that a front end writes: those of the steps. Passes make the others."""
 _choice = re.compile(r"<([^<>]*)>")
 
 
 class NotDrawn(Exception):
-    """A step that cannot be where it was to begin."""
+    """A step that is not valid for the value it starts at."""
 
 
 class DrawnValue(NamedTuple):
@@ -59,27 +59,27 @@ class DrawnValue(NamedTuple):
 
     @property
     def array(self) -> ArrayShape:
-        """Its shape, if it is an array."""
+        """The shape; NotDrawn for a tuple."""
         if not isinstance(self.shape, ArrayShape):
             raise NotDrawn
         return self.shape
 
 
 def kind_of(dtype: str) -> str:
-    """The kind of a type, as `steps.txt` has it."""
+    """The kind of a type in `steps.txt`: s, u, f, t, c or p."""
     return "t" if dtype.startswith("f8") else {"b": "f"}.get(dtype[0], dtype[0])
 
 
 @dataclass
 class ModuleDraft:
-    """A computation while it is drawn, and those that it calls.
+    """A randomly drawn computation, with the computations that it calls.
 
-    Its methods raise NotDrawn for what cannot be.
+    Its methods raise NotDrawn for invalid instructions.
     """
 
     random: Random
     prefix: str = "v"
-    """Of its names; those of a computation that is called are p0, p1 of parameters, w2, w3."""
+    """The first letter of names. A called computation has parameters p0, p1 and values w2, w3."""
     signatures: dict[str, Signature] = field(default_factory=dict)
     computations: list[str] = field(default_factory=list)
     values: dict[str, DrawnValue] = field(default_factory=dict)
@@ -87,23 +87,23 @@ class ModuleDraft:
     partitions: int = 1
 
     def chance(self, one_of: int) -> bool:
-        """True once in so many times."""
+        """True with a probability of 1 in `one_of`."""
         return self.random.randrange(one_of) == 0
 
-    def one_of(self, of: str, dtype: str) -> str:
-        """A member of a set for a type, if it has one."""
-        if members := SETS[of][kind_of(dtype)]:
+    def one_of(self, set_name: str, dtype: str) -> str:
+        """A random member of a set for a type; NotDrawn if the set is empty."""
+        if members := SETS[set_name][kind_of(dtype)]:
             return self.random.choice(members)
         raise NotDrawn
 
     def choose(self, text: str) -> str:
-        """A text with one of the alternatives in each `<a|b>`."""
+        """A text with a random alternative in place of each `<a|b>`."""
         while choice := _choice.search(text):
             text = text.replace(choice[0], self.random.choice(choice[1].split("|")), 1)
         return text
 
     def shape(self, dtype: str, rank: int, most: int = 200) -> ArrayShape:
-        """An array of at most so many elements; one of thirty is empty."""
+        """An array shape of at most `most` elements; 1 in 30 is empty."""
         while True:
             dims = [self.random.choice(SIZES) for _ in range(rank)]
             if rank and self.chance(30):
@@ -112,15 +112,15 @@ class ModuleDraft:
                 return shape
 
     def some(self, count: int) -> list[int]:
-        """Some of so many numbers, in order."""
+        """A random subset of the numbers below `count`, in order."""
         return sorted(self.random.sample(range(count), self.random.randint(0, count)))
 
     def upto(self, size: int) -> int:
-        """A number from 1, or 0 where there is no other."""
+        """A random number from 1 to `size`; 0 for size 0."""
         return self.random.randint(min(1, size), size)
 
     def number(self, dtype: str, leaf: str = "c") -> str:
-        """A literal of a type: of integers at its ends, a power of two, small, or any."""
+        """A literal of a type: an integer at an end of the range, a power of 2, small, or any."""
         if not is_integer(dtype):
             return self.one_of("number", dtype)
         random, bits = self.random, BITS[dtype]
@@ -135,37 +135,38 @@ class ModuleDraft:
     def inferred(
         self, opcode: str, operands: Sequence[DrawnValue], tail: str = "", shape: str = ""
     ) -> Shape:
-        """The shape of a call, if XLA takes it and it is small; `shape` where it is printed."""
+        """The shape of a valid, small call; `shape` is given where it cannot be inferred."""
         types = tuple(str(operand.shape) for operand in operands)
         callees = tuple(map(self.signatures.get, re.findall(r"%(c\d+)", tail)))
         check = check_shape(opcode, shape, types, f", {tail}" * bool(tail), callees)
-        made = shape_or_none(shape) if shape else check.inferred
-        if check.errors or not isinstance(made, ArrayShape | TupleShape):
+        result = shape_or_none(shape) if shape else check.inferred
+        if check.errors or not isinstance(result, ArrayShape | TupleShape):
             raise NotDrawn
-        if isinstance(made, ArrayShape) and made.elements > MAX_ELEMENTS:
+        if isinstance(result, ArrayShape) and result.elements > MAX_ELEMENTS:
             raise NotDrawn
-        return made
+        return result
 
     def add(
         self, opcode: str, given: Sequence[DrawnValue] | str, tail: str = "", shape: str = ""
     ) -> DrawnValue:
-        """Add an instruction of operands, or of a literal."""
+        """Add an instruction with operands, or with a literal."""
         operands = () if isinstance(given, str) else given
-        made = self.inferred(opcode, operands, tail, shape)
+        result = self.inferred(opcode, operands, tail, shape)
         name = f"{self.prefix}{len(self.values)}"
-        literal = ", ".join(f"%{one.name}" for one in operands) or given or ""
-        line = ", ".join([f"%{name} = {made} {opcode}({literal})", *filter(None, [tail])])
-        if self.partitions > 1 and isinstance(made, ArrayShape) and self.chance(3):
-            line += f", sharding={self._sharding(made.dims)}"
-        self.values[name] = DrawnValue(name, made, line)
+        literal = ", ".join(f"%{operand.name}" for operand in operands) or given or ""
+        line = ", ".join([f"%{name} = {result} {opcode}({literal})", *filter(None, [tail])])
+        if self.partitions > 1 and isinstance(result, ArrayShape) and self.chance(3):
+            line += f", sharding={self._sharding(result.dims)}"
+        self.values[name] = DrawnValue(name, result, line)
         return self.values[name]
 
     def _sharding(self, dims: tuple[int, ...]) -> str:
-        """A sharding over all partitions: by some dimensions, which it divides."""
+        """A sharding over all partitions, along some dimensions that it divides."""
         tiles, left = [1] * len(dims), self.partitions
-        for at in self.random.sample(range(len(dims)), len(dims)):
-            tiles[at] = self.random.choice([n for n in (1, 2, 4) if n <= left and not dims[at] % n])
-            left //= tiles[at]
+        for dim in self.random.sample(range(len(dims)), len(dims)):
+            sizes = [n for n in (1, 2, 4) if n <= left and not dims[dim] % n]
+            tiles[dim] = self.random.choice(sizes)
+            left //= tiles[dim]
         listed = ",".join(map(str, [*tiles, left]))
         return f"{{devices=[{listed}]<=[{self.partitions}] last_tile_dim_replicate}}"
 
@@ -175,7 +176,7 @@ class ModuleDraft:
         return self.add("parameter", f"{number}", "", f"{shape}")
 
     def constant(self, shape: ArrayShape, number: object = None, leaf: str = "c") -> DrawnValue:
-        """Add a constant with any numbers, or this one."""
+        """Add a constant with random numbers, or with `number` everywhere."""
         if not shape.elements:
             raise NotDrawn
         parts = [
@@ -183,7 +184,7 @@ class ModuleDraft:
             for _ in range(shape.elements)
         ]
         for size in reversed(shape.dims):
-            rows = (parts[at : at + size] for at in range(0, len(parts), size))
+            rows = (parts[start : start + size] for start in range(0, len(parts), size))
             parts = [f"{{{', '.join(row)}}}" for row in rows]
         return self.add("constant", parts[0], "", f"{shape}")
 
@@ -192,25 +193,25 @@ class ModuleDraft:
         return self.constant(ArrayShape(dtype, ()), number, leaf=leaf)
 
     def source(self, shape: ArrayShape) -> DrawnValue:
-        """Add a value that depends on nothing: mostly a parameter."""
+        """Add a value without operands: mostly a parameter."""
         is_counted = is_integer(shape.dtype) and BITS[shape.dtype] > 4 and shape.dims
         if is_counted and self.chance(6):
-            at = self.random.randrange(shape.rank)
-            return self.add("iota", (), f"iota_dimension={at}", f"{shape}")
+            dim = self.random.randrange(shape.rank)
+            return self.add("iota", (), f"iota_dimension={dim}", f"{shape}")
         is_constant = self.chance(5) and 0 < shape.elements <= 64
         return self.constant(shape) if is_constant else self.parameter(shape)
 
     def partner(self, shape: ArrayShape) -> DrawnValue:
-        """Another value of the shape: one that is there, or a new one."""
+        """Another value of the shape, existing or new."""
         alike = [value for value in self.values.values() if value.shape == shape]
         return self.random.choice(alike) if alike and not self.chance(3) else self.source(shape)
 
     def leaf(self, leaf: str, like: ArrayShape) -> DrawnValue:
-        """Add what a leaf of `steps.txt` stands for beside an array."""
+        """Add the value of a leaf of `steps.txt`, whose shape follows that of an array."""
         dtype = like.dtype
         if leaf == "c" and self.chance(5) and 0 < like.elements <= 32:
             return self.constant(like)
-        if made := {
+        if make := {
             "k": lambda: self.scalar(dtype),
             "m": lambda: self.source(ArrayShape("pred", like.dims)),
             "u": lambda: self.source(ArrayShape(dtype, tuple(map(self.upto, like.dims)))),
@@ -219,14 +220,14 @@ class ModuleDraft:
             "maximum": lambda: self.scalar(dtype, neutral_element(dtype, leaf)),
             "minimum": lambda: self.scalar(dtype, neutral_element(dtype, leaf)),
         }.get(leaf):
-            return made()
-        one = self.scalar(dtype, leaf=leaf)
-        return self.add("broadcast", (one,), "dimensions={}", f"{like}") if like.dims else one
+            return make()
+        scalar = self.scalar(dtype, leaf=leaf)
+        return self.add("broadcast", (scalar,), "dimensions={}", f"{like}") if like.dims else scalar
 
     def called(
         self, shapes: Iterable[Shape], make: Callable[[ModuleDraft, DrawnValue], DrawnValue]
     ) -> str:
-        """Add a computation, of which `make` adds all but the parameters; its name."""
+        """Add a computation whose body `make` adds to the parameters; returns its name."""
         inner = ModuleDraft(self.random, "p", self.signatures, self.computations)
         values = [inner.parameter(shape) for shape in shapes]
         inner.prefix = "w"

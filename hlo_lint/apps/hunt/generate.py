@@ -1,11 +1,11 @@
-"""Modules that look like what passes rewrite: a seed gives a text, and the traits of what is in it.
+"""Generates modules that passes rewrite: a text and its traits for each seed.
 
 A trait is a step of `steps.txt`: the left side of some rewrite, with constants, types and sizes at
-their edges. Steps are nested, because each one starts at a value that is there, mostly the last
-one, and shared, because it may start at any. An expression is evaluated from the inside out.
+their limits. Steps are nested, because each step starts at an existing value, mostly the last, and
+shared, because it may start at any value. An expression is evaluated from the inside out.
 
-Given modules are mutated: other constants, types and sizes, operands swapped, opcodes changed. Most
-mutations are refused by XLA's parser, which is asked; what it reads is judged as any other module.
+Given modules are mutated: other constants, types and sizes, swapped operands, other opcodes. XLA's
+parser refuses most mutations; those that it reads are judged like generated modules.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ DEVICES: Final = ((1, 1), (4, 1), (1, 4))
 MOST_CHANGES: Final = 4
 TRIES: Final = 20
 MAX_CHARACTERS: Final = 20_000
-"""Larger modules take too long to judge again and again."""
+"""The longest text of a module; longer ones take too long to judge again and again."""
 _NAME: Final = r"%[\w.\-]+"
 _LITERALS: Final = (
     "0 1 -1 2 3 7 8 -8 127 -128 255 65535 2147483647 -2147483648 true false -0 0.5 inf nan".split()
@@ -59,9 +59,9 @@ CHANGES: Final[Mapping[str, tuple[str, Sequence[str]]]] = {
     "retype": (r"\b(?:[su]\d+|b?f\d\w*)(?=\[)", (*INTEGERS, *FLOATS)),
     "resize": (r"(?<=[\[,])\d+(?=[,\d]*\])|(?<=sizes=\{)\d+|(?<=sizes=\{\d,)\d+", "012358"),
 }
-"""The places of each change, and what may be put there: without any, what another place has."""
+"""A pattern of the places of each change, and replacements; if empty, the text of another place."""
 EVERYWHERE: Final = ("retype", "resize")
-"""Changes of all places that are spelled alike."""
+"""Changes that apply to every place with the same text."""
 _call = re.compile(r"([\w$:\-]+)\(([^()]*)\)((?:#\d+)*)")
 _body = re.compile(r"\{([^{}]*)\}")
 _shared = re.compile(r"\$\d(\w+)")
@@ -71,16 +71,16 @@ _repeated = re.compile(r"\(([^()]*)\)\*(.)")
 
 @dataclass(frozen=True)
 class Generated:
-    """A module, and what is in it."""
+    """A generated module and its traits."""
 
     seed: int
     text: str
     traits: tuple[str, ...]
-    """The steps that made it, in order."""
+    """The steps of the module, in order."""
 
 
 def generate(seed: int, weights: Mapping[str, float] | None = None) -> Generated:
-    """The module of a seed; `weights` say how often each step is taken, 1 by default."""
+    """The module of a seed; `weights` are the relative frequencies of steps, 1 by default."""
     random = Random(seed)
     return Generated(
         seed, *drawn_module(random, random.choices(DEVICES, (8, 1, 1))[0], weights or {})
@@ -90,9 +90,9 @@ def generate(seed: int, weights: Mapping[str, float] | None = None) -> Generated
 def drawn_module(
     random: Random, devices: tuple[int, int], weights: Mapping[str, float]
 ) -> tuple[str, tuple[str, ...]]:
-    """A module for so many replicas and partitions, and its traits.
+    """A module for numbers of replicas and partitions, and its traits.
 
-    Four of five modules have integers alone, whose values are compared bit for bit.
+    Four of five modules have only integers, whose values are compared bit for bit.
     """
     draft = ModuleDraft(random)
     draft.replicas, draft.partitions = devices
@@ -100,21 +100,21 @@ def drawn_module(
     first = draft.shape(dtype, random.choice((0, 1, 1, 2, 2, 3, 3, 4)))
     sources = [draft.source(first), *(draft.parameter(first) for _ in range(draft.chance(3)))]
     chances = [weights.get(name, 1.0) for name in STEPS]
-    made: list[DrawnValue] = []
+    values: list[DrawnValue] = []
     traits: list[str] = []
     for _ in range(random.randint(2, MOST_STEPS)):
         (name,) = random.choices(list(STEPS), chances)
-        start = random.choice([*made, *sources]) if draft.chance(3) else (made or sources)[-1]
+        start = random.choice([*values, *sources]) if draft.chance(3) else (values or sources)[-1]
         texts = [text for kinds, text in STEPS[name] if kind_of(start.array.dtype) in kinds]
         if texts and (value := _step(draft, name, random.choice(texts), start)):
             traits.append(name)
-            made.append(value)
-    results = [*made[-1:], *(value for value in made[:-1] if draft.chance(2))]
+            values.append(value)
+    results = [*values[-1:], *(value for value in values[:-1] if draft.chance(2))]
     return _text(draft, results or sources[-1:]), tuple(traits)
 
 
 def _step(draft: ModuleDraft, name: str, text: str, start: DrawnValue) -> DrawnValue | None:
-    """The value that a step makes; None where it cannot be, which leaves the draft as it was."""
+    """Add a step to the draft; None for an invalid step, which leaves the draft unchanged."""
     values, computations = dict(draft.values), [*draft.computations]
     try:
         value = _evaluate(draft, start, text=text)
@@ -137,7 +137,7 @@ def _text(draft: ModuleDraft, roots: Sequence[DrawnValue]) -> str:
 
 
 def _evaluate(draft: ModuleDraft, x: DrawnValue, *, text: str) -> DrawnValue:
-    """Add what an expression makes of a value; the last statement's value."""
+    """Add an expression, applied to a value; returns the value of its last statement."""
     for name, spelled in (_counter(draft) if "$begin" in text else {}).items():
         text = text.replace(name, spelled)
     while shared := _shared.search(text):
@@ -170,7 +170,7 @@ def _called(
     shapes: list[Shape] = [operand.shape for operand in operands]
     if bodies and opcode not in ("call", "conditional", "while"):
         times = 2 if opcode in ("select-and-scatter", "sort") else 1
-        shapes = [ArrayShape(one.array.dtype, ()) for one in operands for _ in range(times)]
+        shapes = [ArrayShape(value.array.dtype, ()) for value in operands for _ in range(times)]
     callees = []
     for number, body in enumerate(bodies, 1):
         taken = shapes[number : number + 1] if opcode == "conditional" else shapes
@@ -179,7 +179,7 @@ def _called(
 
 
 def _leaf(draft: ModuleDraft, word: str, names: dict[str, DrawnValue]) -> DrawnValue:
-    """The value that a word of `steps.txt` names."""
+    """The value of a word of `steps.txt`."""
     whole, _, rest = word.partition(".")
     if value := draft.values.get(whole):
         return _called(draft, f"get-tuple-element:{rest}", [value]) if rest else value
@@ -195,18 +195,18 @@ def _leaf(draft: ModuleDraft, word: str, names: dict[str, DrawnValue]) -> DrawnV
 
 
 def _counter(draft: ModuleDraft) -> dict[str, str]:
-    """The counter of a loop of any integer type that soon ends; it may pass the end of its type."""
+    """The counter of a loop with few turns, of any integer type; it may overflow."""
     random = draft.random
     while True:
         dtype = draft.one_of("index", "s32")
         low, high = integer_range(dtype)[0], integer_range(dtype)[-1]
-        at = begin = random.choice((0, 0, 1, 2, 3, low, high, high - 1, 100))
+        count = begin = random.choice((0, 0, 1, 2, 3, low, high, high - 1, 100))
         end = random.choice((0, 1, 2, 3, 5, low, high, high - 2, 101))
         step = random.choice((1, 1, 2, 3, 5, high, max(low, -1)))
         direction = random.choice([*COMPARISONS])
         advance, change, turns = *random.choice((("add", step), ("subtract", -step))), 0
-        while COMPARISONS[direction](at, end) and turns <= MAX_TURNS:
-            at, turns = (at + change - low) % (high - low + 1) + low, turns + 1
+        while COMPARISONS[direction](count, end) and turns <= MAX_TURNS:
+            count, turns = (count + change - low) % (high - low + 1) + low, turns + 1
         if turns <= MAX_TURNS:
             numbers = {"$begin": begin, "$end": end, "$step": step}
             scalars = {name: f"{number}.{dtype}" for name, number in numbers.items()}
@@ -215,10 +215,10 @@ def _counter(draft: ModuleDraft) -> dict[str, str]:
 
 @dataclass
 class DrawnCall:
-    """A call while it is drawn.
+    """A randomly drawn call.
 
-    A word of `steps.txt` is one of `words`, a template of its name, or what the method of its name
-    gives, which may add operands, a type, and words.
+    A word of `steps.txt` is a key of `words`, the name of a template, or the name of a method,
+    which returns its text and may add operands, a type and words.
     """
 
     draft: ModuleDraft
@@ -228,10 +228,10 @@ class DrawnCall:
     callees: Sequence[str]
     words: dict[str, Sequence[Any]] = field(default_factory=dict)
     type: str = ""
-    """Printed where it cannot be inferred."""
+    """The printed type, if it cannot be inferred."""
 
     def add(self) -> DrawnValue:
-        """Add the call with what its opcode needs, or raise NotDrawn where XLA would refuse it."""
+        """Add the call with its attributes, or raise NotDrawn if XLA would refuse it."""
         text = ATTRIBUTES.get(f"{self.opcode}:{self.variant}", ATTRIBUTES.get(self.opcode, ""))
         self.words |= {"VARIANT": self.variant, "CALLEES": self.callees}
         self.words |= {"FIRST": self.callees[:1], "SECOND": self.callees[1:]}
@@ -252,11 +252,11 @@ class DrawnCall:
         return self.draft.random.choice(choices)
 
     def _any(self, dims: Iterable[int], dtype: str = "") -> None:
-        """Add an operand of the type of the first one."""
+        """Add an operand with the element type of the first operand."""
         self.operands.append(self.draft.source(ArrayShape(dtype or self.x.dtype, tuple(dims))))
 
     def _like(self, opcode: str, operands: Sequence[DrawnValue], attributes: str) -> None:
-        """Add an operand like what another call makes."""
+        """Add an operand with the dimensions of another call's result."""
         shape = self.draft.inferred(opcode, operands, attributes)
         self._any(DrawnValue("", shape, "").array.dims)
 
@@ -274,37 +274,37 @@ class DrawnCall:
         maker = getattr(self, f"_{name}", None)
         if word not in self.words and maker is None:
             raise NotDrawn  # a scalar has no dimensions, and partitions no groups
-        made = self.words[word] if maker is None else maker()
-        return made if isinstance(made, str) else ",".join(map(str, made or ()))
+        drawn = self.words[word] if maker is None else maker()
+        return drawn if isinstance(drawn, str) else ",".join(map(str, drawn or ()))
 
     def _typed(self, dims: Sequence[int] | None = None, dtype: str = "") -> None:
         dtype = dtype or self.variant or self.x.dtype
         self.type = str(ArrayShape(dtype, self.x.dims if dims is None else tuple(dims)))
 
     def _reshaped(self) -> None:
-        """Merge two dimensions, or add one of 1, and split one."""
-        dims, at = [*self.x.dims], self._one_of(*range(self.x.rank + 1))
-        dims[at : at + 2] = [prod(dims[at : at + 2])]
-        at = self._one_of(*range(len(dims)))
-        outer = self._one_of(*(n for n in range(1, dims[at] + 1) if dims[at] % n == 0), 1)
-        dims[at : at + 1] = [outer, dims[at] // outer]
+        """Merge two dimensions or add a dimension of size 1, then split a dimension."""
+        dims, dim = [*self.x.dims], self._one_of(*range(self.x.rank + 1))
+        dims[dim : dim + 2] = [prod(dims[dim : dim + 2])]
+        dim = self._one_of(*range(len(dims)))
+        outer = self._one_of(*(n for n in range(1, dims[dim] + 1) if dims[dim] % n == 0), 1)
+        dims[dim : dim + 1] = [outer, dims[dim] // outer]
         self._typed(dims)
 
     def _kept(self) -> list[int]:
-        rank, at = self.x.rank + 1, self.draft.random.randint(0, self.x.rank)
-        self._typed([*self.x.dims[:at], self._one_of(0, 1, 1, 2, 3, 4), *self.x.dims[at:]])
-        return [number for number in range(rank) if number != at]
+        rank, added = self.x.rank + 1, self.draft.random.randint(0, self.x.rank)
+        self._typed([*self.x.dims[:added], self._one_of(0, 1, 1, 2, 3, 4), *self.x.dims[added:]])
+        return [number for number in range(rank) if number != added]
 
     def _bits(self) -> None:
         width, dims = BITS[self.x.dtype], self.x.dims
         wider = [n for n in (16, 32, 64) if n > width >= 8 and dims[-1:] == (n // width,)]
-        other = self._one_of(width, *(n for n in (8, 16, 32) if n < width), *wider)
-        if other != width:
-            dims = (*dims, width // other) if other < width else dims[:-1]
-        self._typed(dims, f"{self.draft.random.choice('su')}{other}")
+        new_width = self._one_of(width, *(n for n in (8, 16, 32) if n < width), *wider)
+        if new_width != width:
+            dims = (*dims, width // new_width) if new_width < width else dims[:-1]
+        self._typed(dims, f"{self.draft.random.choice('su')}{new_width}")
 
     def _part(self) -> Sequence[int] | None:
-        """Add indices of a part: constants, and values of other kinds; zeros where one is given."""
+        """Add start indices, constants and others; zeros after a given first index."""
         draft, sizes, given = self.draft, [*map(self.draft.upto, self.x.dims)], self.operands[1:]
         if is_update := self.opcode == "dynamic-update-slice":
             sizes = [*given.pop(0).array.dims]
@@ -317,38 +317,38 @@ class DrawnCall:
         return None if is_update else sizes
 
     def _gathered(self) -> None:
-        """Draw any dimension numbers of a gather, and add indices."""
+        """Draw dimension numbers of a gather, and add its indices."""
         draft, random, rank = self.draft, self.draft.random, self.x.rank
         if not rank or not self.x.elements:
             raise NotDrawn
         dims = [self._one_of(1, 2, 3) for _ in range(self._one_of(0, 1, 2))]
-        gone, at = draft.some(rank), random.randint(0, len(dims))
+        gone, vector_dim = draft.some(rank), random.randint(0, len(dims))
         places = random.sample(range(rank), draft.upto(rank))
-        sizes = [1 if at in gone else draft.upto(size) for at, size in enumerate(self.x.dims)]
+        sizes = [1 if dim in gone else draft.upto(size) for dim, size in enumerate(self.x.dims)]
         offsets = random.sample(range(len(dims) + rank - len(gone)), rank - len(gone))
         if len(places) > 1 or draft.chance(2):
-            dims.insert(at, len(places))
+            dims.insert(vector_dim, len(places))
         else:
-            at = len(dims)
+            vector_dim = len(dims)
         self._any(dims, draft.one_of("index", "s32"))
         self.words |= {"OFFSETS": sorted(offsets), "GONE": gone, "PLACES": places}
-        self.words |= {"VECTOR": [at], "SIZES": sizes}
+        self.words |= {"VECTOR": [vector_dim], "SIZES": sizes}
 
     def _scattered(self) -> None:
-        """Draw the numbers of a gather, and add what that would read, which is written."""
+        """Draw dimension numbers of a scatter, those of a gather, and add the updates."""
         self._like("gather", self.operands, self._spelled(ATTRIBUTES["gather"]))
 
     def _sized(self) -> None:
-        """Add a size in range: what lay beyond a first size may come back with a second one."""
-        at = next(iter(self.words.get("ONE", ())), -1)
-        if at < 0 or self.x.is_dynamic(at):
+        """Add a size in range for a static dimension: a second size could bring elements back."""
+        dim = next(iter(self.words.get("ONE", ())), -1)
+        if dim < 0 or self.x.is_dynamic(dim):
             raise NotDrawn
-        low, high = (self.draft.scalar("s32", number) for number in (0, self.x.dims[at]))
+        low, high = (self.draft.scalar("s32", number) for number in (0, self.x.dims[dim]))
         size = self.draft.parameter(ArrayShape("s32", ()))
         self.operands.append(self.draft.add("clamp", (low, size, high)))
 
     def _combiner(self) -> str:
-        """A computation that is associative; what reduces begins with its identity."""
+        """Add an associative combiner; a reduction also gets the identity as its initial value."""
         draft, dtype = self.draft, self.x.dtype
         opcode = draft.one_of("unordered" if self.opcode == "scatter" else "commutative", dtype)
         if self.opcode in ("reduce", "reduce-window"):
@@ -357,7 +357,7 @@ class DrawnCall:
         return draft.called(scalars, lambda body, _: body.add(opcode, [*body.values.values()]))
 
     def _pooled(self) -> str:
-        """A window, and the updates of a pooling by it."""
+        """Draw the window of a pooling, and add the updates."""
         window = self._spelled(ATTRIBUTES["pooling"], self.x.dims)
         given = [*self.operands, self.draft.scalar(self.x.dtype, 0)]
         self._like("reduce-window", given, f"window={{{window}}}, to_apply={self.callees[1]}")
@@ -365,42 +365,42 @@ class DrawnCall:
         return window
 
     def _product(self) -> None:
-        """Draw batch and contracting dimensions, and add another operand for them."""
+        """Draw batch and contracting dimensions of a dot, and add its second operand."""
         random, own = self.draft.random, self.draft.shape("s32", self._one_of(0, 1, 2), 24).dims
         order, (low, high) = (
             self.words["ORDER"],
             sorted(random.choices(range(self.x.rank + 1), k=2)),
         )
-        items = [*((at, self.x.dims[at]) for at in order[:high]), *((-1, size) for size in own)]
+        items = [*((dim, self.x.dims[dim]) for dim in order[:high]), *((-1, size) for size in own)]
         random.shuffle(items)
         self._any(size for _, size in items)
-        places = {at: number for number, (at, _) in enumerate(items)}
+        places = {dim: number for number, (dim, _) in enumerate(items)}
         for role, ours in (("B", order[:low]), ("C", order[low:high])):
-            self.words |= {f"LHS{role}": ours, f"RHS{role}": [places[at] for at in ours]}
+            self.words |= {f"LHS{role}": ours, f"RHS{role}": [places[dim] for dim in ours]}
 
     def _convolved(self) -> str:
-        """A window, with any dilation, padding and groups; labels, and operands of its own."""
+        """Draw the window, groups and labels of a convolution, and replace its operands."""
         dtype = self.x.dtype if self.x.dtype in ("s32", "s8", "f64") else "f32"
         features, batches = self._one_of(1, 1, 1, 2, 3), self._one_of(1, 1, 2, 3)
         batches = batches if features == 1 else 1
         sizes = [self._one_of(*range(1, 7)) for _ in range(self._one_of(1, 2))]
         window = self._spelled(ATTRIBUTES["window"], [min(size, 3) for size in sizes])
         widths = [*map(int, re.findall(r"\d+", window.partition(" ")[0]))]
-        one, many, inputs = (self._one_of(1, 2) for _ in range(3))
-        extents = {"b": batches * one, "f": features * inputs, "i": inputs}
-        extents["o"] = features * batches * many
+        batch, outputs, inputs = (self._one_of(1, 2) for _ in range(3))
+        extents = {"b": batches * batch, "f": features * inputs, "i": inputs}
+        extents["o"] = features * batches * outputs
         sides = (kinds + "01"[: len(sizes)] for kinds in ("bf", "io", "bf"))
-        ours, theirs, made = ("".join(self.draft.random.sample(of, len(of))) for of in sides)
+        lhs, rhs, result = ("".join(self.draft.random.sample(side, len(side))) for side in sides)
         self.operands = []
-        for labels, spatial in ((ours, sizes), (theirs, widths)):
+        for labels, spatial in ((lhs, sizes), (rhs, widths)):
             self._any((extents.get(side) or spatial[int(side)] for side in labels), dtype)
         self.words |= {"FEATURES": [features], "BATCHES": [batches]}
-        self.words["LABELS"] = f"{ours}_{theirs}->{made}"
+        self.words["LABELS"] = f"{lhs}_{rhs}->{result}"
         return f"{window} rhs_reversal={'x'.join(str(self._one_of(0, 1)) for _ in sizes)}"
 
 
 def mutated(texts: Sequence[str], seed: int, accepts: Callable[[str], bool]) -> Generated | None:
-    """A mutation of one of the texts that XLA's parser accepts; None where none is found."""
+    """A random text with a few changes that XLA's parser accepts; None without a change."""
     random = Random(seed)
     text, traits = random.choice(texts), []
     for _ in range(random.randint(1, MOST_CHANGES)):
@@ -419,14 +419,14 @@ def _changed(text: str, name: str, random: Random) -> str:
     if not (matches := [*re.finditer(pattern, text)]):
         return text
     match = random.choice(matches)
-    new = match.expand(random.choice(given or [one[0] for one in matches]))
+    new = match.expand(random.choice(given or [place[0] for place in matches]))
     if name in EVERYWHERE:
-        return re.sub(pattern, lambda one: new if one[0] == match[0] else one[0], text)
+        return re.sub(pattern, lambda place: new if place[0] == match[0] else place[0], text)
     return text[: match.start()] + new + text[match.end() :]
 
 
 def fair_texts(paths: Sequence[Path]) -> Iterator[str]:
-    """The modules below some paths that a front end may have written, and that are not large."""
+    """The small and fair modules below some paths."""
     for dump in (dump for pipeline in open_dump(paths) for dump in pipeline.dumps):
         module, *others = dump.file.modules
         is_small = module.entry and not others and len(dump.file.text) <= MAX_CHARACTERS

@@ -1,8 +1,7 @@
-"""One module judged: compiled with every pass on disk, and its values compared.
+"""Judges modules: compiles them with a dump of every pass, and compares values.
 
-The judge of values is XLA:CPU without its passes. Where a compiled module computes something else,
-the dumps of the compilation are compared as `hlo-lint validate` does, and the first that differs
-names the pass.
+The reference is XLA:CPU without its passes. If a compiled module computes something else, the dumps
+of the compilation are compared as `hlo-lint validate` does: the first that differs names the pass.
 """
 
 from __future__ import annotations
@@ -52,15 +51,15 @@ from hlo_lint.xla.parser import XlaParser
 
 CPU: Final = "cpu"
 GPU: Final = "gpu"
-"""The target that is there, and runs what is compiled."""
+"""The target for the GPU of this machine, which runs the compiled modules."""
 CHIP_SECONDS: Final = 90.0
-"""Time that a compiler may take which is not the CPU's."""
+"""Time for a compile by XLA:GPU or XLA:TPU."""
 _CUDA: Final = {"JAX_PLATFORMS": "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 LIMITS: Final[Mapping[str, Mapping[str, Any]]] = {
     CPU: {"seconds": 20.0, "memory": 4 << 30, "environment": cpu.SEVERAL_DEVICES},
     GPU: {"seconds": CHIP_SECONDS, "memory": 1 << 40, "environment": _CUDA},
 }
-"""Limits for a small module; of its bytes CUDA reserves more than it takes."""
+"""The limits for a small module; CUDA reserves more memory than it uses."""
 DUMPED: Final = {
     "xla_dump_hlo_as_text": True,
     "xla_dump_hlo_pass_re": ".*",
@@ -69,10 +68,10 @@ DUMPED: Final = {
     "xla_gpu_autotune_level": 0,
 }
 OWN_BOUND: Final = Bound(relative=2.0**-4, of_largest=2.0**-4)
-"""Floats are looked at in f64 where they differ by more in their own types."""
+"""The difference of floats in their own types above which they are compared in f64."""
 FOUND, SAME = "found", "same"
 CODE: Final = "code generation"
-"""The pass of what no dump shows."""
+"""The pass name of a difference that no dump shows."""
 _failed_after = re.compile(r"Failed after (\S+)")
 _unsupported = re.compile("UNIMPLEMENTED|[Uu]nsupported|not (yet )?(supported|implemented)")
 _rounded = re.compile(r"\b(?:b?f\d\w*|c64|c128)\[")
@@ -82,50 +81,51 @@ Arrays: TypeAlias = list[NDArray[Any]]
 
 @dataclass(frozen=True)
 class BugFinding:
-    """A problem of a compilation."""
+    """A problem that a compilation shows."""
 
     kind: str
     """`values`, `unsteady`, `crash`, `error`, `hang`, `memory`, or a rule."""
     pass_name: str
-    """The pass that made it; empty where none is known."""
+    """The pass with the bug; empty if it is unknown."""
     message: str
 
     @property
     def cause(self) -> str:
-        """The same for findings of one cause, as far as they can be told apart."""
+        """The key of the cause, equal for findings that cannot be told apart."""
         return f"{self.kind} {self.pass_name}" + f" {self.message}" * (self.kind != "values")
 
 
 @dataclass(frozen=True)
 class JudgeVerdict:
-    """The verdict on one module, and what was found out later about its finding."""
+    """The verdict on a module, with the results of reducing its finding."""
 
     outcome: str
-    """`same`, `found`, `refused`, `unsupported`, `unfair`, or the reason why nothing is known."""
+    """`same`, `found`, `refused`, `unsupported`, `unfair`, or the reason for no verdict."""
     passes: tuple[str, ...] = ()
     """The passes that changed something."""
     finding: BugFinding | None = None
     seed: int = 0
     by: str = ""
-    """The judge, by what it compiles with: `0.10.2 cpu`."""
+    """The compiler of the judge: `0.10.2 cpu`."""
     traits: tuple[str, ...] = ()
     reduced: str = ""
-    """The smallest module with the finding; empty if none is known yet."""
+    """The smallest module with the finding; empty before the reduction."""
     size: tuple[int, ...] = ()
-    """The instructions of the module before and after the reduction."""
+    """The numbers of instructions before and after the reduction."""
     shows: tuple[str, ...] = ()
-    """The judges that find it in the reduced module."""
+    """The judges that find the bug in the reduced module."""
 
     @property
     def cause(self) -> str:
-        """The cause of the finding; once it is reduced its signature; empty without a finding.
+        """The cause of the finding, or its signature after the reduction; empty without a finding.
 
-        That has the opcodes, and if there are partitions: `values cse: 2 add, partitioned`.
+        A signature adds the opcodes, and whether there are partitions: `values cse: 2 add,
+        partitioned`.
         """
         if self.finding is None or not self.reduced:
             return self.finding.cause if self.finding else ""
         bodies = parse_file(self.reduced).modules[0].computations
-        counts = Counter(one.opcode for body in bodies for one in body.instructions)
+        counts = Counter(row.opcode for body in bodies for row in body.instructions)
         for name in ("parameter", "constant", "tuple", "get-tuple-element"):
             del counts[name]
         words = [f"{count} {name}".removeprefix("1 ") for name, count in sorted(counts.items())]
@@ -134,7 +134,7 @@ class JudgeVerdict:
 
 
 class HuntCompiler(NamedTuple):
-    """A compiler to hunt in; that of this interpreter has no `python`."""
+    """A compiler to hunt in; `python` is None for this interpreter."""
 
     python: Path | None = None
     target: str = CPU
@@ -147,9 +147,11 @@ def compilers_of(
     targets: Sequence[str],
     announce: Callable[[str], None] = lambda _: None,
 ) -> Iterator[HuntCompiler]:
-    """Each release with each target; the one of this Python where none is named.
+    """The compilers of each release for each target; of this Python without releases.
 
-    UsageError or CaptureError is raised for what is not one, or cannot be made.
+    Raises:
+        UsageError: for an unknown release, Python or target.
+        CaptureError: if an environment cannot be made.
     """
     for target in targets or (CPU,):
         platform = Platform.CPU if target == CPU else Platform.GPU
@@ -163,9 +165,10 @@ def compilers_of(
 
 
 class Judge(ExitStack):
-    """The judge of modules for one compiler of one release.
+    """Judges modules for a compiler.
 
-    What is compiled for a CPU, or a GPU that is there, runs; of other chips only the steps do.
+    Modules for a CPU, or for a GPU that is present, run as compiled. For other chips only the dumps
+    are run, by XLA:CPU.
     """
 
     def __init__(
@@ -175,9 +178,13 @@ class Judge(ExitStack):
         deadline: Deadline | None = None,
         flags: Mapping[str, str] | None = None,
     ) -> None:
-        """`passes` are the only ones that are judged; without them rules look at what all make.
+        """Start the child processes.
 
-        `flags` are debug options of XLA beside those that write the dumps.
+        Args:
+            compiler: the compiler; None for XLA:CPU of this interpreter.
+            passes: judge only these passes; without them rules check the dumps of all passes.
+            deadline: the end of the time for all modules.
+            flags: debug options of XLA, beside those that write the dumps.
         """
         super().__init__()
         self._flags = dict(flags or {})
@@ -204,7 +211,7 @@ class Judge(ExitStack):
         return self.enter_context(xla)
 
     def __call__(self, text: str) -> JudgeVerdict:
-        """The verdict on a module; NoTimeLeft is raised when the time for all modules is over."""
+        """Judge a module; raises NoTimeLeft when the time for all modules is over."""
         module = parse_file(text).modules[0]
         if reason := unfair(module):
             return JudgeVerdict(f"unfair: {reason}")
@@ -214,7 +221,8 @@ class Judge(ExitStack):
             if verdict is None and not self._only:
                 findings = lint(open_dump(folder)).findings
                 verdict = next(
-                    (_of_rule(one) for one in findings if one.severity is Severity.ERROR), None
+                    (_of_rule(error) for error in findings if error.severity is Severity.ERROR),
+                    None,
                 )
             # What has no next pass is written from inside of one.
             names = [name for _, name in _steps(folder) if name.before and name.step is not None]
@@ -225,7 +233,7 @@ class Judge(ExitStack):
         return JudgeVerdict(FOUND if finding else f"{verdict or SAME}", tuple(passes), finding)
 
     def bug(self, text: str, inputs: Sequence[Arrays], folder: Path) -> BugFinding | str | None:
-        """The bug, or why nothing is known; the dumps are written into the folder."""
+        """The bug, or the reason for no verdict; the dumps are written into the folder."""
         if self._target == GPU and prod(cpu.devices_of(text)) > 1:
             return "for several devices"
         compiled = self._compiled(text, inputs, folder)
@@ -251,7 +259,7 @@ class Judge(ExitStack):
         return BugFinding("values", "" if by_steps else CODE, difference)
 
     def _compiled(self, text: str, inputs: Sequence[Arrays], folder: Path) -> list[Arrays] | Ending:
-        """The results for each set of inputs, none for what does not run, or how it ends."""
+        """The results for each set of inputs, empty for a chip that is absent; or how XLA ended."""
         more = self._flags | ({ONLY_PASSES: self._named} if self._only else {})
         if self._chip is None:
             return self._run(self._runs, text, inputs, DUMPED | {"xla_dump_to": f"{folder}"} | more)
@@ -264,7 +272,7 @@ class Judge(ExitStack):
     def _run(
         self, xla: cpu.XlaCpu, text: str, inputs: Sequence[Arrays], flags: Mapping[str, Any]
     ) -> list[Arrays] | Ending:
-        """The results for each set of inputs, none of several devices, or how it ends."""
+        """The results for each set of inputs, empty for several devices; or how XLA ended."""
         given: dict[str, Any] = {"flags": dict(flags), "plain": flags is not JUDGE}
         given["devices"] = cpu.devices_of(text)
         results = []
@@ -279,12 +287,12 @@ class Judge(ExitStack):
         return results
 
     def by_steps(self, folder: Path) -> BugFinding | str | None:
-        """The first pass after which the dumps compute something else, if it does so twice."""
+        """The first pass that changes the values in two runs; or the reason for no verdict."""
         dumps, changes = [dump for dump, _ in _steps(folder)], []
         for _ in range(2):
             result = validate_dumps("", dumps, self._reference, draw=hunt_value)
             self._deadline.check()
-            changes += [one for one in result.changes if one.comparison.difference][:1]
+            changes += [change for change in result.changes if change.comparison.difference][:1]
             if not changes:
                 reason = (result.notes or ["no dumps"])[0][-60:]
                 return None if result.compared else f"not run: {reason}"
@@ -300,7 +308,7 @@ class Judge(ExitStack):
     def _failed(
         self, text: str, inputs: Sequence[Arrays], ending: Ending, folder: Path
     ) -> BugFinding | str:
-        """The verdict on a module that did not compile; what nobody compiles is refused."""
+        """The verdict on a module that did not compile: refused, unsupported or a bug."""
         message, is_refused = ending.message, ending.status == "refused"
         if ending.status == "error" and _unsupported.search(message):
             return f"unsupported: {message[:60]}"
@@ -316,13 +324,13 @@ class Judge(ExitStack):
 
 
 def _difference(ours: list[Arrays], theirs: list[Arrays]) -> str:
-    """The largest difference of the first results that differ, in words; else empty."""
+    """The largest difference in the first results that differ, in words; empty if equal."""
     compared = (result_difference(*pair, OWN_BOUND) for pair in zip(ours, theirs, strict=True))
     return str(next(filter(None, compared), ""))
 
 
 def hunt_value(shape: ArrayShape, seed: tuple[int, ...], **_: object) -> NDArray[Any]:
-    """Values for a parameter: integers are small, at the ends of their types, or any bits."""
+    """Values for a parameter: integers are small, at the ends of their ranges, or any bits."""
     plain, random = value(shape, seed, edges=True), np.random.default_rng(seed)
     if not is_integer(shape.dtype):
         return plain
@@ -332,13 +340,17 @@ def hunt_value(shape: ArrayShape, seed: tuple[int, ...], **_: object) -> NDArray
 
 
 def hunt_inputs(module: Module, seed: int) -> Arrays:
-    """A value for each parameter."""
-    shapes = [one.shape for one in module.entry.parameters] if module.entry else []
-    return [hunt_value(a, (seed, at, 0)) for at, of in enumerate(shapes) for a in arrays(of)]
+    """The values of all parameters."""
+    parameters = module.entry.parameters if module.entry else ()
+    return [
+        hunt_value(array, (seed, number, 0))
+        for number, parameter in enumerate(parameters)
+        for array in arrays(parameter.shape)
+    ]
 
 
 def _steps(folder: Path) -> list[tuple[PassDump, DumpName]]:
-    """The dumps of the module, the input first; none where it was not dumped."""
+    """The dumps of the module, the input first; empty if it was not dumped."""
     try:
         dumps = in_order(longest_run(folder, None))
     except DumpError:

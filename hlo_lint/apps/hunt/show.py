@@ -1,7 +1,7 @@
-"""Runs an HLO module on XLA:CPU, with its passes and without most: `python -m …hunt.show FILE`.
+"""Runs an HLO module on XLA:CPU, with all passes and with few: `python -m …hunt.show FILE`.
 
-Needs this package's sources and jaxlib, before 0.11 jax, too. The file says in comments what it is
-run on, and what is right: `// input: int8 [1, 2]`, `// right: [3, 4]`.
+Needs this package's sources and jaxlib; before 0.11 jax as well. Comments of the file give its
+inputs and the right results: `// input: int8 [1, 2]`, `// right: [3, 4]`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hlo_lint.xla import cpu
 
 
 def inputs(text: str) -> list[Any]:
-    """The arrays of the comments."""
+    """The input arrays in the comments of a text."""
     arrays = []
     for name, numbers in re.findall(r"^// input: (\w+) (.*)", text, re.M):
         value = ast.literal_eval(re.sub(r"\binf\b", "1e999", numbers.replace("nan", "None")))
@@ -32,7 +32,7 @@ def inputs(text: str) -> list[Any]:
 
 
 def run(text: str, flags: dict[str, Any]) -> object:
-    """The results; of a module for several devices, that it compiles."""
+    """The results; for a module of several devices only whether it compiles."""
     (types, blocks), devices = cpu.pack_arrays(inputs(text)), cpu.devices_of(text)
     given: dict[str, Any] = {"types": types, "flags": flags, "devices": devices}
     results = cpu.run_text(encode(text), *blocks, plain=True, **given)

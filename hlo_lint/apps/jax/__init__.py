@@ -1,1 +1,1 @@
-"""All that works with jax in the process: captures, the hook into XLA, the pytest plug-in."""
+"""The parts that use jax: captures, the hook into a running compile, the pytest plug-in."""

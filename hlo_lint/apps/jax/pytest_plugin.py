@@ -1,4 +1,4 @@
-"""For pytest: checks what jax compiles in a test, pass by pass.
+"""The pytest plug-in: checks every pass of the compiles of a test.
 
     def test_step(hlo_lint):
         hlo_lint.check(step, parameters, batch)        # fails with the finding
@@ -10,7 +10,7 @@
         pipeline = hlo_lint_dump(step, parameters, batch)
         assert len(pipeline.final.module.entry_computation.with_opcode("fusion")) == 3
 
-`--hlo-lint-report=DIR` leaves what was found as JSON, the dumps of what failed, and one summary.
+`--hlo-lint-report=DIR` writes the findings as JSON, the dumps of failed compiles, and a summary.
 pytest imports this module in every run, so it imports nothing but pytest before a fixture is used.
 """
 
@@ -48,7 +48,7 @@ class HloLint:
         self.marked = marked
         """The options of the markers."""
         self.captures: list[Capture] = []
-        """Each compile of this test; their dumps go when it ends."""
+        """The compiles of this test; their dumps are removed when it ends."""
         self._config = request.config
         self._test = request.node.nodeid
         self._folder = _folder_of(request)
@@ -67,7 +67,7 @@ class HloLint:
 
         Raises:
             FindingsError: for an error or a warning, and where the compile fails.
-            UsageError: for a name, a rule, a target or an option that nothing knows.
+            UsageError: for an unknown name, rule, target or option.
         """
         __tracebackhide__ = True
         from hlo_lint.apps.jax.capture.jit import FindingsError, check_capture
@@ -96,10 +96,10 @@ class HloLint:
         return report
 
     def capture(self, function: Any, *arguments: Any, **options: Any) -> Capture:
-        """`hlo_lint.capture_jit`; the dump goes when the test ends.
+        """`hlo_lint.capture_jit`; the dump is removed when the test ends.
 
         Raises:
-            UsageError: for a target or an option that nothing knows.
+            UsageError: for an unknown target or option.
         """
         __tracebackhide__ = True
         from hlo_lint.apps.jax.capture.jit import capture_jit
@@ -110,7 +110,7 @@ class HloLint:
         return capture
 
     def _note(self, capture: Capture, report: Report, *, failed: bool) -> Path | None:
-        """Puts a compile into the report folder; gives the folder of the dump that is kept."""
+        """Add a compile to the report; returns the folder of its dump, if that is kept."""
         if self._folder is None:
             return None
         kept = None
@@ -132,7 +132,7 @@ class HloLint:
         return kept
 
     def close(self) -> None:
-        """Write what was found, and remove the dumps."""
+        """Write the findings, and remove the dumps."""
         if self._said and self._folder is not None:
             summary = {"version": 1, "test": self._test, "programs": self._said}
             _write(self._folder / FINDINGS, summary)
@@ -142,7 +142,7 @@ class HloLint:
 
 @pytest.fixture
 def hlo_lint(request: pytest.FixtureRequest) -> Iterator[HloLint]:
-    """Compiles jax functions and checks every pass: `hlo_lint.check(f, x, y)`."""
+    """Compile jax functions and check every pass: `hlo_lint.check(f, x, y)`."""
     from hlo_lint.text.errors import UsageError
 
     marked, wrong = {}, ""
@@ -159,7 +159,7 @@ def hlo_lint(request: pytest.FixtureRequest) -> Iterator[HloLint]:
 
 @pytest.fixture
 def hlo_lint_dump(hlo_lint: HloLint) -> Callable[..., Pipeline]:
-    """Compiles a jax function and gives the pipeline to look into, one dump for each pass."""
+    """Compile a jax function; gives its pipeline, with a dump for each pass."""
 
     def dump(function: Any, *arguments: Any, **options: Any) -> Pipeline:
         options.setdefault("target", hlo_lint.marked.get("target"))
@@ -173,7 +173,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.getgroup("hlo-lint").addoption(
         "--hlo-lint-report",
         metavar="DIR",
-        help="Leave what hlo_lint finds here: JSON for each test, dumps of what failed, a summary.",
+        help="Write a report here: findings of each test, dumps of failed compiles, a summary.",
     )
 
 
@@ -203,7 +203,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> None:
-    """Hunt as the markers say: what is found fails the test."""
+    """Hunt as the markers say; a bug that is found fails the test."""
     for marker in item.iter_markers("hlo_lint_hunt"):
         from hlo_lint.apps.hunt.campaign import hunt
 
@@ -211,7 +211,7 @@ def pytest_runtest_call(item: pytest.Item) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """One summary of all tests, whichever process they ran in."""
+    """Write the summary of all tests, whichever process they ran in."""
     folder = session.config.stash.get(_REPORT, None)
     if folder is not None and not _is_worker(session.config):
         _write(folder / SUMMARY, _summary(folder))
@@ -257,10 +257,10 @@ def _settings(config: pytest.Config) -> Settings:
 
 
 class _WithoutOwnFrames:
-    """A context whose errors point at the test that made them, not into this package."""
+    """A context whose errors point at the test, not into this package."""
 
     def __enter__(self) -> None:
-        """Nothing is set up."""
+        """Set up no state."""
 
     def __exit__(self, error_type: object, error: BaseException | None, traceback: object) -> None:
         __tracebackhide__ = True
@@ -277,7 +277,7 @@ def _marked(node: pytest.Item) -> dict[str, Any]:
         if marker.args:
             from hlo_lint.text.errors import UsageError
 
-            raise UsageError(f"it takes its settings by name: {', '.join(SETTINGS)}")
+            raise UsageError(f"settings are passed by name: {', '.join(SETTINGS)}")
         allowed = [*_names(marker.kwargs.get("allow", ())), *settings.get("allow", ())]
         settings = {**_known(marker.kwargs), **settings}
         if allowed:
@@ -286,13 +286,13 @@ def _marked(node: pytest.Item) -> dict[str, Any]:
 
 
 def _arguments_of(function: Any, named: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the function: it takes them, and no setting has their names."""
-    others = {name: value for name, value in named.items() if name not in SETTINGS}
-    if not others or not callable(function):
+    """The named arguments that the function takes, less those that are settings."""
+    candidates = {name: value for name, value in named.items() if name not in SETTINGS}
+    if not candidates or not callable(function):
         return {}
     parameters = inspect.signature(function).parameters
-    takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
-    return {name: value for name, value in others.items() if takes_any or name in parameters}
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    return {name: value for name, value in candidates.items() if takes_any or name in parameters}
 
 
 def _known(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -309,7 +309,7 @@ def _known(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _names(given: Any) -> list[Any]:
-    """One name or allowance, or several, as several."""
+    """A list of names or allowances, also of a single name or allowance."""
     return list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
 
 
@@ -330,5 +330,5 @@ def _write(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def _is_worker(config: pytest.Config) -> bool:
-    """True if this is one of the processes that pytest-xdist starts."""
+    """True in a worker process of pytest-xdist."""
     return hasattr(config, "workerinput")

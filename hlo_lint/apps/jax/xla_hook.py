@@ -1,4 +1,4 @@
-"""The checks and fixes inside a running compile, so that a repaired program runs today.
+"""Checks and fixes inside a running compile: the fixed program is the program that runs.
 
     from hlo_lint import live
 
@@ -7,10 +7,10 @@
 
 XLA hands every module over at its stage PRE_SCHEDULER. XLA:CPU does so after fusion, right before
 scheduling. XLA:GPU of jax 0.11.2 does so before layout assignment, GEMM rewriting and fusion: a fix
-acts before those passes, and nothing that they make is seen. Rules that need layouts, fusions, a
-schedule, a buffer assignment or the pass pipeline have nothing to say there, so no finding is not
-a proof; lint a dump for those. Needs jax 0.10.2 or later (0.11 for compiling ahead of time); only
-modules that are compiled are seen, so not what a compilation cache answers.
+acts before those passes, and their results are not checked. Rules that need layouts, fusions, a
+schedule, a buffer assignment or the pass pipeline do not apply there, so a compile without findings
+proves little; lint a dump for those rules. Needs jax 0.10.2 or later (0.11 for compiling ahead of
+time). Programs that come from a compilation cache are not compiled, so they are not checked.
 """
 
 from __future__ import annotations
@@ -78,12 +78,12 @@ class Live(AbstractContextManager["Live"]):
     """The report on each module, under the module's name, in the order of compilation; with
     `Action.FIX`, on the module before its fixes."""
     mended: list[FixResult] = field(default_factory=list)
-    """The modules that went on changed."""
+    """The fixes of the modules that were changed."""
     name: str = field(default_factory=lambda: f"hlo_lint_{next(_numbers)}")
-    """Of the pass, as XLA lists it."""
+    """The name of the pass in XLA's list."""
 
     def __call__(self, proto: bytes) -> bytes | None:
-        """A serialized HloModuleProto; returns the fixed one, or None if it stays as it is.
+        """Check a serialized HloModuleProto; returns the fixed module, or None without a fix.
 
         Raises:
             LiveError: for an error, with `Action.RAISE`.
@@ -91,8 +91,8 @@ class Live(AbstractContextManager["Live"]):
         text = long_text(proto)
         file = parse_file(text)
         name = file.modules[0].name
-        # A module with fusions is XLA:CPU's, which no pass rewrites any more. Of another the text
-        # itself has to tell: XLA:GPU hands it over before layouts are assigned.
+        # A module with fusions comes from XLA:CPU, after its last pass. The stage of any other is
+        # inferred from its text: XLA:GPU hands it over before layouts are assigned.
         fused = any(
             computation.with_opcode("fusion") for computation in file.modules[0].computations
         )
@@ -116,7 +116,7 @@ class Live(AbstractContextManager["Live"]):
         return fixed
 
     def remove(self) -> None:
-        """Compilations from here on are not looked at."""
+        """Stop checking; later compilations are not looked at."""
         from jax.extend.xla import clear_hlo_module_transformation
 
         clear_hlo_module_transformation(self.name, platforms=self.platforms)
@@ -134,15 +134,15 @@ def install(
     verify: bool = False,
     settings: Settings | None = None,
 ) -> Live:
-    """Looks at every module that is compiled from here on, for every platform or for some.
+    """Check every module that is compiled from here on, for all platforms or for `platforms`.
 
-    `settings` are those of a settings file (`hlo_lint.load_settings` reads one).
+    `settings` are those of a settings file (`hlo_lint.load_settings` reads it).
 
     With `verify`, a fix that is not proven to keep every value is refused: the module goes on
-    without it, and the warning says why.
+    without it, and the warning gives the reason.
 
     Raises:
-        UsageError: for a rule or an action that nothing knows, and for a jax without the hook.
+        UsageError: for an unknown rule or action, and for a jax without the hook.
     """
     try:
         chosen = Action(action)

@@ -1,2 +1,1 @@
-"""Compiles jax programs so that every pass is on disk: here, for a GPU that is not here, and by
-other releases of jax."""
+"""Compiles jax programs with a dump of every pass: here, for absent chips, with other releases."""

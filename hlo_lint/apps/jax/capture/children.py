@@ -1,4 +1,4 @@
-"""Runs `worker` in a child process: under any interpreter that has jax, whatever XLA does."""
+"""Runs `worker` in a child process, under any interpreter that has jax; survives aborts of XLA."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from hlo_lint.xla.environments import MODULES, Interpreter, package_of
 from hlo_lint.xla.limits import ChildLimits
 
 MAX_SECONDS = 3600.0
-"""Time in which a program is compiled, unless the environment says another."""
+"""Time for compiling a program, unless the environment sets another limit."""
 
 SHORTENED = "JAX_HLO_SOURCE_FILE_CANONICALIZATION_REGEX"
-"""The variable that says what of the name of a source file is left out of the HLO."""
+"""The variable with the part of source file names that jax leaves out of the HLO."""
 
 _diagnostic = re.compile(r"^loc\((.*?)\): error: (.*)", re.M).search
 _place = re.compile(r'"([^"]+)":(\d+):\d+').search
@@ -36,25 +36,25 @@ class Job:
 
     script: Path
     function: str | None
-    """None to run the script and to take what it hands to `jax.jit`."""
+    """None to run the script and to compile the functions that it jits."""
     shapes: Sequence[Any] | None
-    """For each argument a numpy type's name and the dimensions, or a list of such."""
+    """For each argument the name of a numpy type and the dimensions, or a list of such pairs."""
     arguments: Sequence[str]
-    """The script's own, where it is run."""
+    """The arguments of the script, if it is run."""
     target: Chip
     options: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class ProgramOutcome:
-    """The outcome of one program."""
+    """The outcome of compiling a program."""
 
     name: str
     folder: Path
     failure: str | None
-    """XLA's message if it failed or ended the process; else None."""
+    """XLA's message if the compile failed or ended the process; else None."""
     not_lowered: str | None = None
-    """jax's reason for not lowering it, as in a program for several devices; else None."""
+    """jax's error if it did not lower the program, for several devices for example; else None."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def run_job(
     `progress` is called with each step: `compiling step (2 of 6)`.
 
     Raises:
-        UsageError: for an option or a target that this jax does not take.
+        UsageError: for an option or a target that this jax refuses.
         CaptureError: where the script fails.
     """
     given = {SHORTENED: re.escape(f"{Path.cwd()}/"), **os.environ, **environment}
@@ -158,23 +158,23 @@ def run_job(
 
 
 class Compiler(Child):
-    """A child process that compiles one lowered program for a chip that is not there.
+    """A child process that compiles lowered programs for a chip that is not there.
 
     XLA's code makes the description of the chip there first: if it aborts, the caller need not try.
     """
 
     def __init__(self, target: Mapping[str, str]) -> None:
-        """Start it, and have it read the target.
+        """Start the child, and have it read the target.
 
         Raises:
             TargetRefused: where this jax cannot compile for the target.
-            CaptureError: where XLA does not survive it.
+            CaptureError: where XLA aborts on the target.
         """
         limits = ChildLimits.by_default(MAX_SECONDS)
         super().__init__(limits=limits, environment=_kept(os.environ))
         try:
             self.target = _read_target(self, target)
-            """Without the fields that this jax does not know."""
+            """The target without fields that are unknown to this jax."""
         except ChildDied as death:
             raise CaptureError(f"the description of the target: {death}") from None
         except ChildError as error:
@@ -184,10 +184,10 @@ class Compiler(Child):
     def compile(
         self, lowered: Any, folder: Path, options: Mapping[str, Any], passes: str
     ) -> str | None:
-        """The reason why a program was not compiled, or None; the dumps are in `folder`.
+        """The error of the compile, or None; the dumps are in `folder`.
 
         Raises:
-            OptionRefused: for a compiler option that XLA does not take.
+            OptionRefused: for a compiler option that XLA refuses.
         """
         module, parameters, results = worker.bytecode_of(lowered)
         try:
@@ -235,7 +235,7 @@ def with_diagnostic(failure: str | None, log: str) -> str | None:
 
 
 def _read_target(child: Child, target: Mapping[str, str]) -> dict[str, str]:
-    """A target that the child has read, less the fields of a GPU that its release does not know."""
+    """The target as the child reads it, without fields that are unknown to its release."""
     while True:
         try:
             child.call(worker.read_target, target=dict(target))
@@ -249,12 +249,12 @@ def _read_target(child: Child, target: Mapping[str, str]) -> dict[str, str]:
 
 
 def _kept(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables, `XLA_FLAGS` as well; jax itself runs on the CPU."""
+    """The environment of the child, with `XLA_FLAGS`; jax itself runs on the CPU."""
     return {"TF_CPP_MIN_LOG_LEVEL": "1", **environment, "JAX_PLATFORMS": "cpu"}
 
 
 def _exception(error: ChildError) -> Exception:
-    """The worker's own exception, or the error that hides a defect of it."""
+    """The exception that the worker raised, as a CaptureError if it is unexpected."""
     refusals: dict[str, type[Exception]] = {
         refusal.__name__: refusal for refusal in (worker.TargetRefused, worker.OptionRefused)
     }

@@ -1,4 +1,4 @@
-"""One script, compiled for one chip by several releases of jax, with several backends winning."""
+"""Compiles a script for a chip by several releases of jax, with several GEMM backends."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from hlo_lint.text.errors import CaptureError, DumpError, UsageError
 from hlo_lint.xla.environments import Interpreter, version_of
 
 TWO_FORMATS = (0, 11)
-"""The first release of jax whose autotuner has two formats of results."""
+"""The first release of jax whose autotuner reads two formats of results."""
 CHOICE = b"__triton_gemm"
-"""Part of the text of a GEMM whose backend the autotuner chooses."""
+"""Text of a GEMM whose backend the autotuner chooses."""
 
 
 _COUNTS = {f"{severity.value}s" for severity in Severity}
@@ -40,11 +40,11 @@ class Winner(Enum):
     """The backend that wins for the GEMMs of the autotuner."""
 
     DEFAULT = "default"
-    """The first one that XLA takes where it cannot measure: Triton."""
+    """XLA's first choice where it cannot measure: Triton."""
     CUBLASLT = "cuBLASLt"
 
 
-class Values(Enum):
+class ValuesVerdict(Enum):
     """The verdict on the values of a program before and after optimization."""
 
     SAME = "same"
@@ -52,7 +52,7 @@ class Values(Enum):
     NOT_RUN = "not run"
     """The program, or one of its steps, does not run on the CPU."""
     NO_TIME = "no time"
-    """The seconds for comparing values were over."""
+    """The time for comparing values was over."""
 
 
 class State(Enum):
@@ -62,25 +62,25 @@ class State(Enum):
     DIES = "dies"
     UNTRIED = "not tried"
     MOOT = "no such GEMM"
-    """There is none whose backend the autotuner chooses."""
+    """The autotuner chooses the backend of no GEMM of the program."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One compile of one program, and what is found in it."""
+    """A compile of a program, and its findings."""
 
     program: str
     jax: str
     winner: Winner
     state: State
     message: str = ""
-    """XLA's message, or the reason that it was not tried."""
+    """XLA's message, or the reason why the compile was not tried."""
     folder: Path | None = None
     report: Report | None = None
-    values: Values | None = None
-    """None where they were not asked for, and where it does not compile."""
+    values: ValuesVerdict | None = None
+    """None if they were not asked for, or the program does not compile."""
     values_note: str = ""
-    """The reason why it was not run."""
+    """The reason why the program was not run."""
 
     @property
     def title(self) -> str:
@@ -94,10 +94,10 @@ COMPILES = {
     Severity.WARNING: "compiles, with warnings",
     Severity.ERROR: "compiles, with errors",
 }
-"""A verdict on a release that compiles, by the worst finding."""
+"""The verdict on a release that compiles, by the most severe finding."""
 NOT_TRIED, DIES = "not tried", "dies"
 FATES = (*COMPILES.values(), NOT_TRIED, DIES)
-"""The verdicts, the best one first."""
+"""The verdicts, from best to worst."""
 WINS = f" when {Winner.CUBLASLT.value} wins"
 
 
@@ -114,7 +114,7 @@ class Question:
 
 @dataclass
 class ProgramTrials:
-    """All compiles of one program."""
+    """All compiles of a program."""
 
     program: str
     target: str
@@ -133,16 +133,16 @@ class ProgramTrials:
 
     @property
     def clean(self) -> bool:
-        """True if all that can be compiled was, and there is neither an error nor a warning."""
+        """True if every compile that XLA allows succeeded without errors and warnings."""
         return all(
             trial.report.clean and trial.state is State.COMPILES
             if trial.report is not None
-            else trial.winner is not Winner.DEFAULT  # a backend that XLA does not take cannot win
+            else trial.winner is not Winner.DEFAULT  # a backend that XLA refuses cannot win
             for trial in self.trials
         )
 
     def findings(self) -> Iterator[Diagnostic]:
-        """Each thing that was found, once, with the compiles that have it as a note."""
+        """The findings, equal ones once, with a note of the compiles that have them."""
         seen: dict[tuple[str, str], list[tuple[Trial, Diagnostic]]] = {}
         for trial in self.trials:
             for finding in trial.report.findings if trial.report else ():
@@ -163,12 +163,12 @@ def compare_releases(
 ) -> list[ProgramTrials]:
     """Compile with each interpreter, and with each winner, into folders below `folder`.
 
-    `progress` is called with what is done next. A script that fails with some of several
+    `progress` is called with each step. A script that fails with some of several
     interpreters is not tried with those.
 
     Raises:
-        UsageError: for an interpreter without the GPU compiler, a target or an option that it
-            does not take.
+        UsageError: for an interpreter without the chip's compiler, and for a target or an option
+            that it refuses.
         CaptureError: where the script fails with every interpreter.
     """
     is_tpu = question.job.target.is_tpu
@@ -238,7 +238,9 @@ class _Comparer:
                 reason = f"the autotuner of jax {release} does not log which results it looks up"
                 yield Trial(outcome.name, release, Winner.CUBLASLT, State.UNTRIED, reason)
             elif not _mentions(won.folder, CUBLASLT_CALL.encode()):
-                reason = f"XLA did not take it: {won.failure or 'it chose another backend'}"
+                reason = (
+                    f"XLA chose another backend{': ' if won.failure else ''}{won.failure or ''}"
+                )
                 yield Trial(outcome.name, release, Winner.CUBLASLT, State.UNTRIED, reason)
             else:
                 yield self._trial(won, release, Winner.CUBLASLT)
@@ -249,7 +251,7 @@ class _Comparer:
     def _forced(
         self, interpreter: Interpreter, job: Job, first: JobResult
     ) -> Mapping[str, ProgramOutcome]:
-        """The outcomes where cuBLASLt wins; of a new process, since XLA reads results once."""
+        """The outcomes if cuBLASLt wins, from a new process: XLA reads autotuning results once."""
         results = cublaslt_wins(first.log)
         if results is None:
             return {}
@@ -280,21 +282,21 @@ class _Comparer:
         )
 
     def _with_values(self, trial: Trial) -> Trial:
-        """The trial with the first pass that changed what the program computes, and the verdict.
+        """The trial with the verdict on its values, and the first pass that changed them.
 
-        The module before optimization and the optimized one run on the same inputs, by XLA:CPU of
-        the installed jaxlib; the passes between them run only where these differ.
+        The modules before and after optimization run on the same inputs, by XLA:CPU of the
+        installed jaxlib. If they differ, the modules between them run as well.
         """
         assert trial.folder is not None
         assert trial.report is not None
         if self.seconds_left <= 0:
-            return replace(trial, values=Values.NO_TIME)
+            return replace(trial, values=ValuesVerdict.NO_TIME)
         begun = time.monotonic()
         settings = self.question.settings
         try:
             ran = validate(open_dump(trial.folder), seconds=self.seconds_left, settings=settings)
         except DumpError as error:
-            return replace(trial, values=Values.NOT_RUN, values_note=f"{error}")
+            return replace(trial, values=ValuesVerdict.NOT_RUN, values_note=f"{error}")
         self.seconds_left -= time.monotonic() - begun
         notes = [skip.reason for skip in ran.report.skipped]
         if ran.report.findings:
@@ -306,16 +308,16 @@ class _Comparer:
                     for name, count in trial.report.stats.items()
                 },
             )
-            return replace(trial, report=report, values=Values.CHANGED)
+            return replace(trial, report=report, values=ValuesVerdict.CHANGED)
         is_whole = any(
             validation.compared and validation.compared == validation.counts.total()
             for validation in ran.validations
         )
         if is_whole:
-            return replace(trial, values=Values.SAME)
+            return replace(trial, values=ValuesVerdict.SAME)
         if self.seconds_left <= 0:
-            return replace(trial, values=Values.NO_TIME)
-        return replace(trial, values=Values.NOT_RUN, values_note="; ".join(notes))
+            return replace(trial, values=ValuesVerdict.NO_TIME)
+        return replace(trial, values=ValuesVerdict.NOT_RUN, values_note="; ".join(notes))
 
 
 def _mentions(folder: Path, word: bytes) -> bool:
@@ -323,7 +325,7 @@ def _mentions(folder: Path, word: bytes) -> bool:
 
 
 def _fate(trials: Sequence[Trial]) -> str:
-    """The verdict on one release: one of `FATES`, that of its worst trial."""
+    """The verdict on a release, from `FATES`: that of its worst trial."""
     tried = [trial for trial in trials if trial.state in (State.COMPILES, State.DIES)]
     worst = max(tried, key=lambda trial: FATES.index(_outcome(trial)), default=None)
     if worst is None:

@@ -1,4 +1,4 @@
-"""One compile of a jax function, with every pass of it on disk, and what is found there.
+"""Compiles a jax function with a dump of every pass, and checks the dump.
 
     capture = capture_jit(f, x, y)
     print(capture.lint())
@@ -6,12 +6,12 @@
     compile_for("h200", f, x, y).lint()     # XLA:GPU's own passes, without a GPU
     compile_for("v5e", f, x, y).lint()      # XLA:TPU's, without a TPU
 
-The dump is asked for with compiler options, so no environment variable is set and nothing else that
-is compiled is dumped. What fails to compile is not an exception: the dump says how far it came.
+The dump is asked for with compiler options: no environment variable is set, and other compiles
+are not dumped. A compile that fails raises no exception: the dump shows how far it came.
 
 For a target XLA runs in a child process: if it aborts, hangs or takes too much memory, that is how
-the compile failed. Without one it runs here, on the devices that jax uses here: an abort of XLA is
-then the end of this process.
+the compile failed. Without a target it runs in this process, for the devices of jax: if XLA aborts,
+this process ends.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 
 class FindingsError(HloLintError, AssertionError):
-    """A function that does not compile, or whose compile has findings; prints them."""
+    """A function does not compile, or its compile has findings, which are printed."""
 
     def __init__(self, capture: Capture, report: Report) -> None:
         self.report = report
@@ -75,24 +75,24 @@ class FindingsError(HloLintError, AssertionError):
 
 @dataclass(eq=False, repr=False)
 class Capture(AbstractContextManager["Capture"]):
-    """One compile: the dump of it, and how it ended.
+    """A compile: its dump, and how it ended.
 
-    The folder goes when the object does, at the end of a `with`, or with `remove`; a folder that
+    The folder is removed with the object, at the end of a `with`, or by `remove`; a folder that
     the caller named stays.
     """
 
     folder: Path
     name: str
-    """Of the function."""
+    """The name of the function."""
     jax: str
-    """The release."""
+    """The release of jax."""
     target: str | None = None
-    """The chip that was compiled for; None for what jax runs on here."""
+    """The chip that was compiled for; None for the devices of jax in this process."""
     failure: str | None = None
     """XLA's message if the compile failed, else None."""
     is_kept: bool = False
     compile: Callable[[], Any] = field(default=lambda: None, repr=False)
-    """Gives the `jax.stages.Compiled`."""
+    """Makes the `jax.stages.Compiled`."""
 
     __repr__ = short_repr
 
@@ -111,13 +111,13 @@ class Capture(AbstractContextManager["Capture"]):
     def compiled(self) -> Any:
         """The `jax.stages.Compiled`, or None if the compile failed.
 
-        For a target the dump is of a compile in a child process: this compiles again, in this one.
+        For a target, the dump comes from a child process; this compiles again, in this process.
         """
         return None if self.failure is not None else self.compile()
 
     @cached_property
     def dump(self) -> Dump:
-        """The dump that XLA wrote into the folder."""
+        """The dump in the folder."""
         return open_dump(self.folder)
 
     @property
@@ -125,7 +125,7 @@ class Capture(AbstractContextManager["Capture"]):
         """The dumps of the function's own module, pass by pass.
 
         Raises:
-            CaptureError: where XLA left none.
+            CaptureError: if XLA wrote no dump.
         """
         pipelines = main_pipelines(self.dump)
         if not pipelines:
@@ -133,11 +133,11 @@ class Capture(AbstractContextManager["Capture"]):
         return max(pipelines, key=lambda pipeline: len(pipeline.dumps))
 
     def lint(self, *, allow: Sequence[Allowance] = (), **options: Unpack[LintOptions]) -> Report:
-        """The report of `hlo_lint.lint` on the dump; paths are those in the folder if it goes.
+        """The report of `hlo_lint.lint` on the dump; paths are in the folder unless it stays.
 
         Raises:
-            UsageError: for a rule or a pass that nothing knows.
-            CaptureError: where XLA left no dump.
+            UsageError: for an unknown rule or pass.
+            CaptureError: if XLA wrote no dump.
         """
         if not self.dump.pipelines:
             raise self._no_dump()
@@ -146,7 +146,7 @@ class Capture(AbstractContextManager["Capture"]):
 
     def _no_dump(self) -> CaptureError:
         why = "" if self.failure is None else f": {self.failure}"
-        return CaptureError(f"{self.title}, left no dump{why}")
+        return CaptureError(f"{self.title}: XLA wrote no dump{why}")
 
     def remove(self) -> None:
         """Remove the folder, unless the caller named it."""
@@ -165,21 +165,21 @@ def capture_jit(
     compiler_options: Mapping[str, Any] | None = None,
     folder: str | Path | None = None,
 ) -> Capture:
-    """Compiles a function, what `jax.jit` made of one, or a `jax.stages.Lowered`.
+    """Compile a function, a jitted function, or a `jax.stages.Lowered`, with a dump of its passes.
 
     Args:
-        arguments: arrays or `jax.ShapeDtypeStruct`s, as `jax.jit(f).lower` takes them; none for
-            what is lowered already.
+        arguments: arrays or `jax.ShapeDtypeStruct`s, as `jax.jit(f).lower` takes them; not allowed
+            for a `Lowered`.
         keywords: arguments that are passed by name.
         target: compile for this chip; see `compile_for`.
-        passes: dump what passes of these names change (a regular expression).
+        passes: dump after passes of these names (a regular expression).
         compiler_options: further options of XLA, by the names of its flags.
-        folder: keep the dump here; it must be empty or not be there.
+        folder: keep the dump here; it must be empty or not exist.
 
     Raises:
-        UsageError: for an option that XLA does not take, and where there is no jax.
+        UsageError: for an option that XLA refuses, and without jax.
         DumpError: for a target that cannot be read.
-        CaptureError: where the folder is not empty.
+        CaptureError: if the folder is not empty.
     """
     jax = _jax()
     topology = None if target is None else target_of(target).topology()
@@ -198,8 +198,8 @@ def capture_jit(
         if topology is not None:
             with Compiler(topology) as compiler:
                 lowered = lower_for(function, arguments, keywords or {}, compiler.target)
-                made = new_folder()
-                failure = compiler.compile(lowered, made, options, passes)
+                dump_folder = new_folder()
+                failure = compiler.compile(lowered, dump_folder, options, passes)
             compiled = partial(lowered.compile, options)
         else:
             if is_lowered:
@@ -207,16 +207,17 @@ def capture_jit(
             else:
                 jitted: Any = function if hasattr(function, "lower") else jax.jit(function)
                 lowered = jitted.lower(*arguments, **(keywords or {}))
-            made = new_folder()
-            executable, failure = compile_lowered(lowered, made, options, passes)
-            kept_beside(made, failure)
+            dump_folder = new_folder()
+            executable, failure = compile_lowered(lowered, dump_folder, options, passes)
+            kept_beside(dump_folder, failure)
             compiled = lambda: executable  # noqa: E731
     except TargetRefused as error:
         raise UsageError(f"jax {jax.__version__} cannot compile for {target}: {error}") from error
     except OptionRefused as error:
         raise UsageError(f"jax {jax.__version__}: {error}") from error
     name = getattr(function, "__name__", None) or "the program"
-    return Capture(made, name, jax.__version__, target, failure, folder is not None, compiled)
+    is_kept = folder is not None
+    return Capture(dump_folder, name, jax.__version__, target, failure, is_kept, compiled)
 
 
 def compile_for(
@@ -227,15 +228,15 @@ def compile_for(
     compiler_options: Mapping[str, Any] | None = None,
     folder: str | Path | None = None,
 ) -> Capture:
-    """Compiles a function with XLA:GPU or XLA:TPU for a chip that need not be there.
+    """Compile a function with XLA:GPU or XLA:TPU for a chip that need not be present.
 
     `target` is "h100", "h200", the path of a `gpu_target_config.pbtxt` from a dump, or "v5e",
-    "v5p", "v6e", also with a topology: "v5e:4x4". Nothing is timed, so each fusion gets the first
-    backend that XLA takes by default. The rest is as in `capture_jit`. A GPU needs jax's CUDA
-    plugin, the extra `hlo-lint[gpu-compiler]`, and no driver, no CUDA; a TPU needs `jax[tpu]`.
+    "v5p", "v6e", also with a topology: "v5e:4x4". Nothing is timed, so each fusion gets XLA's
+    first backend. The other arguments are as in `capture_jit`. A GPU needs jax's CUDA plugin, the
+    extra `hlo-lint[gpu-compiler]`, but no driver and no CUDA; a TPU needs `jax[tpu]`.
 
     Raises:
-        UsageError: for a target that nothing knows, and without the plugin.
+        UsageError: for an unknown target, and without the plugin.
         DumpError: for a target that cannot be read.
     """
     return capture_jit(
@@ -257,15 +258,15 @@ def check_jit(
     allow: Sequence[str | Allowance] = (),
     **options: Unpack[LintOptions],
 ) -> Report:
-    """Compiles a function and checks every pass of it; gives the report where it is clean.
+    """Compile a function and check every pass; returns the report if it is clean.
 
-    The options are those of `hlo_lint.lint`, `select`, `ignore`, `before`, `settings` …, and so are
-    allowances in `allow`; what rules or families in it find is in the report, and no reason to
-    raise. The rest is as in `capture_jit`.
+    The options are those of `hlo_lint.lint`: `select`, `ignore`, `before`, `settings` and so on.
+    `allow` also takes rules and families, whose findings are in the report and do not raise. The
+    other arguments are as in `capture_jit`.
 
     Raises:
-        FindingsError: for an error or a warning, and where the compile fails.
-        UsageError: for a rule, a target or an option that nothing knows.
+        FindingsError: for an error or a warning, and if the compile fails.
+        UsageError: for an unknown rule, target or option.
     """
     __tracebackhide__ = True
     with capture_jit(
@@ -281,12 +282,12 @@ def check_jit(
 def check_capture(
     capture: Capture, allow: Sequence[str | Allowance] = (), **options: Unpack[LintOptions]
 ) -> Report:
-    """The report of a compile that succeeded and is clean; the arguments are those of `check_jit`.
+    """The report of a clean compile; the arguments are as in `check_jit`.
 
     Raises:
-        FindingsError: for an error or a warning of a rule that is not in `allow`, and where the
+        FindingsError: for an error or a warning of a rule that is not in `allow`, and if the
             compile failed.
-        UsageError: for a rule that nothing knows.
+        UsageError: for an unknown rule.
     """
     __tracebackhide__ = True
     report = capture.lint(allow=[entry for entry in allow if not isinstance(entry, str)], **options)
@@ -298,12 +299,12 @@ def check_capture(
 
 
 def for_one_compile(settings: Settings) -> Settings:
-    """The settings of a project, most of whose allowances are about other programs than this."""
+    """The settings of a project, without `unused-allowance`: most allowances are for others."""
     return settings.reselected(extend_ignore=["unused-allowance"])
 
 
 def without_folder(report: Report, folder: Path) -> Report:
-    """A report whose paths are those within a folder; other files of XLA there are not reported."""
+    """A report with paths relative to a folder, and without the skipped folders in it."""
 
     def within(path: str) -> str:
         return path.removeprefix(f"{folder}/")
@@ -322,16 +323,16 @@ def without_folder(report: Report, folder: Path) -> Report:
 
 
 def empty_folder(path: str | Path) -> Path:
-    """The folder, made where it is not there yet.
+    """The folder, created if it does not exist.
 
     Raises:
-        CaptureError: where something is in it, or it cannot be made.
+        CaptureError: if it is not empty, or cannot be created.
     """
     folder = Path(path)
     with os_errors_as(f"{folder}", CaptureError):
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
-            raise CaptureError(f"{folder} is not empty; give a folder that is not there yet")
+            raise CaptureError(f"{folder} is not empty; give a folder that does not exist")
     return folder
 
 

@@ -90,7 +90,7 @@ def _without(
 
 
 def unknown_arguments(function: str, script: Path) -> str:
-    """The message for a function whose arguments nothing says."""
+    """The message for a function without known arguments."""
     return (
         f"the arguments of {function} in {script} are unknown: give --shape for each argument, "
         "or set example_args in the script"

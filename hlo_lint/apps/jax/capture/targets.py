@@ -1,4 +1,4 @@
-"""Chips that can be compiled for though they are not there: what XLA has to know of each."""
+"""Descriptions of chips: XLA compiles for them where they are not present."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TPUS: Final = {
     "v6e": "v6e:2x2",
     "tpu7x": "tpu7x:2x2x1",
 }
-"""The generations of TPUs with the smallest topology that libtpu takes: the chips of one host."""
+"""The TPU generations, each with the smallest topology of libtpu: the chips of a host."""
 
 _topology = re.compile(rf"({'|'.join(TPUS)}):\d+x\d+(?:x\d+)?")
 
@@ -31,10 +31,10 @@ class Chip:
     """A chip to compile for."""
 
     name: str
-    """As the caller spelled it, less folders."""
+    """The name or the file name that the caller gave."""
     is_tpu: bool
     description: str
-    """The name of a topology of TPUs, or a `GpuTargetConfigProto` in the text format."""
+    """The name of a TPU topology, or a `GpuTargetConfigProto` in text format."""
 
     def topology(self) -> Mapping[str, str]:
         """The arguments of `jax.experimental.topologies.get_topology_desc`."""
@@ -49,10 +49,10 @@ def target_names() -> tuple[str, ...]:
 
 
 def target_of(name: str) -> Chip:
-    """A chip, by the name of a GPU or a TPU, or the path of a text that XLA wrote into a dump.
+    """Find a chip by the name of a GPU or a TPU, or by the path of a target config in a dump.
 
     Raises:
-        UsageError: for a chip that is not known.
+        UsageError: for an unknown chip.
         DumpError: for a file that cannot be read.
     """
     lower, names = name.lower(), (*target_names(), *TPUS)
@@ -87,7 +87,7 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]|[^\s{}\[\]"]+')
 
 
 def readable_part(description: str, log: str) -> str | None:
-    """A description without the field that XLA's log does not know; None where it names none."""
+    """A description without the field that XLA's log calls unknown; None if it names no field."""
     unknown = _UNKNOWN_FIELD.search(log)
     return unknown and without_field(description, unknown[3], int(unknown[1]), int(unknown[2]))
 
@@ -112,7 +112,7 @@ def gpu_description(name: str, compiler: XlaCompiler) -> str:
 
 
 def without_field(text: str, name: str, line: int, column: int) -> str | None:
-    """A protobuf text less the field of that name before a place; None where there is none.
+    """A protobuf text without the last field of a name before a position; None without the field.
 
     >>> without_field('a { b: 1 new { c: "}" } d: 2 }', "new", 1, 15)
     'a { b: 1 d: 2 }'

@@ -1,7 +1,7 @@
-"""Results for the autotuner that were not measured, so that a backend wins without a GPU.
+"""Forged results for the autotuner: a GEMM backend wins without a GPU that measures it.
 
-XLA looks a fusion up in the results it was given before it times anything. What it looks up, and
-missed, it logs (`autotuner_cache.cc`); the same keys with another answer are what it is given next.
+XLA looks each fusion up in the given results before it times anything, and logs the keys that it
+misses (`autotuner_cache.cc`). The results for the next compile have these keys.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 
 LOGGING = {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "autotuner_cache=5"}
-"""Environment variables with which XLA logs each key that it misses."""
+"""Environment variables that make XLA log each key that it misses."""
 
 OLD_FORMAT = {"xla_gpu_use_new_autotune_cache_format": False}
-"""Option of the releases that have two formats; the results here are of the old one."""
+"""The option that selects the old format of results, in releases with two."""
 
 RESULTS_FROM = "xla_gpu_load_autotune_results_from"
-"""Option that names a file with results."""
+"""The option with the file of results."""
 
 CUBLASLT_CALL = "__cublas$lt$matmul"
 
@@ -31,7 +31,7 @@ _ENTRY = """results {{
 
 
 def cublaslt_wins(log: str) -> str | None:
-    """Results that make cuBLASLt win each dot whose key is in a log; None where none is."""
+    """Results that make cuBLASLt win each dot that a log names; None for a log without dots."""
     keys = dict.fromkeys(match.groups() for match in _missed.finditer(log))
     entries = [
         _ENTRY.format(device=_quoted(device), hlo=_quoted(hlo), version=version)

@@ -1,7 +1,7 @@
-"""Compiles, and has XLA write down what each pass left.
+"""Lowers and compiles jax functions with a dump of every pass.
 
-Imported where jax is the caller's own, and called in a child process by `children`: under an
-interpreter that may have another jax, so it needs nothing but jax and the standard library.
+Imported beside the caller's jax, and called by `children` in a child process, whose interpreter may
+have another jax. So it needs only jax and the standard library.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ EVERYTHING = {
     "xla_dump_hlo_module_re": ".*",
     "xla_dump_max_hlo_modules": -1,
 }
-"""Options that XLA_FLAGS may override."""
+"""Options set in each compile, because XLA_FLAGS may set other values."""
 
 BAD_OPTION = re.compile(r"INVALID_ARGUMENT: (No such compile option|While setting option)")
 BAD_TARGET = "Failed to parse GpuTargetConfigProto"
 
 
 class OptionRefused(Exception):
-    """A compiler option that this release does not have, or not with that value."""
+    """A compiler option that this release does not have, or whose value it refuses."""
 
 
 class TargetRefused(Exception):
-    """A chip that this jax cannot compile for; says why."""
+    """A chip that this jax cannot compile for, with the reason."""
 
 
 class ScriptFailed(Exception):
@@ -57,10 +57,10 @@ def _jax() -> Any:
 def compile_lowered(
     lowered: Any, folder: Path, options: Mapping[str, Any], passes: str = ".*"
 ) -> tuple[Any, str | None]:
-    """The executable, or None and what XLA said; the dumps are in `folder`.
+    """The executable, or None and XLA's error; the dumps are in `folder`.
 
     Raises:
-        OptionRefused: for a compiler option that XLA does not take.
+        OptionRefused: for a compiler option that XLA refuses.
     """
     dumping = {"xla_dump_to": str(folder), "xla_dump_hlo_pass_re": passes}
     try:
@@ -113,12 +113,12 @@ def lower_for(
     keywords: Mapping[str, Any],
     target: Mapping[str, str],
 ) -> Any:
-    """The function lowered for one chip that is described, not there.
+    """Lower a function for a chip, by its description.
 
-    `target` is what `get_topology_desc` takes.
+    `target` has the arguments of `get_topology_desc`.
 
     Raises:
-        TargetRefused: without the chip's compiler, or where it does not read the description.
+        TargetRefused: without the chip's compiler, or if the compiler cannot read the description.
     """
     jax = _jax()
     sharding = jax.sharding
@@ -137,7 +137,7 @@ def lower_for(
         if is_placed:
             jitted: Any = function if is_jitted else jax.jit(function)
             return jitted.lower(*arguments, **keywords)
-        # Nothing but the results says where it is to run.
+        # Without array arguments only the sharding of the results names the device.
         if not is_jitted:
             return jax.jit(function, out_shardings=whole).lower(*arguments, **keywords)
 
@@ -167,7 +167,7 @@ def _is_array(leaf: Any) -> bool:
 
 
 def _described(leaf: Any, **more: Any) -> Any:
-    """The shape of an array; any other argument as it is."""
+    """The shape of an array; any other argument unchanged."""
     if not _is_array(leaf):
         return leaf
     weak = bool(getattr(leaf, "weak_type", False))
@@ -175,7 +175,7 @@ def _described(leaf: Any, **more: Any) -> Any:
 
 
 def bytecode_of(lowered: Any) -> tuple[bytes, list[bool], list[bool]]:
-    """A lowered program for `compile_module`, and for each argument and result if XLA shards it."""
+    """Bytecode for `compile_module`, with a flag for each argument and result: XLA may shard it."""
     module = io.BytesIO()
     lowered.compiler_ir("stablehlo").operation.write_bytecode(file=module)
     arguments = getattr(lowered._lowering, "compile_args", {})
@@ -198,12 +198,12 @@ def compile_module(
     parameters: list[bool],
     results: list[bool],
 ) -> Answer:
-    """The error of XLA, which compiles the bytecode of a module for one chip.
+    """Compile the bytecode of a module for a chip; returns XLA's error or None.
 
-    The options are those with which jax itself calls XLA, so that it dumps the same texts.
+    The options are those with which jax itself calls XLA: the dumps are the same.
 
     Raises:
-        OptionRefused: for a compiler option that XLA does not take.
+        OptionRefused: for a compiler option that XLA refuses.
     """
     import numpy
     from jax._src import compiler
@@ -233,14 +233,14 @@ def compile_module(
 
 
 def unmeasured(target: Mapping[str, str]) -> dict[str, Any]:
-    """The options without which this release wants to time what it compiles for a target."""
+    """Options that keep this release from timing kernels of a target that is not there."""
     numbers = re.findall(r"\d+", _jax().__version__)[:2]
     is_old = target["platform"] == "cuda" and [*map(int, numbers)] < [0, 9]
     return {"xla_gpu_autotune_level": 0} if is_old else {}
 
 
 def _xla_error() -> type[Exception]:
-    """The exception that XLA raises; jax has a name for it since 0.4.33."""
+    """XLA's exception; jax has a name for it since 0.4.33."""
     from jax import errors
 
     return getattr(errors, "JaxRuntimeError", RuntimeError)
@@ -276,7 +276,7 @@ def _mesh(target: Mapping[str, str]) -> Any:
     return _jax().sharding.Mesh(numpy.array(topology.devices[:1]), ("device",))
 
 
-# What a script has to compile
+# The functions of a script
 
 
 class CalledFunction(NamedTuple):
@@ -288,15 +288,15 @@ class CalledFunction(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Of the function."""
+        """The name of the function."""
         return str(getattr(self.function, "__name__", "") or "function")
 
 
 def script_function(script: Path, name: str, shapes: list[Any] | None) -> CalledFunction:
-    """A function of a script with arguments of the given shapes, or of the script's own.
+    """A function of a script, with arguments of the given shapes or those that the script sets.
 
     Raises:
-        ScriptFailed: where the script raises, has no such function, or says no shapes.
+        ScriptFailed: if the script raises, or has no such function or no arguments for it.
     """
     module = _imported(script)
     function = getattr(module, name, None)
@@ -316,17 +316,17 @@ def script_function(script: Path, name: str, shapes: list[Any] | None) -> Called
         return CalledFunction(function, tuple(example), {})
     if not _takes_none(function):
         raise ScriptFailed(unknown_arguments(name, script))
-    made = _guarded(script, function)
-    if isinstance(made, tuple) and len(made) == 2 and callable(made[0]):
-        return CalledFunction(made[0], tuple(made[1]), {})
+    returned = _guarded(script, function)
+    if isinstance(returned, tuple) and len(returned) == 2 and callable(returned[0]):
+        return CalledFunction(returned[0], tuple(returned[1]), {})
     return CalledFunction(function, (), {})
 
 
 def programs_of(script: Path, arguments: Sequence[str]) -> list[CalledFunction]:
-    """The functions that a script passes to `jax.jit`, one program for each set of shapes.
+    """The jitted functions that a script calls, once for each set of shapes.
 
     Raises:
-        ScriptFailed: where the script raises, or calls no jitted function.
+        ScriptFailed: if the script raises, or calls no jitted function.
     """
     jax = _jax()
 
@@ -339,12 +339,12 @@ def programs_of(script: Path, arguments: Sequence[str]) -> list[CalledFunction]:
     finally:
         jax.jit = real
     if not recorded:
-        raise ScriptFailed(f"{script} ran and called nothing that jax.jit made; name a function")
+        raise ScriptFailed(f"{script} ran without calling a jitted function; name a function")
     return list(recorded.values())
 
 
 def _recording(real: Any, recorded: dict[Any, CalledFunction]) -> Any:
-    """`jax.jit`, which keeps the shapes of each call that is not part of another's tracing."""
+    """A `jax.jit` that records the shapes of each call, except calls while jax traces."""
     jax = _jax()
 
     def record(jitted: Any, arguments: Any, keywords: Any) -> None:
@@ -406,8 +406,8 @@ def _where(error: BaseException, script: Path) -> str:
     """`script.py:12: ValueError: …`, at the last line of the script that was running."""
     message = error.msg if isinstance(error, SyntaxError) else str(error)
     # The first line of some messages only announces the next: "Verification failed:".
-    said = re.sub(r":\s*\n\s*", ": ", f"{type(error).__name__}: {message}".strip(), count=1)
-    first_line = said.splitlines()[0]
+    text = re.sub(r":\s*\n\s*", ": ", f"{type(error).__name__}: {message}".strip(), count=1)
+    first_line = text.splitlines()[0]
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}:{error.offset}: {first_line}"
     frames = traceback.extract_tb(error.__traceback__)
@@ -451,7 +451,7 @@ def _takes_none(function: Callable[..., Any]) -> bool:
 
 
 def _argument(shape: Any) -> Any:
-    """`["float16", [2, 3]]` as an argument; a list of such as a tuple."""
+    """An argument from `["float16", [2, 3]]`; a tuple from a list of such pairs."""
     jax = _jax()
 
     if isinstance(shape[0], str):
@@ -468,7 +468,7 @@ def read_target(*, target: Mapping[str, str]) -> Answer:
     """Have XLA read the description of a chip.
 
     Raises:
-        TargetRefused: where this jax cannot compile for it.
+        TargetRefused: if this jax cannot compile for it.
     """
     _mesh(target)
     return None, ()
@@ -480,10 +480,10 @@ _loaded: list[tuple[Path, CalledFunction]] = []
 def load_script(
     *, script: str, function: str | None, shapes: list[Any] | None, arguments: Sequence[str]
 ) -> Answer:
-    """The names of the programs of a script, which folders can have: `step`, and then `step-2`.
+    """Load the programs of a script; returns names for their folders: `step`, then `step-2`.
 
     Raises:
-        ScriptFailed: where the script raises, or lacks something.
+        ScriptFailed: if the script raises, or lacks a function or arguments.
     """
     path = Path(script)
     sys.path.insert(0, str(path.resolve().parent))
@@ -504,11 +504,11 @@ def load_script(
 def compile_loaded(
     *, number: int, target: Mapping[str, str], options: Mapping[str, Any], folder: str
 ) -> Answer:
-    """XLA's message if the compilation of a program failed; jax's if it was not lowered.
+    """Compile a loaded program; returns XLA's error or None, and jax's lowering error or None.
 
     Raises:
-        ScriptFailed: the only program cannot be lowered.
-        TargetRefused, OptionRefused: the target or an option is not taken.
+        ScriptFailed: if the only program cannot be lowered.
+        TargetRefused, OptionRefused: if the target or an option is refused.
     """
     script, program = _loaded[number]
     Path(folder).mkdir(parents=True)
