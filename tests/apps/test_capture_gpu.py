@@ -79,7 +79,7 @@ def test_the_dot_of_the_report_is_safe_on_one_release_and_dies_on_the_other(
 ) -> None:
     done = capture(
         *("--target", "h200", "programs.py:batched_dot", *SHAPES),
-        *("--keep", str(tmp_path / "kept"), "--output-format", "json"),
+        *("--keep", str(tmp_path / "kept"), "--output-format", "json", "--min-severity", "info"),
         jax=("0.10.0", "0.11.2"),
     )
     assert done.returncode == 1
