@@ -1,4 +1,4 @@
-"""The tool as functions: parse, emit, lint."""
+"""The Python API: parse, emit, prove, lint."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ if TYPE_CHECKING:  # loaded with the first finding, proof, cache …
 
 
 def parse(text: str | bytes, path: str | Path | None = None, *, strict: bool = False) -> Module:
-    """The module of a text; of several, the first.
+    """Parse HLO text and return its first module.
 
-    Bad HLO does not raise: what could not be read is in `module.problems`. With `strict` the parser
-    of the jaxlib that is installed reads the text first, and what it refuses raises.
+    Bad HLO does not raise: stretches that cannot be read are in `module.problems`. With `strict`,
+    the parser of the installed jaxlib reads the text first, and its errors are raised.
 
     >>> module = parse("HloModule m\\n\\nENTRY e {\\n  ROOT p = f32[8]{0} parameter(0)\\n}\\n")
     >>> module.entry.root.shape.dims
     (8,)
 
     Raises:
-        HloSyntaxError: at the first such place, if `strict`.
+        HloSyntaxError: at the first error of XLA's parser, if `strict`.
         DumpError: `strict` without jaxlib.
     """
     return parse_all(text, path, strict=strict)[0]
@@ -52,10 +52,10 @@ def parse(text: str | bytes, path: str | Path | None = None, *, strict: bool = F
 def parse_all(
     text: str | bytes, path: str | Path | None = None, *, strict: bool = False
 ) -> tuple[Module, ...]:
-    """Every module of a text.
+    """Parse HLO text and return all its modules.
 
     Raises:
-        HloSyntaxError: at the first place that XLA's parser refuses, if `strict`.
+        HloSyntaxError: at the first error of XLA's parser, if `strict`.
         DumpError: `strict` without jaxlib.
         TypeError: the text is neither str nor bytes.
     """
@@ -76,10 +76,10 @@ def parse_all(
 
 
 def emit(module: Module) -> str:
-    r"""The text of the file a module came from, every character of it.
+    r"""The text of the file of a module, every character of it.
 
-    Bytes that are not UTF-8 are surrogate escapes: `encode("utf-8", "surrogateescape")` gives back
-    the bytes.
+    Bytes that are not UTF-8 become surrogate escapes: `encode("utf-8", "surrogateescape")` restores
+    them.
 
     >>> text = "HloModule m\n\nENTRY %e (p: f32[8]) -> f32[8] {\n  ROOT %p = f32[8] parameter(0)\n}"
     >>> emit(parse(text)) == text
@@ -89,11 +89,11 @@ def emit(module: Module) -> str:
 
 
 def prove(before: Module | str, after: Module | str) -> Proof:
-    """The proof that two modules compute the same: the one that `fix --verify` demands of a fix.
+    """Prove that two modules compute the same values, as `fix --verify` does for a fix.
 
-    Terms decide where they can; else XLA:CPU executes both modules on seeded inputs. With jaxlib
-    XLA's parser reads `after` first. A proof that does not hold says why, and if the modules are
-    known to differ.
+    Both modules are compared as terms; if terms do not decide, XLA:CPU runs them on seeded inputs.
+    If jaxlib is installed, XLA's parser has to accept `after`. A proof that does not hold has the
+    reason, and says if the modules are known to differ.
 
     >>> text = "HloModule m\\nENTRY e {\\n  p = f32[4] parameter(0)\\n  ROOT r = f32[4] copy(p)\\n}"
     >>> prove(text, text.replace("copy", "reshape"))
@@ -111,7 +111,7 @@ def prove(before: Module | str, after: Module | str) -> Proof:
 
 
 def _refusal(module: Module) -> str:
-    """The message with which the jaxlib that is installed refuses a module; else empty."""
+    """The error of the installed jaxlib's parser; empty if it accepts the module."""
     from hlo_lint.engine.parser_judge import judge_of
 
     try:
@@ -138,25 +138,25 @@ def lint(
 ) -> Report:
     """Check a file, a dump directory, a text, a Module, or a `jax.stages.Compiled` or `Lowered`.
 
-    A str is a text if it holds a newline or starts with `HloModule`, else a path. `select` and
-    `ignore` name rules or families; a rule of one's own is selected by its class. `before` says
-    which pass comes next, where nothing in the dump does. `stage` says where in the pipeline each
-    text is, "gpu post-layout"; a comment in the text counts more. A finding
-    that a later pass of the run resolved is reported only of a run that crashed, and only if XLA
-    promises that the defect is never there; with `resolved` it is reported of any run, as
-    information where XLA makes no such promise.
+    A str is HLO text if it has a newline or starts with `HloModule`, else a path. `select` and
+    `ignore` name rules or families; a rule may also be selected by its class. `before` is the next
+    pass, for texts whose names do not show it. `stage` is the pipeline stage of the texts, "gpu
+    post-layout"; a stage comment in a text takes precedence. A finding that a later pass resolves
+    is reported only if the run crashed and XLA verifies the property between all passes; with
+    `resolved` it is always reported, at severity info if XLA makes no such promise.
 
-    Findings that a comment in the text, one of `allow` or the file `baseline` suppresses do not
-    count: they are in `Report.allowed`.
+    Findings suppressed by a comment in the text, by `allow` or by the file `baseline` do not count:
+    they are in `Report.allowed`.
 
-    `settings` are those of a settings file (`hlo_lint.load_settings` reads one); the other
-    arguments count more, and `allow` is added. No file is read if none are given. There is one
-    process unless `settings.jobs` says more; `executor` names a cluster, `dask://HOST:PORT`.
-    Calls that are given one `memo` check once what their texts share.
+    `settings` come from a settings file (`hlo_lint.load_settings`); other arguments take
+    precedence, and `allow` is added to those of the file. By default no settings file is read.
+    `settings.jobs` is the number of processes, by default 1; `executor` is a cluster,
+    `dask://HOST:PORT`. Calls with the same `memo` check a computation that their texts share only
+    once.
 
     Raises:
-        DumpError: for a path that is not there, and for a file that is not a baseline.
-        UsageError: for an unknown rule or pass.
+        DumpError: a path does not exist, or `baseline` is not a baseline.
+        UsageError: unknown rule or pass.
     """
     settings = overridden(settings, select, ignore, before, stage, allow, baseline)
     listed = baseline_of(settings)
@@ -190,7 +190,7 @@ def _checker(
 
 
 def _cache(dump: Dump, checker: Checker, settings: Settings) -> CachedParts | None:
-    """The findings of earlier runs; None if a check costs less than to look for them."""
+    """The cached findings of earlier runs; None if checking is cheaper than a lookup."""
     from hlo_lint.engine.input_size import is_worth_caching
 
     if not is_worth_caching(dump):
@@ -216,7 +216,7 @@ def _cache(dump: Dump, checker: Checker, settings: Settings) -> CachedParts | No
 
 
 def _installed_judge(rules: ChosenRules) -> str:
-    """The release of the jaxlib of this Python, if XLA's parser judges."""
+    """The release of the installed jaxlib; empty unless the rule parser-refuses is selected."""
     if rules.named("parser-refuses") is None:
         return ""
     from importlib.metadata import PackageNotFoundError, version
@@ -236,7 +236,7 @@ def overridden(
     allow: Sequence[Allowance],
     baseline: str | Path | None,
 ) -> Settings:
-    """The settings with the other arguments of a call."""
+    """The settings, overridden by the other arguments of a call."""
     settings = settings or Settings()
     select = [select] if isinstance(select, str) else select
     ignore = [ignore] if isinstance(ignore, str) else ignore
@@ -249,10 +249,10 @@ def overridden(
 
 
 def baseline_of(settings: Settings) -> Baseline | None:
-    """The baseline that the settings name.
+    """Read the baseline that the settings name.
 
     Raises:
-        DumpError: for a file that is not a baseline.
+        DumpError: the file is not a baseline.
     """
     if settings.baseline is None:
         return None
@@ -265,7 +265,7 @@ def baseline_of(settings: Settings) -> Baseline | None:
 def as_report(
     result: Result, checker: Checker, settings: Settings, baseline: Baseline | None
 ) -> Report:
-    """The report of a result: the findings that count, by settings, baseline and comments."""
+    """Make a report: apply the settings, the baseline and the suppression comments to a result."""
     findings: tuple[Diagnostic, ...] = ()
     allowed: tuple[SuppressedFinding, ...] = ()
     has_comments = any(file.comments for file in result.checked)
@@ -295,7 +295,7 @@ def as_report(
 def _judged(
     result: Result, checker: Checker, settings: Settings, baseline: Baseline | None
 ) -> tuple[tuple[Diagnostic, ...], tuple[SuppressedFinding, ...]]:
-    """The findings that count, and those that are allowed, as the settings judge them."""
+    """Split findings into reported and suppressed ones."""
     from hlo_lint.engine.fingerprints import numbered
     from hlo_lint.engine.subsumption import without_subsumed
 

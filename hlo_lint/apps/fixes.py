@@ -1,4 +1,4 @@
-"""Fixes, as functions: apply what rules propose, and report what remains."""
+"""Apply the fixes of findings, and report the findings that remain."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ if TYPE_CHECKING:  # loaded with the first finding, proof …
 
 @dataclass(repr=False)
 class FixResult:
-    """The outcome of `fix`."""
+    """The result of `fix`."""
 
     files: tuple[FixedFile, ...]
-    """The files that change, with their text before and after."""
+    """The changed files, with their text before and after."""
     remaining: Report
     """The findings in the fixed texts."""
     skipped: tuple[Skipped, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
-    """With `verify`, what the gate says of each fix, in the order of the rounds."""
+    """With `verify`, the verdict on each fix, in the order of the rounds."""
 
     def __repr__(self) -> str:
         return (
@@ -57,12 +57,12 @@ class FixResult:
 
     @property
     def edits(self) -> tuple[Edit, ...]:
-        """All edits, in characters of the texts before; file after file."""
+        """All edits, file by file; positions are characters of the text before."""
         return tuple(edit for file in self.files for edit in file.edits)
 
     @property
     def fixed(self) -> tuple[Diagnostic, ...]:
-        """The findings whose fixes were applied; a defect that several dumps repeat is one."""
+        """The findings whose fixes were applied; a defect repeated in several dumps counts once."""
         return tuple(dict.fromkeys(cause for file in self.files for cause in file.causes))
 
     @property
@@ -86,16 +86,16 @@ def fix(
     verify: bool = False,
     progress: Progress = lambda _: None,
 ) -> FixResult:
-    """Apply the safe fixes of all findings that are not suppressed; no file is written.
+    """Apply the safe fixes of all findings that are not suppressed. No file is written.
 
-    Takes the arguments of `lint`. With `unsafe_fixes`, fixes that may change a value or the cost
-    are applied, too. `form` sets the option `move-as` of reshape-moves-data: "copy" or
-    "transpose". By default it is copy if LayoutNormalization is sure to come next, else transpose.
-    With `verify` a fix is safe only if it is proven: see `engine/proof/gate.py`.
+    Takes the arguments of `lint`. With `unsafe_fixes`, fixes that may change values or cost are
+    applied too. `form` sets the option `move-as` of reshape-moves-data, "copy" or "transpose"; the
+    default is copy if LayoutNormalization is known to come next, else transpose. With `verify`,
+    only proven fixes are safe: see `engine/proof/gate.py`.
 
     Raises:
-        DumpError: for a path that is not there, and for a file that is not a baseline.
-        UsageError: for an unknown rule, pass or form.
+        DumpError: a path does not exist, or `baseline` is not a baseline.
+        UsageError: unknown rule, pass or form.
     """
     settings = overridden(settings, select, ignore, before, stage, allow, baseline)
     settings = settings.overridden(unsafe_fixes=unsafe_fixes)
@@ -122,7 +122,7 @@ def fix(
             from hlo_lint.xla.cpu import XlaCpu
             from hlo_lint.xla.parser import XlaParser
 
-            # The gate asks XLA's parser itself, and goes without it where there is none.
+            # The gate asks XLA's parser itself, and works without jaxlib, too.
             chosen = {rule.name() for rule in rules} | {"parser-refuses"}
             every = [*rules, *(rule for rule in all_rules() if rule.name() not in chosen)]
             gate = Gate(

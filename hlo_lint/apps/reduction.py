@@ -1,7 +1,6 @@
-"""The aim of a reduction: a finding in a file or a dump, a crash of XLA, a command's verdict.
+"""Set up reductions: of a finding in a file or dump, of a crash of XLA, of a change of values.
 
-A `Problem` holds the text that shows it and the test of interest; `reduce_problem` makes the text
-small.
+A `Problem` is a text with the interestingness test; `reduce_problem` makes the text small.
 """
 
 from __future__ import annotations
@@ -43,30 +42,30 @@ from hlo_lint.xla.parser import XlaParser
 
 @dataclass(frozen=True)
 class Problem:
-    """A text that shows a problem, and the test that says so."""
+    """A text that shows a problem, and the interestingness test for it."""
 
     text: str
     test: InterestTest
     path: Path
-    """The file that the text is from."""
+    """The file with the text."""
     comments: str = ""
-    """The comment that states the stage of the text; empty if nothing has to."""
+    """The stage comment of the text; empty if it needs none."""
     finding: Diagnostic | None = None
     ending: Ending | None = None
-    """The end of the compilation that crashes."""
+    """How the crashing compilation ends."""
     flags: str = ""
     """XLA's flags in that compilation."""
     options: DebugOptions | None = None
     """The flags of the run that wrote the dump."""
     release: str = ""
-    """The release of jax that wrote it, if that is known."""
+    """The release of jax that wrote the dump; empty if unknown."""
     extra: tuple[Transformation, ...] = ()
-    """Transformations beside those of every problem."""
+    """Additional transformations, for this kind of problem."""
 
 
 @dataclass(frozen=True)
 class Effort:
-    """The means of a reduction."""
+    """The resources for a reduction."""
 
     jobs: int = 1
     repeat: int = 1
@@ -79,13 +78,13 @@ def reduce_problem(
     progress: ReductionProgress = lambda *_: None,
     guard: Guard | None = None,
 ) -> Reduction:
-    """The smallest module that still shows a problem and that XLA's parser reads.
+    """Find the smallest module that still shows a problem and that XLA's parser accepts.
 
-    `guard` is the parser, if the caller has one for several problems.
+    `guard` is a parser that several calls share.
 
     Raises:
-        UsageError: the text does not show it.
-        DumpError: for a state file that cannot be written.
+        UsageError: the text does not show the problem.
+        DumpError: the state file cannot be written.
     """
     with nullcontext(guard) if guard else parser() as guard:
         state = ReductionState(effort.state, problem.test.key) if effort.state else None
@@ -114,10 +113,10 @@ def parser() -> Iterator[Guard]:
 def finding_problem(
     target: CheckTarget, wanted: str | None = None, settings: Settings | None = None
 ) -> Problem:
-    """The problem that a finding is: `RULE`, `RULE:INSTRUCTION`, or the first error.
+    """The problem of a finding, named as `RULE` or `RULE:INSTRUCTION`; by default the first error.
 
     Raises:
-        UsageError: there is no such finding, or it is not in one text alone.
+        UsageError: there is no such finding, or it depends on several files.
     """
     settings = replace(settings or Settings(), min_severity=None)
     dump = as_dump(target, settings)
@@ -200,11 +199,11 @@ def crash_problem(
     message: str = "",
     module: str | None = None,
 ) -> Iterator[Problem]:
-    """The problem that a crash of XLA is, in a file or in the dump of a run that did not end.
+    """The problem of a crash of XLA, on a file or on the dump of a run that did not finish.
 
-    Of a dump the text that the crashing pass met is taken, if that pass alone crashes as well,
-    else the input of the compiler. `passes` are the only ones to run; `message` is a pattern;
-    `module` is the name of the only module to look at.
+    For a dump, the text is the input of the crashing pass if that pass alone crashes on it, else
+    the input of the compiler. `passes` are the only passes to run, `message` is a pattern for the
+    error, `module` is the name of the only module to compile.
 
     Raises:
         UsageError: nothing crashes.
@@ -227,7 +226,7 @@ def crash_problem(
         if problem and problem.ending and cause_of(ending) != cause_of(problem.ending):
             continue
         if ONLY_PASSES in given and problem is None and not (passes or is_check(ending)):
-            continue  # other passes would have made of it what can be emitted
+            continue  # the other passes might have made it emittable
         test = replace(test, cause="" if message else cause_of(ending))
         problem = Problem(
             text, test, file.path, ending=ending, flags=given, options=pipeline.options
@@ -258,12 +257,12 @@ def values_problem(
     passes: str = "",
     module: str | None = None,
 ) -> Iterator[Problem]:
-    """The problem that a pass changes the values which a module computes.
+    """The problem of a pass that changes the values a module computes.
 
-    Of a dump directory it is the first pass that does; the text is the one that this pass met.
+    For a dump directory it is the first such pass; the text is the input of that pass.
 
     Raises:
-        UsageError: no pass does, or the pass of this release does not.
+        UsageError: no pass changes values, or the pass of this release does not.
     """
     from hlo_lint.engine.reduce.values import ValuesTest
     from hlo_lint.engine.values.validate import validate_dumps
@@ -309,7 +308,7 @@ def _crashed(path: Path, module: str | None) -> Pipeline:
 def _attempts(
     pipeline: Pipeline, path: Path, flags: str, passes: str
 ) -> Iterator[tuple[PassDump, str]]:
-    """The texts to compile with the flags for each; the last that crashes is the best."""
+    """The texts to compile, with flags; the last crashing text is the best."""
     only = f" --{ONLY_PASSES}={passes}" if passes else ""
     if not path.is_dir():
         yield pipeline.dumps[0], (flags + only).strip()
@@ -330,12 +329,12 @@ def _attempts(
 
 
 def _without_disabled(flags: str) -> str:
-    """The flags without the passes that they disable: XLA takes a list of either kind."""
+    """The flags without disabled passes: XLA accepts them or a list of enabled ones, not both."""
     return re.sub(r"--xla_disable_hlo_passes=\S+ ?", "", flags)
 
 
 def flags_of(options: DebugOptions | None) -> str:
-    """The flags of a run as `XLA_FLAGS` spells them, without those that name files."""
+    """The flags of a run in the syntax of `XLA_FLAGS`, without flags that name files."""
     if options is None:
         return ""
     return " ".join(
@@ -353,11 +352,11 @@ _NO_FLAGS = frozenset(
 """Options that jax sets in every run."""
 
 
-# ---- what a maintainer gets
+# ---- the repro for a maintainer
 
 
 def repro_of(problem: Problem, reduction: Reduction, release: str, target: str) -> Repro:
-    """The directory's contents for a problem that was reduced."""
+    """The contents of the repro directory for a reduced problem."""
     from hlo_lint.engine.reduce.values import ValuesTest
     from hlo_lint.rules.pipeline.values_changed import ValuesChanged
 

@@ -1,4 +1,4 @@
-"""The inputs of `lint` and `fix`: paths, texts, modules and what jax compiled, as dumps."""
+"""Turn the inputs of `lint` and `fix` into dumps: paths, texts, modules, jax's stages."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from hlo_lint.text.source import decode
 from hlo_lint.text.stored import expanded, kept
 
 CheckTarget = Any
-"""A path, a text, a Module, a Dump, or what jax compiled or lowered."""
+"""A path, a text, a Module, a Dump, or a `jax.stages.Compiled` or `Lowered`."""
 
 
 def as_dump(target: CheckTarget, settings: Settings | None = None) -> Dump:
-    """The dump of anything that `lint` and `fix` take.
+    """Turn an input of `lint` or `fix` into a dump.
 
     Raises:
-        DumpError: for a path that is not there.
-        TypeError: for an object of another type.
+        DumpError: a path does not exist.
+        TypeError: the input has another type.
     """
     match target:
         case Dump():
@@ -45,16 +45,16 @@ def as_dump(target: CheckTarget, settings: Settings | None = None) -> Dump:
             return _jax_dump(target)
         case _:
             raise TypeError(
-                f"cannot lint {type(target).__name__}: give a path, the text of HLO, a Module, a "
-                "Dump, or what jax lowered or compiled"
+                f"cannot lint {type(target).__name__}: expected a path, HLO text, a Module, a "
+                "Dump, or a jax.stages.Lowered or Compiled"
             )
 
 
 def open_paths(paths: str | Path | Sequence[str | Path], settings: Settings | None = None) -> Dump:
-    """The dumps under paths, without what the settings exclude.
+    """Open the dumps under paths, except files that the settings exclude.
 
     Raises:
-        DumpError: for a path that is not there.
+        DumpError: a path does not exist.
     """
     settings = settings or Settings()
     return open_dump(paths, settings.excludes, exclude_given=settings.force_exclude)
@@ -69,7 +69,7 @@ def _text_dump(file: HloFile) -> Dump:
 
 
 def _jax_dump(stage: Any) -> Dump:
-    """A dump of `jax.jit(f).lower(…)` or `.compile()`; its name says where in a run it stands."""
+    """The dump of `jax.jit(f).lower(…)` or `.compile()`, named for its stage."""
     if hasattr(stage, "compile"):
         text = stage.as_text(dialect="hlo")
         return _text_dump(parse_file(text, Path("<lowered>.before_optimizations.txt")))
@@ -77,16 +77,16 @@ def _jax_dump(stage: Any) -> Dump:
 
 
 def final_dump(file: HloFile) -> Dump:
-    """The dump of a module that a compiler ended with, which came from no directory."""
+    """The dump of a compiler's final module that is not from a dump directory."""
     path = file.path or Path("<text>")
     name = DumpName("", 0, file.modules[0].name, None, "", "", "", "after_optimizations.txt")
     return Dump([Pipeline([new_dump(path, name, file=file)], [], lone=True)])
 
 
 def piped_dump(data: bytes, name: str | None = None) -> Dump:
-    """A dump of what came on standard input, read as a file of that name is.
+    """The dump of standard input, read like a file of that name.
 
-    An archive is kept for as long as this process, in a folder of its own.
+    An archive is unpacked into a temporary folder, which is removed when this process ends.
     """
     data, ending = expanded(data, name or "<stdin>")
     if ending:

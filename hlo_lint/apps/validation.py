@@ -1,4 +1,4 @@
-"""`validate`: the first pass after which a module computes something else."""
+"""`validate`: find the first pass that changes the values a module computes."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
     from hlo_lint.hlo.shape import ArrayShape
 
 Note = Callable[[str], None]
-"""Callback for what is being done at the moment, in a few words."""
+"""Callback for the current activity, in a few words."""
 
 
 @dataclass(repr=False)
 class ValidationResult:
-    """The outcome of `validate`."""
+    """The result of `validate`."""
 
     report: Report
-    """A finding for each step that changed the values; `skipped` says what was not compared."""
+    """A finding for each step that changed values; `skipped` lists the steps not compared."""
     validations: tuple[Validation, ...]
-    """The verdict on each compilation that has at least two dumps."""
+    """The verdict on each compilation with at least two dumps."""
 
     __repr__ = short_repr
 
@@ -66,30 +66,30 @@ def validate(
     settings: Settings | None = None,
     note: Note = lambda _: None,
 ) -> ValidationResult:
-    """Find the first pass after which a module computes something else.
+    """Find the first pass that changes the values a module computes.
 
-    Each compilation of a dump directory is run, step by step, by XLA:CPU of the installed jaxlib,
-    in child processes. A finding of the rule `values-changed` names the pass and the instruction;
-    `report.skipped` says what was not compared.
+    XLA:CPU of the installed jaxlib runs each compilation of a dump directory, step by step, in
+    child processes. A finding of the rule `values-changed` names the pass and the instruction;
+    `report.skipped` lists the steps that were not compared.
 
     Args:
-        target: what `lint` takes; a compilation needs at least two dumps.
-        against: the dump of another run of the same programs, which is compared at common steps.
-        module: the name of the only module to look at: `jit_step`, `module_0001.jit_step`.
-        inputs: a .npz file with values of parameters, by name; the first set of inputs has them,
-            and values drawn at random for the other parameters.
+        target: an input as for `lint`; a compilation needs at least two dumps.
+        against: the dump of another run of the same programs, to be compared at common steps.
+        module: the name of the only module to run: `jit_step`, `module_0001.jit_step`.
+        inputs: a .npz file with parameter values by name, for the first set of inputs; the other
+            parameters are drawn at random.
         seeds: the number of sets of inputs.
-        edges: True for inputs with infinities, NaNs, and the ends of the ranges.
+        edges: True for inputs with infinities, NaNs, and the limits of each type.
         all_steps: True to run every step; by default bisection finds the first change.
-        seconds: time for all of it: `report.skipped` says for how many steps there was none left.
-            One program may take those of `HLO_LINT_XLA_SECONDS`, else 60, to compile and to run.
+        seconds: time limit for the whole run; `report.skipped` counts the steps that did not fit.
+            A single program has `HLO_LINT_XLA_SECONDS`, by default 60, to compile and to run.
         memory: bytes that a child process may map.
-        jobs: child processes that run at a time.
+        jobs: the number of child processes at a time.
 
     Raises:
-        DumpError: for a path that is not there, or without numpy and jaxlib.
-        UsageError: the dump has no module of this name; `inputs` do not fit, or are given for more
-            than one module.
+        DumpError: a path does not exist; numpy or jaxlib is missing.
+        UsageError: the dump has no module of this name; `inputs` do not fit, or the dump has
+            several modules.
     """
     try:
         import numpy  # noqa: F401
@@ -113,7 +113,7 @@ def validate(
     draw = value
     if inputs is not None:
         if len(compilations) != 1:
-            raise UsageError("inputs are those of one module: name it with --module")
+            raise UsageError("the inputs are for a single module: name it with --module")
         draw = _with_values(read_inputs(inputs, modules_of(compilations[0][0].dumps[0])[0]))
 
     def validated(compilation: tuple[Pipeline, ...]) -> Validation:
@@ -141,7 +141,7 @@ def validate(
     ):
         try:
             validations = list(threads.map(validated, compilations))
-        except BaseException:  # an interrupt: nobody waits for what is left
+        except BaseException:  # an interrupt: do not wait for the rest
             deadline.end_now()
             raise
     diagnostics = [
@@ -162,7 +162,7 @@ def validate(
 
 
 def _with_values(arrays: Mapping[int, NDArray[Any]]) -> DrawInput:
-    """Draws the inputs of the first run from arrays, by the number of the leaf."""
+    """Draw the inputs of the first run from arrays, by leaf number."""
     from hlo_lint.engine.values.inputs import value
     from hlo_lint.hlo.parser.literals import numpy_dtype
     from hlo_lint.xla.cpu import NotRun
@@ -173,14 +173,14 @@ def _with_values(arrays: Mapping[int, NDArray[Any]]) -> DrawInput:
         if array is None:
             return value(shape, seed, **options)
         if array.shape != shape.dims:
-            raise NotRun(f"an input has the shape {array.shape}, and the program takes {shape}")
+            raise NotRun(f"expected an input of shape {shape}, got {array.shape}")
         return array.astype(numpy_dtype(shape.dtype))
 
     return draw
 
 
 def _compilations(dump: Dump) -> Iterator[Pipeline]:
-    """The compilations of a dump that have steps to compare."""
+    """The compilations with steps to compare."""
     for pipeline in dump:
         file_types = {dump.file_type for dump in pipeline.dumps}
         if file_types != {FileType.HLO} or len(pipeline.dumps) < 2:
@@ -189,7 +189,7 @@ def _compilations(dump: Dump) -> Iterator[Pipeline]:
 
 
 def _pairs(ours: Dump, theirs: Dump) -> Iterator[tuple[Pipeline, Pipeline]]:
-    """The compilations of one name in two dumps, the first with the first."""
+    """Pair the compilations of the same name in two dumps, in order."""
     by_name = by_module(theirs)
     for pipeline in main_pipelines(ours):
         if others := by_name.get(names_of(pipeline)[-1]):

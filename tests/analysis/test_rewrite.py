@@ -313,11 +313,11 @@ def main_of(change: Callable[[Rewrite, Computation], object]) -> Change:
 @pytest.mark.parametrize(
     ("says", "change"),
     [
-        ("%dot is still read by %t", main_of(lambda r, m: r.remove(m["dot"]))),
+        ("%dot still has users: %t", main_of(lambda r, m: r.remove(m["dot"]))),
         ("%t is the root of its computation: replace it", main_of(lambda r, m: r.remove(m["t"]))),
         ("%x is a parameter", main_of(lambda r, m: r.remove(m["x"]))),
         (
-            "%dot cannot read %a: it is in %sum, %dot in %main",
+            "%dot cannot read %a: they are in %sum and %main",
             lambda r, m: r.replace_operand(m["main"]["dot"], 0, m["sum"]["a"]),
         ),
         (
@@ -363,7 +363,7 @@ def main_of(change: Callable[[Rewrite, Computation], object]) -> Change:
             main_of(lambda r, m: r.insert_after(m["t"], "constant", "f32[]")),
         ),
         (
-            "%dot has 2 operands, none of number 2",
+            "%dot has 2 operands, got operand number 2",
             main_of(lambda r, m: r.replace_operand(m["dot"], 2, m["x"])),
         ),
         (

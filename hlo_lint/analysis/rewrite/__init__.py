@@ -1,8 +1,8 @@
-"""Rewrites of a module as edits of its text: insert, replace and remove instructions.
+"""Rewrite a module by edits of its text: insert, replace and remove instructions.
 
-`Rewrite` is named as XLA, MLIR and xDSL name changes of a graph, but it changes none: `graph.py`
-holds the changes beside the module, `demands.py` refuses those that XLA would refuse, `edits.py`
-prints them.
+`Rewrite` has the names that XLA, MLIR and xDSL give to changes of a graph, but changes no graph:
+`graph.py` keeps the changes beside the module, `demands.py` refuses changes that XLA would refuse,
+`edits.py` turns the rest into edits.
 """
 
 from hlo_lint.analysis.rewrite.graph import NewInstruction, OperandValue, fresh_name

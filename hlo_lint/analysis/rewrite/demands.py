@@ -1,4 +1,4 @@
-"""Changes that a rewrite refuses, because XLA would refuse their outcome."""
+"""Checks that XLA would accept a change; each raises RewriteError otherwise."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # loaded with the first rewrite
 
 
 def demand_own(graph: RewrittenGraph, node: AnyInstruction) -> None:
-    """Demand an instruction of this module that is not removed."""
+    """Check that an instruction is in this module and not removed."""
     if isinstance(node, NewInstruction):
         is_own = node in graph.lines.get(node.anchor, ())
     else:
@@ -39,12 +39,12 @@ def demand_own(graph: RewrittenGraph, node: AnyInstruction) -> None:
 def demand_readable(
     graph: RewrittenGraph, read: ReadValue, user: AnyInstruction, order: tuple[int, int, float]
 ) -> None:
-    """Demand a value that an instruction may read which stands at a place of its computation."""
+    """Check that a user at a given place may read a value: same computation, defined above."""
     source = read.source
     demand_own(graph, source)
     if source.computation is not user.computation:
-        places = f"{source.computation.name}, %{user.name} in %{user.computation.name}"
-        raise RewriteError(f"%{user.name} cannot read %{source.name}: it is in %{places}")
+        places = f"%{source.computation.name} and %{user.computation.name}"
+        raise RewriteError(f"%{user.name} cannot read %{source.name}: they are in {places}")
     if isinstance(source, Instruction) and source.is_nested:
         raise RewriteError(f"%{source.name} is written inside the operands of its user")
     if graph.order(source) >= order:
@@ -56,7 +56,7 @@ def demand_readable(
 def demand_removable(
     graph: RewrittenGraph, instruction: Instruction, *, hands_name_on: bool = False
 ) -> None:
-    """Demand an instruction that may go, but for its users."""
+    """Check that an instruction may be removed, apart from its users."""
     demand_own(graph, instruction)
     name = instruction.name
     if instruction.opcode == "parameter":
@@ -71,7 +71,7 @@ def demand_removable(
 
 
 def demand_same_shape(old: AnyInstruction, read: ReadValue) -> None:
-    """Demand shapes that differ in no more than the layout (`ShapeUtil::Compatible`)."""
+    """Check that two shapes are equal up to layout (`ShapeUtil::Compatible`)."""
     from hlo_lint.analysis.shape_inference.types import compatible
 
     before, after = shape_or_none(old.type_text), shape_or_none(read.type_text)
@@ -81,7 +81,7 @@ def demand_same_shape(old: AnyInstruction, read: ReadValue) -> None:
 
 
 def demand_operands(new: NewInstruction) -> None:
-    """Demand a known opcode with as many operands as it takes."""
+    """Check the opcode and the number of operands."""
     opcode = new.opcode
     facts = demands_on(opcode)
     if facts is None:
@@ -102,7 +102,7 @@ def demand_operands(new: NewInstruction) -> None:
 
 
 def demand_attributes(opcode: str, names: Iterable[str], *, whole: bool = False) -> None:
-    """Demand attributes that an opcode has; if `whole`, all that it has to have."""
+    """Check attribute names against an opcode; if `whole`, also that required ones are present."""
     facts = demands_on(opcode)
     if facts is None:
         return
@@ -117,7 +117,7 @@ def demand_attributes(opcode: str, names: Iterable[str], *, whole: bool = False)
 
 
 def demand_shape(graph: RewrittenGraph, node: AnyInstruction) -> None:
-    """Demand a shape and callees that XLA accepts; a shape that was wrong before may stay."""
+    """Check the shape and the callees of an instruction that had no such errors before."""
     from hlo_lint.analysis.shape_inference import inference_in
     from hlo_lint.analysis.shape_inference.shape_check import check_shape
 
@@ -138,7 +138,7 @@ def demand_shape(graph: RewrittenGraph, node: AnyInstruction) -> None:
 
 
 def _signature(graph: RewrittenGraph, name: str, caller: AnyInstruction) -> Signature | None:
-    """The signature of a computation that an instruction may call."""
+    """Look up the signature of a callee, which has to be defined above its caller."""
     from hlo_lint.analysis.shape_inference import signature_of
 
     module = graph.module

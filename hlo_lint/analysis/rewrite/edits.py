@@ -1,4 +1,4 @@
-"""The edits of a module's text that make up a rewrite."""
+"""Turn a rewritten graph into edits of the module's text."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from hlo_lint.text.source import Span
 _op_name = late(r'op_name="[^"]').search
 
 _CARRIED: Final = COMMON - {"backend_config", "metadata", "parameter_replication"}
-"""Attributes that the replacement of an instruction takes over (`hlo_computation.cc:1768-1864`)."""
+"""Attributes that a replacement inherits (`hlo_computation.cc:1768-1864`)."""
 _LAST: Final = {"metadata": 1, "backend_config": 2}
-"""Attributes that XLA prints after all others, in this order."""
+"""Attributes that XLA prints last, in this order."""
 
 
 def edits_of(graph: RewrittenGraph) -> tuple[Edit, ...]:
-    """The edits in the order of the text.
+    """The edits, sorted by their position in the text.
 
     Raises:
         RewriteError: the text does not show where an operand or an attribute is.
@@ -63,12 +63,12 @@ def edits_of(graph: RewrittenGraph) -> tuple[Edit, ...]:
     for before, after in pairwise(edits):
         if after.span.start < before.span.end:
             # A computation that is written into an attribute changes, and goes with its caller.
-            raise RewriteError("two changes concern the same text")
+            raise RewriteError("two changes overlap in the text")
     return tuple(edits)
 
 
 def _in_its_place(graph: RewrittenGraph, instruction: Instruction) -> Iterator[Edit]:
-    """The edit that removes an instruction; new ones next to it take its place."""
+    """Remove an instruction, or replace its text by the new instructions next to it."""
     lines = [*_printed(graph, instruction, BEFORE), *_printed(graph, instruction, AFTER)]
     if lines:
         separator = line_break(instruction, graph.module)
@@ -78,7 +78,7 @@ def _in_its_place(graph: RewrittenGraph, instruction: Instruction) -> Iterator[E
 
 
 def _changes(graph: RewrittenGraph, instruction: Instruction) -> Iterator[Edit]:
-    """The edits of an instruction that stays, and the new ones next to it."""
+    """The edits of an instruction that stays, and of the new instructions next to it."""
     module = graph.module
     separator = line_break(instruction, module)
     start, end = module.span(instruction)
@@ -103,7 +103,7 @@ def _changes(graph: RewrittenGraph, instruction: Instruction) -> Iterator[Edit]:
 
 
 def _printed(graph: RewrittenGraph, instruction: Instruction, side: int) -> list[str]:
-    """The new instructions on a side of an instruction, in the dialect of its text."""
+    """Print the new instructions on one side of an instruction, in the dialect of its text."""
     dialect = dialect_of(instruction)
     lines = []
     for new in graph.lines.get(InsertionPoint(instruction, side), ()):
@@ -117,7 +117,7 @@ def _printed(graph: RewrittenGraph, instruction: Instruction, side: int) -> list
 
 
 def _attributes_of(new: NewInstruction) -> dict[str, str]:
-    """The attributes of a new instruction and those that it takes over, in XLA's order."""
+    """The own and inherited attributes of a new instruction, in XLA's order."""
     attributes = dict(new.attributes)
     for name, value in new.replaced.attributes.items() if new.replaced else ():
         if name in _CARRIED:
@@ -128,7 +128,7 @@ def _attributes_of(new: NewInstruction) -> dict[str, str]:
 
 
 def _metadata(node: AnyInstruction) -> str:
-    """The metadata of an instruction; of a new one, that of its first operand."""
+    """The metadata of an instruction; a new instruction inherits that of its first operand."""
     if isinstance(node, Instruction):
         return node.attribute_text("metadata") or ""
     if "metadata" in node.attributes:
@@ -150,7 +150,7 @@ def _removed_computations(graph: RewrittenGraph, uncalled: Iterable[Computation]
 
 
 def _added_computations(graph: RewrittenGraph) -> Iterator[Edit]:
-    """The edit that adds computations before the first that calls them; else before the entry."""
+    """Add the new computations before their first caller, or else before the entry."""
     if not graph.computations:
         return
     module, inline = graph.module, inline_computations(graph.module)

@@ -1,4 +1,4 @@
-"""The graph that a rewrite makes: a module, and all changes of it."""
+"""The rewritten graph: a module with the changes of a rewrite applied on top."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AFTER: Final = 1
 
 
 class NewInstruction:
-    """An instruction that a `Rewrite` inserts: an operand or a place of further insertions."""
+    """An instruction inserted by a `Rewrite`: a possible operand and place of later insertions."""
 
     __slots__ = (
         "anchor",
@@ -78,7 +78,7 @@ OperandValue: TypeAlias = "Instruction | NewInstruction | Operand"
 
 
 class InsertionPoint(NamedTuple):
-    """The instruction of the module that new ones stand next to, and the side."""
+    """An instruction of the module, and the side of it where new instructions go."""
 
     instruction: Instruction
     side: int
@@ -86,44 +86,44 @@ class InsertionPoint(NamedTuple):
 
 
 class ReadValue(NamedTuple):
-    """An instruction that is read, or an element of its tuple."""
+    """A value that an operand reads: an instruction, or an element of its tuple."""
 
     source: AnyInstruction
     shape_index: Index = ()
 
     @property
     def reference(self) -> str:
-        """The name as an operand spells it, without `%`: `call#1`."""
+        """The operand as spelled, without `%`: `call#1`."""
         return self.source.name + "".join(f"#{number}" for number in self.shape_index)
 
     @property
     def type_text(self) -> str:
-        """The shape as spelled; empty if it is unknown."""
+        """The shape as spelled; empty if unknown."""
         text = self.source.type_text
         index = "#".join(map(str, self.shape_index))
         return element_type(text, index) if index else text
 
 
 class RewrittenGraph:
-    """The changes of a module so far, and its users, operands and roots with them."""
+    """The changes of a module so far, and its operands, users and roots after them."""
 
     def __init__(self, module: Module) -> None:
         self.module = module
         self.new_names: set[str] = set()
         self.lines: dict[InsertionPoint, list[NewInstruction]] = {}
-        """New instructions by their place, in their order."""
+        """New instructions by place, in textual order."""
         self.operands: dict[Instruction, list[ReadValue]] = {}
-        """The operands of instructions that read something else now."""
+        """The new operand lists of instructions of the module."""
         self.attributes: dict[Instruction, dict[str, str | None]] = {}
-        """Attributes that change; None removes one."""
+        """Changed attributes; None stands for a removed attribute."""
         self.removed: dict[Instruction, None] = {}
         self.roots: dict[Computation, AnyInstruction] = {}
-        """The roots of computations that have another one now."""
+        """The new roots of computations."""
         self.computations: dict[str, Computation] = {}
         """New computations by name."""
         self.successors: dict[Instruction, NewInstruction] = {}
-        """New instructions that took the name and the shape of another: the text of its users is
-        right as it is."""
+        """New instructions that took over name and shape of a replaced instruction, so the text of
+        its users stays valid."""
         self._users: dict[AnyInstruction, dict[AnyInstruction, None]] = {}
 
     @property
@@ -148,13 +148,13 @@ class RewrittenGraph:
         reads = []
         for operand in node.operands:
             if operand.instruction is None:
-                raise RewriteError(f"%{node.name} reads %{operand.name}, which nothing defines")
+                raise RewriteError(f"%{node.name} reads %{operand.name}, which is not defined")
             source = self.successors.get(operand.instruction, operand.instruction)
             reads.append(ReadValue(source, operand.shape_index))
         return reads
 
     def operand_types(self, node: AnyInstruction) -> tuple[str, ...]:
-        """The shapes of the operands as spelled; empty for one that is unknown."""
+        """The shapes of the operands as spelled; empty if unknown."""
         if isinstance(node, Instruction) and node not in self.operands:
             reads = [
                 operand.instruction and ReadValue(operand.instruction, operand.shape_index)
@@ -172,7 +172,7 @@ class RewrittenGraph:
         return {self.successors.get(source, source) for source in node.producers}
 
     def users(self, node: AnyInstruction) -> dict[AnyInstruction, None]:
-        """The users of an instruction, to be changed as they change."""
+        """The users of an instruction; callers update the dict as users change."""
         users = self._users.get(node)
         if users is None:
             former = node.users if isinstance(node, Instruction) else ()
@@ -180,19 +180,19 @@ class RewrittenGraph:
         return users
 
     def users_before(self, node: AnyInstruction, value: AnyInstruction) -> set[AnyInstruction]:
-        """The users of an instruction that a value is computed from, or that are the value."""
+        """The users of an instruction that `value` depends on, `value` included."""
         users = self.users(node)
         start = self.order(node)
         if value.computation is not node.computation or self.order(value) <= start:
             return set()
         makers = reached(
             [value],
-            lambda made: (read for read in self.sources(made) if self.order(read) > start),
+            lambda maker: (read for read in self.sources(maker) if self.order(read) > start),
         )
         return users.keys() & set(makers)
 
     def tail(self, node: AnyInstruction) -> str:
-        """The text of the attributes, without those that a new instruction takes over."""
+        """The attributes as text, without inherited ones."""
         if isinstance(node, NewInstruction):
             return joined_attributes(node.attributes)
         if node not in self.attributes:
@@ -203,14 +203,14 @@ class RewrittenGraph:
         )
 
     def order(self, node: AnyInstruction) -> tuple[int, int, float]:
-        """The place of an instruction in the text of its computation."""
+        """A sort key: the position of an instruction in its computation."""
         if isinstance(node, Instruction):
             return node.number, 0, 0
         instruction, side = node.anchor
         return instruction.number, side, self.lines[node.anchor].index(node)
 
     def has_control_dependencies(self, instruction: Instruction) -> bool:
-        """True if it waits for an instruction that it does not read, or such a one for it."""
+        """True if an instruction has control predecessors or successors."""
         computation = instruction.computation
         waiting = map(computation.at, control_successors(computation).get(instruction.name, ()))
         return any(
@@ -221,13 +221,13 @@ class RewrittenGraph:
     # ---- changes
 
     def insert(self, new: NewInstruction, index: int) -> None:
-        """Put a new instruction at a position among those of its anchor."""
+        """Add a new instruction at a position among those of its place."""
         self.lines.setdefault(new.anchor, []).insert(index, new)
         for read in new.operands:
             self.users(read.source)[new] = None
 
     def set_operand(self, user: AnyInstruction, number: int, read: ReadValue) -> None:
-        """Have a user read another value; the number after the last appends it."""
+        """Replace an operand; the number after the last operand appends."""
         operands = self.operands_of(user)
         former = operands[number : number + 1]
         self.users(read.source)[user] = None
@@ -242,14 +242,14 @@ class RewrittenGraph:
             self.operands[user] = operands
 
     def hand_on(self, old: Instruction, new: NewInstruction) -> None:
-        """Have the users of an instruction read a new one of its name and shape."""
+        """Redirect the users of an instruction to its successor of the same name and shape."""
         former = self.users(old)
         self.successors[old] = new
         self.users(new).update(former)
         former.clear()
 
     def remove(self, instruction: Instruction) -> None:
-        """Take an instruction out."""
+        """Mark an instruction as removed."""
         for source in self.sources(instruction):
             self.users(source).pop(instruction, None)
         self.removed[instruction] = None
@@ -257,7 +257,7 @@ class RewrittenGraph:
     # ---- what changes leave unused
 
     def dead(self) -> set[Instruction]:
-        """Former operands that nothing reads any more, and what only these read."""
+        """Former operands without users, and their operands that become dead with them."""
         queue: list[AnyInstruction] = [
             source
             for user in (*self.removed, *self.operands)
@@ -270,7 +270,7 @@ class RewrittenGraph:
         return {node for node in dead if isinstance(node, Instruction)}
 
     def _has_to_stay(self, node: AnyInstruction) -> bool:
-        """True if XLA keeps an instruction without users (`HloInstruction::HasSideEffect`)."""
+        """True if XLA keeps an instruction that has no users (`HloInstruction::HasSideEffect`)."""
         return (
             isinstance(node, NewInstruction)
             or node.is_nested
@@ -280,7 +280,7 @@ class RewrittenGraph:
         )
 
     def uncalled(self, removed: Iterable[Instruction]) -> list[Computation]:
-        """The computations that lose their last caller, and those that lose theirs with them."""
+        """The computations without callers after the change, transitively."""
         module, inline = self.module, inline_computations(self.module)
         removed = set(removed)
         lost: list[str] = []
@@ -309,11 +309,11 @@ class RewrittenGraph:
 _KEPT: Final = frozenset(
     {"parameter", "custom-call", "infeed", "outfeed", "rng", "rng-get-and-update-state", "domain"}
 )
-"""Opcodes that stay without users: interfaces, and opcodes with side effects."""
+"""Opcodes that are kept without users: parameters, and opcodes with side effects."""
 
 
 def _has_effect(instruction: Instruction, module: Module) -> bool:
-    """True if an instruction, or one that it calls, has an effect besides its result."""
+    """True if an instruction or its callees have a side effect."""
     waiting, seen = [instruction], set[str]()
     for called in waiting:
         opcode = called.opcode
@@ -334,7 +334,7 @@ def _has_effect(instruction: Instruction, module: Module) -> bool:
 
 
 def fresh_name(base: str, *taken: Container[str]) -> str:
-    """The name itself, or with the first number from 2 that no set of names has.
+    """Make a name unique: append the first number from 2 that is not taken.
 
     >>> fresh_name("add", {"add", "add.2"}, {"add.3"})
     'add.4'
@@ -353,7 +353,7 @@ def taken_names(module: Module) -> frozenset[str]:
 
 
 def names_called_in(computation: Computation) -> Iterator[str]:
-    """The names of the computations that a computation calls, as often as it does."""
+    """The names of called computations, once for each call."""
     return (name for instruction in computation for name in instruction.called_computations)
 
 
@@ -364,6 +364,6 @@ def _call_counts(module: Module) -> Counter[str]:
 
 @cached_analysis
 def inline_computations(module: Module) -> frozenset[Computation]:
-    """The computations that are written into attributes."""
+    """The computations written inside attributes."""
     calls = (several for computation in module for several in computation.inline.values())
     return frozenset(inline.computation for several in calls for inline in several)

@@ -1,4 +1,4 @@
-"""The text of rewrites: new lines in the dialect of those around them, edits of one instruction."""
+"""Spell new lines in the dialect of the text, and edit parts of an instruction in place."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ _rest_of_line = late(r"[^\S\r\n]*(?://[^\r\n]*)?(?=\r?\n|\Z)").match
 
 
 class Dialect(NamedTuple):
-    """The parts of HLO's syntax in which texts differ."""
+    """The syntax choices that differ between HLO texts."""
 
     percent: str
-    """The sign before names, or nothing."""
+    """`%` if names have it, else empty."""
     is_typed: bool
     """True if operands are printed with their shapes."""
 
     def operand(self, reference: str, type_text: str) -> str:
-        """An operand as it is printed."""
+        """Print an operand."""
         shape = f"{type_text} " if self.is_typed and type_text else ""
         return f"{shape}{self.percent}{reference}"
 
 
 def dialect_of(instruction: Instruction) -> Dialect:
-    """The dialect of an instruction; where it has no operands, that of its computation."""
+    """The dialect of an instruction; if it has no operands, its computation decides."""
     percent = "%" if _starts_with_percent(instruction.text) else ""
     if instruction.operand_names:
         return Dialect(percent, bool(_begins_with_shape(instruction.operands_text)))
@@ -51,7 +51,7 @@ def _prints_shapes(computation: Computation) -> bool:
 
 
 def line_break(instruction: Instruction, module: Module) -> str:
-    """The line end of the text, and the indentation of an instruction."""
+    """The line end of the text, followed by the indentation of an instruction."""
     text = module.file.text
     place = module.span(instruction)
     line_end = text.find("\n", place.end)  # after a comment, perhaps
@@ -60,7 +60,7 @@ def line_break(instruction: Instruction, module: Module) -> str:
 
 
 def end_of_line(text: str, end: int) -> int:
-    """The end of the line of an instruction that ends at `end`, if only a comment follows it."""
+    """The end of the line if only a comment follows `end`, else `end`."""
     rest = _rest_of_line(text, end)
     return rest.end() if rest is not None else end
 
@@ -74,7 +74,7 @@ def code_span(instruction: Instruction, module: Module) -> Span:
 
 
 def removal(instruction: Instruction, module: Module) -> Edit:
-    """The edit that deletes an instruction, with its lines if nothing else stands on them."""
+    """Delete an instruction, with its whole line if it stands alone there."""
     text, (start, end) = module.file.text, module.span(instruction)
     begin, stop = text.rfind("\n", 0, start) + 1, text.find("\n", end) + 1
     is_alone = stop > 0 and not (text[begin:start] + text[end:stop]).strip()
@@ -84,7 +84,7 @@ def removal(instruction: Instruction, module: Module) -> Edit:
 def operand_edits(
     instruction: Instruction, module: Module, operands: Sequence[tuple[str, str]]
 ) -> Iterator[Edit]:
-    """The edits that give an instruction other operands: references without `%`, and shapes.
+    """Change the operands of an instruction to pairs of a name without `%` and a shape.
 
     Raises:
         RewriteError: the text does not show where an operand is.
@@ -121,10 +121,10 @@ def operand_edits(
 def attribute_edits(
     instruction: Instruction, module: Module, changes: Mapping[str, str | None]
 ) -> Iterator[Edit]:
-    """The edits that change attributes; None removes one.
+    """Change, add or remove attributes; None stands for removal.
 
-    A new attribute goes where XLA prints it: before those that all opcodes have, and before
-    metadata.
+    A new attribute goes where XLA prints it: before metadata, and before the attributes that every
+    opcode may have.
 
     Raises:
         RewriteError: the attributes cannot be told apart.
@@ -151,21 +151,21 @@ def attribute_edits(
 
 
 def _end(places: Mapping[str, tuple[int, int]]) -> int:
-    """The end of the last attribute, in the text of all."""
+    """The end of the last attribute, relative to the attributes' text."""
     return max((end for _, end in places.values()), default=0)
 
 
 def _place_of(name: str, tail: str, places: Mapping[str, tuple[int, int]]) -> int:
-    """The place of a new attribute in the text of the others."""
+    """Where to insert a new attribute, relative to the attributes' text."""
     later = {"metadata": {"backend_config"}, "backend_config": set[str]()}.get(
         name, {"metadata", "backend_config"} if name in COMMON else COMMON
     )
-    starts = [_start_of(other, tail, places) for other in places if other in later]
+    starts = [_start_of(present, tail, places) for present in places if present in later]
     return min(starts, default=_end(places))
 
 
 def _start_of(name: str, tail: str, places: Mapping[str, tuple[int, int]]) -> int:
-    """The comma before an attribute; comments before the comma belong to the one before."""
+    """The position of the comma before an attribute."""
     ends = [end for _, end in places.values() if end <= places[name][0]]
     after = max(ends, default=0)
     comma = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)*,", re.S).match(tail, after)

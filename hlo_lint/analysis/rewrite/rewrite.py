@@ -1,4 +1,4 @@
-"""`Rewrite`: the changes that a caller may ask for."""
+"""`Rewrite`, the public interface for changes of a module."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ from hlo_lint.text.phrases import counted, in_a_line, listed
 _is_name = late(r"[A-Za-z_][\w.\-]*", re.A).fullmatch
 
 AttributeArgument: TypeAlias = "str | int | bool | Computation | Sequence[int | Computation]"
-"""An attribute's value: HLO text, or the Python value of a number, a list or a computation."""
+"""An attribute value: HLO text, or a Python number, bool, sequence or computation."""
 
 
 class Rewrite:
-    """Edits of a module's text, named as XLA, MLIR and xDSL name changes of a graph.
+    """Insert, replace and remove instructions, and get the result as edits of the module's text.
 
-    The module itself never changes: `text` and `edits` give the outcome, and characters that no
-    change concerns stay as they are. Instructions that nothing reads any more are removed with the
-    last instruction that read them, and so are computations that nothing calls any more: XLA's
-    verifier refuses a dead instruction in a fusion. New instructions are printed as the text around
-    them is (`%` or none, operands with their shapes or without, the line ends).
+    The module itself never changes: `text` and `edits` return the result, and all other characters
+    stay as they are. Methods have the names of XLA, MLIR and xDSL (`ReplaceAllUsesWith`). Operands
+    that become dead are removed, and so are computations that lose their last caller, because XLA's
+    verifier rejects dead instructions in fusions. New lines follow the dialect of the text: `%` or
+    not, operands with or without shapes, line ends.
 
     >>> from hlo_lint.hlo.parser.module import parse_file
     >>> text = '''HloModule m
@@ -97,23 +97,23 @@ class Rewrite:
         name: str = "",
         **attributes: AttributeArgument | None,
     ) -> NewInstruction:
-        """Insert an instruction right before another, after earlier insertions there.
+        """Insert an instruction before `place`, after earlier insertions there.
 
         Args:
-            place: where it goes; a schedule stays a schedule.
+            place: the next instruction; the schedule of a scheduled module follows the text.
             opcode: as spelled: "get-tuple-element".
-            shape: of the result, with its layout where the module has layouts.
-            operands: any number of instructions and elements; a str is a constant's literal.
-            name: by default that of `place` and the opcode, with a number if it is taken.
-            attributes: text as HLO spells it, `operand_precision="{highest,highest}"`, or a value:
-                `dimensions=(0, 2, 1)`, `index=1`, `to_apply=computation`; None leaves it out.
-                Without `metadata` it gets that of its first operand, as XLA's passes do
+            shape: of the result; with a layout if the module has layouts.
+            operands: instructions and tuple elements; for a constant, its literal as text.
+            name: by default the name of `place` and the opcode, made unique.
+            attributes: HLO text such as `operand_precision="{highest,highest}"`, or values such as
+                `dimensions=(0, 2, 1)`, `index=1`, `to_apply=computation`; None is left out.
+                `metadata` defaults to that of the first operand, as in XLA's passes
                 (`hlo_instruction.cc:288-303`).
 
         Raises:
-            RewriteError: XLA would refuse it: an unknown opcode or attribute, a wrong number of
-                operands, a shape that does not follow from them; an operand that another
-                computation defines, or that is defined below; a name that is taken.
+            RewriteError: XLA would refuse it: unknown opcode or attribute, wrong number of operands
+                or wrong shape, an operand of another computation or defined below `place`, a name
+                that is taken.
         """
         return self._insert(place, BEFORE, opcode, shape, operands, name, attributes)
 
@@ -128,22 +128,23 @@ class Rewrite:
         name: str = "",
         **attributes: AttributeArgument | None,
     ) -> NewInstruction:
-        """Insert an instruction right after another and earlier insertions there.
+        """Insert an instruction after `place` and after earlier insertions there.
 
         See `insert_before`.
         """
         return self._insert(place, AFTER, opcode, shape, operands, name, attributes)
 
     def replace(self, old: Instruction, new: OperandValue) -> None:
-        """Have every user of an instruction read another value, and remove the instruction.
+        """Replace all uses of an instruction, and remove it.
 
-        A new instruction without a name of its own takes the name of the old one, so that no user
-        has to be edited. It also takes its sharding, frontend attributes and control dependencies,
-        and its metadata unless its own names an operation.
+        A new instruction without an explicit name takes over the name of the old one, so users need
+        no edit. It also inherits sharding, frontend attributes and control dependencies, and
+        metadata unless its own has an op_name.
 
         Raises:
-            RewriteError: the shapes differ in more than the layout; `new` is defined below a user;
-                a parameter; `new` was there before, and `old` has control dependencies.
+            RewriteError: the shapes differ in more than layout; `new` is defined below a user or
+                computed from `old`; `old` is a parameter, or has control dependencies and `new`
+                does not take its name.
         """
         read = _read(new)
         successor = new if isinstance(new, NewInstruction) and new.replaced is None else None
@@ -159,47 +160,48 @@ class Rewrite:
         self._remove(old)
 
     def replace_all_uses_with(self, old: AnyInstruction, new: OperandValue) -> None:
-        """Have the users of an instruction read another value, but for those that make that value.
+        """Replace all uses of a value, except those that `new` is computed from.
 
-        So an instruction is wrapped: `new` is computed from `old`, and all others read `new`.
+        This wraps an instruction: `new` is computed from `old`, and all other users read `new`.
 
         Raises:
-            RewriteError: the shapes differ in more than the layout; `new` is defined below a user.
+            RewriteError: the shapes differ in more than layout; `new` is defined below a user.
         """
         self._replace_uses(old, _read(new))
 
     def replace_operand(self, user: AnyInstruction, number: int, value: OperandValue) -> None:
-        """Have one operand of an instruction be another value; the numbers begin with 0.
+        """Replace an operand, by its number from 0.
 
         Raises:
-            RewriteError: there is no such operand; the value is defined below, or elsewhere.
+            RewriteError: no such operand; the value is defined below `user`, or in another
+                computation.
         """
         operands = self._graph.operands_of(user)
         if not 0 <= number < len(operands):
             raise RewriteError(
-                f"%{user.name} has {counted(len(operands), 'operand')}, none of number {number}"
+                f"%{user.name} has {counted(len(operands), 'operand')}, got operand number {number}"
             )
         self._set_operand(user, number, _read(value))
 
     def append_operand(self, user: Instruction, value: OperandValue) -> None:
-        """Give an instruction one more operand, after the others.
+        """Append an operand.
 
         Raises:
-            RewriteError: the value is defined below, or in another computation.
+            RewriteError: the value is defined below `user`, or in another computation.
         """
         self._set_operand(user, len(self._graph.operands_of(user)), _read(value))
 
     def remove(self, instruction: Instruction) -> None:
-        """Remove an instruction that nothing reads any more.
+        """Remove an instruction that has no users.
 
         Raises:
-            RewriteError: it still has users or control dependencies; the root; a parameter.
+            RewriteError: it has users or control dependencies, or is a root or a parameter.
         """
         demand_removable(self._graph, instruction)
         self._remove(instruction)
 
     def set_attribute(self, instruction: Instruction, name: str, value: AttributeArgument) -> None:
-        """Give an attribute another value, or an instruction another attribute.
+        """Set an attribute, which may be new.
 
         Raises:
             RewriteError: the opcode has no such attribute.
@@ -213,7 +215,7 @@ class Rewrite:
         """Remove an attribute.
 
         Raises:
-            RewriteError: the instruction has no such attribute, or its opcode needs it.
+            RewriteError: the instruction has no such attribute, or its opcode requires it.
         """
         demand_own(self._graph, instruction)
         if instruction.attribute_text(name) is None:
@@ -224,13 +226,13 @@ class Rewrite:
         self._graph.attributes.setdefault(instruction, {})[name] = None
 
     def add_computation(self, text: str) -> Computation:
-        """Add a computation, as HLO spells it: the value of `to_apply`, `calls` and the like.
+        """Add a computation from HLO text, to be the value of `to_apply`, `calls` etc.
 
-        It is written before the first computation that calls it.
+        It is inserted before the first computation that calls it.
 
         Raises:
-            RewriteError: the text is not one computation; its name is taken, which `fresh_name`
-                avoids.
+            RewriteError: the text is not a single computation, or its name is taken (see
+                `fresh_name`).
         """
         from hlo_lint.hlo.parser.module import parse_file
 
@@ -244,28 +246,28 @@ class Rewrite:
             raise RewriteError(f"%{computation.name} has no instruction")
         for name in names_called_in(computation):
             if name not in self._graph.computations and name not in self._graph.module:
-                raise RewriteError(f"%{computation.name} calls %{name}, which nothing defines")
+                raise RewriteError(f"%{computation.name} calls %{name}, which is not defined")
         self._take(computation.name)
         self._graph.computations[computation.name] = computation
         return computation
 
     def fresh_name(self, base: str) -> str:
-        """The name, with the first number from 2 that makes it free in the module."""
+        """Make a name unique in the module: append the first free number from 2."""
         return fresh_name(base, taken_names(self._graph.module), self._graph.new_names)
 
     # ---- the outcome
 
     def text(self) -> str:
-        """The text of the module's file with all edits.
+        """The text of the module's file after all edits.
 
         Raises:
-            RewriteError: XLA's shape inference refuses an instruction that reads other operands, or
-                has other attributes.
+            RewriteError: XLA's shape inference rejects an instruction whose operands or attributes
+                changed.
         """
         return edited(self._graph.module.file.text, self.edits())
 
     def edits(self) -> tuple[Edit, ...]:
-        """The edits, in characters of the module's file and in their order.
+        """The edits, sorted; positions are characters of the module's file.
 
         Raises:
             RewriteError: as `text` does.
@@ -278,7 +280,7 @@ class Rewrite:
         return edits_of(graph)
 
     def fix(self, title: str, safety: Safety = Safety.SAFE) -> Fix:
-        """The edits as the fix of a finding; the title begins with a verb.
+        """The edits as the fix of a finding; the title starts with a verb.
 
         Raises:
             RewriteError: as `text` does.
@@ -310,7 +312,7 @@ class Rewrite:
             raise RewriteError(f"%{place.name} is written inside the operands of its user")
         body = place.computation
         if "{" not in body.text[: body.span(anchor.instruction.number).start]:
-            raise RewriteError("the text is an instruction without a computation around it")
+            raise RewriteError("the text is a single instruction: put it into a computation")
         percent = dialect_of(anchor.instruction).percent
         given = {key: value for key, value in attributes.items() if value is not None}
         new = NewInstruction(
@@ -340,7 +342,7 @@ class Rewrite:
         demand_same_shape(old, read)
         is_root = old is graph.root(old.computation)
         if is_root and read.shape_index:
-            raise RewriteError(f"%{old.name} is the root, which an element of a tuple cannot be")
+            raise RewriteError(f"%{old.name} is the root; a tuple element cannot replace it")
         source = read.source
         if source.computation is not old.computation:
             raise RewriteError(f"%{source.name} and %{old.name} are in different computations")
@@ -371,7 +373,7 @@ class Rewrite:
         users = self._graph.users(instruction)
         if users:
             names = listed((f"%{user.name}" for user in users), 3)
-            raise RewriteError(f"%{instruction.name} is still read by {names}")
+            raise RewriteError(f"%{instruction.name} still has users: {names}")
         if instruction is self._graph.root(instruction.computation):
             raise RewriteError(f"%{instruction.name} is the root of its computation: replace it")
         self._graph.remove(instruction)
@@ -388,7 +390,7 @@ def _read(value: OperandValue) -> ReadValue:
     if not isinstance(value, Operand):
         return ReadValue(value)
     if value.instruction is None:
-        raise RewriteError(f"nothing defines %{value.name}")
+        raise RewriteError(f"%{value.name} is not defined")
     return ReadValue(value.instruction, value.shape_index)
 
 
@@ -402,7 +404,7 @@ def _type_text(shape: Shape | str) -> str:
 
 
 def _spelled(value: AttributeArgument, percent: str) -> str:
-    """An attribute's value as HLO spells it."""
+    """Spell an attribute value in HLO."""
     match value:
         case bool():
             return str(value).lower()
