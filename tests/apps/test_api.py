@@ -280,7 +280,7 @@ def test_severities_are_error_warning_and_info() -> None:
 
 def test_a_report_prints_as_the_command_line_and_spells_json(crash: Path) -> None:
     report = hlo_lint.lint(crash)
-    assert "\nerror[reshape-moves-data]: " in str(report)
+    assert str(report).startswith("error[reshape-moves-data]: ")
     assert "\x1b" not in str(report)
     assert json.loads(report.to_json())["findings"][0]["line"] == 43
     assert (report.clean, report.exit_status) == (False, 1)

@@ -1,4 +1,4 @@
-"""Real dumps that come with the program, packed: `hlo-lint example` and the pages use them."""
+"""Real dumps that come with the program, packed: for `hlo-lint example` and the docs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ EXAMPLES = {
     "upgrade": "a loop of attention for an H200, by jax 0.10.0 and by 0.11.2",
     "profiles": "one program on the CPU, with fusion (all) and without, each with its profile",
 }
-"""The content of each dump, by its name."""
+"""A description of each dump, by name."""
 
 
 def write_example_dump(name: str, folder: Path) -> None:
-    """Unpack an example into a folder, which is made if it is not there."""
+    """Unpack an example into a folder, which is created if it does not exist."""
     with as_file(files(__name__) / f"{name}.tar.xz") as packed, tarfile.open(packed) as archive:
         archive.extractall(folder, filter="data")

@@ -1,6 +1,6 @@
-"""The language server: answers of an editor's questions about HLO that is open in it.
+"""The language server for HLO texts open in an editor.
 
-`texts` counts positions as the client does; `documents` reads each version of a text once;
-`hover`, `hints`, `tokens`, `outline`, `renaming`, `checking` and `fixing` answer from that; `app`
-is the server itself.
+`texts` converts positions of the client; `documents` parses each version of a text once; `hover`,
+`hints`, `tokens`, `outline`, `renaming`, `checking` and `fixing` answer requests; `app` is the
+server.
 """

@@ -1,8 +1,8 @@
-"""The server itself: what it offers, and what runs when.
+"""The server: its features, its threads, and when texts are read and checked.
 
-The protocol is answered on one thread, texts are read on a second and checked on a third, so that a
-question about a name never waits for the rules. Reading and checking begin again when a text has
-changed; what was under way for the version before is dropped.
+Requests are answered on one thread, texts are parsed on a second and checked on a third, so a
+request about a name never waits for the rules. A change of a text restarts parsing and checking;
+work on the previous version is dropped.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from hlo_lint.text.errors import HloLintError, UsageError
 from hlo_lint.text.source import shown
 
 DELAY = 0.2
-"""Seconds without a keystroke before a text is checked."""
+"""Seconds between the last keystroke and a check."""
 MAX_DELAY = 2.0
-"""Seconds, where the check of a text takes long."""
+"""Seconds between the last keystroke and a check that takes long."""
 GARBAGE = 100_000_000
-"""After how many characters of versions that were replaced memory is looked through: a version is
-a few objects that hold much, so that Python itself would be long in doing so."""
+"""Characters of replaced versions before a garbage collection. A version is a few large objects, so
+Python's own thresholds are reached late."""
 REQUEST_FAILED = -32803
-"""`LSPErrorCodes.RequestFailed`: the request is sound, and cannot be done; the message says why."""
+"""`LSPErrorCodes.RequestFailed`: a valid request that cannot be done; the message says why."""
 
 log = logging.getLogger("hlo_lint.apps.lsp")
 _P = ParamSpec("_P")
@@ -59,24 +59,24 @@ class _OpenText:
 
     text: Text
     serial: int = 0
-    """Counts its versions: a client's own numbers may begin again."""
+    """The number of versions so far; version numbers of a client may restart."""
     memo: Memo = field(default_factory=Memo)
     run_memo: RunMemo = field(default_factory=RunMemo)
     reading: tuple[int, asyncio.Future[Document]] | None = None
     checking: tuple[int, asyncio.Task[Checked | None]] | None = None
     logged: set[str] = field(default_factory=set)
-    """The reason that it could not be checked, as logged already."""
+    """Errors of checks that were already logged."""
     replaced: int = 0
-    """Characters of the versions since memory was looked through."""
+    """Characters of replaced versions since the last garbage collection."""
     took: float = 0.0
-    """Seconds that the last check took."""
+    """The duration of the last check in seconds."""
 
     def is_outdated(self, serial: int) -> bool:
         return self.serial != serial
 
 
 class HloServer(LanguageServer):
-    """Answers what an editor asks about HLO."""
+    """A language server for HLO."""
 
     def __init__(self) -> None:
         super().__init__("hlo-lint", __version__)
@@ -92,20 +92,20 @@ class HloServer(LanguageServer):
     # Texts
 
     def open(self, uri: str) -> None:
-        """A text was opened."""
+        """Register an opened text."""
         text = self.workspace.get_text_document(uri)
         assert isinstance(text, Text)
         self.opened[uri] = _OpenText(text)
         self.check_soon(uri, 0)
 
     def changed(self, uri: str) -> None:
-        """A text has another version."""
+        """Register a new version of a text."""
         opened = self.opened[uri]
         opened.serial += 1
         self.check_soon(uri, min(MAX_DELAY, max(DELAY, opened.took)))
 
     def close(self, uri: str) -> None:
-        """A text was closed: its diagnostics are cleared."""
+        """Forget a closed text, and clear its diagnostics."""
         opened = self.opened.pop(uri, None)
         if opened is not None:
             opened.serial += 1
@@ -115,12 +115,12 @@ class HloServer(LanguageServer):
             self._readers.submit(gc.collect)
 
     def stop(self) -> None:
-        """Cancel what is under way: no client waits for it."""
+        """Cancel all work: the client is gone."""
         for opened in self.opened.values():
             opened.serial += 1
 
     def configure(self, given: object) -> None:
-        """Take over settings; wrong ones are reported and change nothing."""
+        """Apply settings; invalid settings are reported and ignored."""
         try:
             options = read_options(given)
         except UsageError as error:
@@ -131,16 +131,16 @@ class HloServer(LanguageServer):
             self.check_all()
 
     def check_all(self) -> None:
-        """Check every text again: settings have changed, not the texts."""
+        """Check every text again after a change of settings."""
         for uri, opened in self.opened.items():
             opened.serial += 1
             self.check_soon(uri, 0)
 
     async def document(self, uri: str) -> Document | None:
-        """The text of now, read; None where it is not open.
+        """The current version of a text, parsed; None if it is not open.
 
         Raises:
-            OutdatedError: where it has changed before it could be read.
+            OutdatedError: the text changed before it could be parsed.
         """
         opened = self.opened.get(uri)
         if opened is None:
@@ -150,11 +150,11 @@ class HloServer(LanguageServer):
             text = opened.text.frozen()
             future = loop.run_in_executor(self._readers, _read, opened, text, opened.serial)
             opened.reading = opened.serial, future
-        # Several requests wait for one reading: to cancel one of them must not stop it.
+        # Several requests share a parse: cancelling one of them must not stop it.
         return await asyncio.shield(opened.reading[1])
 
     def check_soon(self, uri: str, delay: float) -> None:
-        """Check a text after so many seconds, unless it changes again before."""
+        """Check a text after `delay` seconds, unless it changes before."""
         opened = self.opened[uri]
         if opened.checking is not None:
             opened.checking[1].cancel()
@@ -203,7 +203,7 @@ class HloServer(LanguageServer):
         return result
 
     def _log_error(self, opened: _OpenText, error: Exception) -> None:
-        """Log why a text is not checked, once until it is."""
+        """Log why a text cannot be checked, once until a check succeeds."""
         message = f"hlo-lint: {error}"
         if not isinstance(error, HloLintError):
             log.error("%s cannot be checked", opened.text.uri, exc_info=error)
@@ -213,7 +213,7 @@ class HloServer(LanguageServer):
             self.show_error(shown(message))
 
     async def fixed(self, uri: str) -> types.WorkspaceEdit | None:
-        """The edits of every fix."""
+        """The edits of all fixes."""
         document = await self.document(uri)
         if document is None:
             return None
@@ -225,7 +225,7 @@ class HloServer(LanguageServer):
             raise OutdatedError
         return edit
 
-    # What the client can do
+    # Capabilities of the client
 
     @property
     def versioned(self) -> bool:
@@ -234,7 +234,7 @@ class HloServer(LanguageServer):
 
     @property
     def resolves_edits(self) -> bool:
-        """True if the edit of an action may be left out until it is chosen."""
+        """True if the edit of an action may be computed when the action is chosen."""
         resolve = self.capability("text_document.code_action.resolve_support.properties")
         return "edit" in (resolve or ())
 
@@ -245,7 +245,7 @@ class HloServer(LanguageServer):
         return formats is None or types.MarkupKind.Markdown in formats
 
     def capability(self, path: str) -> Any:
-        """A capability of the client by its path; None where the client does not state it."""
+        """A capability of the client by its path; None if the client does not state it."""
         value: Any = self.client_capabilities
         for name in path.split("."):
             value = getattr(value, name, None)
@@ -265,7 +265,7 @@ def _read(opened: _OpenText, text: Text, serial: int) -> Document:
 def _answers(
     handler: Callable[_P, Awaitable[_T]],
 ) -> Callable[_P, Awaitable[_T]]:
-    """Let a handler refuse a request as the protocol has it: the text has changed, a bad name."""
+    """Turn the errors of a handler into responses: content modified, request failed."""
 
     @wraps(handler)
     async def answer(*args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -280,12 +280,12 @@ def _answers(
 
 
 def _is_defect(record: logging.LogRecord) -> bool:
-    """True if a line of the log is more than the refusal of a request."""
+    """True if a log record is not just a refused request."""
     return record.exc_info is None or not isinstance(record.exc_info[1], JsonRpcException)
 
 
 def make_server() -> HloServer:
-    """A server with everything it offers, not yet started."""
+    """Make a server with all features, not yet started."""
     logging.getLogger("pygls.protocol.json_rpc").addFilter(_is_defect)
     server = HloServer()
     _offer_texts(server)
@@ -328,7 +328,7 @@ def _offer_texts(server: HloServer) -> None:
 
 
 def _offer_answers(server: HloServer) -> None:
-    """Offer what is answered from the text alone, and None where it is not open."""
+    """Offer the features that need only the parsed text; the answer is None for a closed text."""
 
     def offer(feature: str, answer: Callable[[Document, Any], Any], options: Any = None) -> None:
         @server.feature(feature, options)
@@ -340,17 +340,17 @@ def _offer_answers(server: HloServer) -> None:
     def offer_of_symbol(
         feature: str, answer: Callable[[Document, Symbol, Any], Any], options: Any = None
     ) -> None:
-        """None, too, where the text names nothing at the position."""
+        """Offer a feature for the name at a position; without a name the answer is None."""
 
-        def at(document: Document, params: Any) -> Any:
+        def answer_for_name(document: Document, params: Any) -> Any:
             symbol = document.symbol_at(document.text.offset(params.position))
             return None if symbol is None else answer(document, symbol, params)
 
-        offer(feature, at, options)
+        offer(feature, answer_for_name, options)
 
     def show(document: Document, params: types.HoverParams) -> types.Hover | None:
-        at, markdown = document.text.offset(params.position), server.reads_markdown
-        hovered = hover(document, at, markdown=markdown)
+        offset, markdown = document.text.offset(params.position), server.reads_markdown
+        hovered = hover(document, offset, markdown=markdown)
         if hovered is None:
             return None
         kind = types.MarkupKind.Markdown if markdown else types.MarkupKind.PlainText
@@ -463,7 +463,7 @@ def _offer_fixes(server: HloServer) -> None:
 
 
 def _asks_for(context: types.CodeActionContext, kind: str) -> bool:
-    """True if the client wants actions of a kind; a kind includes those below it."""
+    """True if the client requests actions of a kind, or of a kind above it."""
     if context.only is None:
         return True
     wanted = [str(getattr(requested, "value", requested)) for requested in context.only]

@@ -1,4 +1,4 @@
-"""The rules over an open text: stopped when it is outdated; findings as the protocol has them."""
+"""Check an open text, until it is outdated, and turn findings into protocol diagnostics."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ SEVERITIES = {
 
 
 class OutdatedError(Exception):
-    """The text has changed since; what was asked of it is of no use any more."""
+    """The text changed during a request, so the answer is useless."""
 
 
 @dataclass(frozen=True)
 class PublishedFinding:
-    """A finding, and the diagnostic that the client gets for it."""
+    """A finding, and the diagnostic sent to the client."""
 
     finding: Diagnostic
     diagnostic: types.Diagnostic
 
     @property
     def is_fixable(self) -> bool:
-        """True if it has a fix that changes neither a value nor the cost."""
+        """True if it has a safe fix: no change of values or cost."""
         return self.finding.fix is not None and self.finding.fix.safety is Safety.SAFE
 
 
 @dataclass(frozen=True)
 class Checked:
-    """The findings in one version of a text."""
+    """The findings in a version of a text."""
 
     document: Document
     published: tuple[PublishedFinding, ...]
@@ -56,11 +56,11 @@ class Checked:
 def check(
     document: Document, options: Options, is_outdated: Callable[[], bool], memo: RunMemo
 ) -> Checked:
-    """The findings of the rules; `memo` knows the versions before.
+    """Check a text; `memo` holds results of previous versions.
 
     Raises:
-        OutdatedError: as soon as `is_outdated` says so.
-        HloLintError: for settings that cannot be.
+        OutdatedError: as soon as `is_outdated` returns True.
+        HloLintError: invalid settings.
     """
     settings = options.settings(document.file_path)
     if settings.force_exclude and settings.excludes(document.path):
@@ -109,7 +109,7 @@ def _message(finding: Diagnostic) -> Iterator[str]:
 def _related(
     document: Document, finding: Diagnostic, span: Span
 ) -> Iterator[types.DiagnosticRelatedInformation]:
-    """The operand that a finding is about, and the line of Python where that file is there."""
+    """The definition of the underlined operand, and the line of Python if its file exists."""
     statement = document.statement_at(span.start)
     if statement is not None and statement.number is not None:
         names = references_of(statement.place.computation.rows[statement.number])
@@ -125,8 +125,8 @@ def _related(
     path = Path(origin.file)
     uri = from_fs_path(str(path)) if path.is_absolute() and path.is_file() else None
     if uri is not None:
-        at = types.Position(origin.line - 1, 0)
+        start = types.Position(origin.line - 1, 0)
         where = f" in {shown(origin.function)}" if origin.function else ""
         yield types.DiagnosticRelatedInformation(
-            types.Location(uri, types.Range(at, at)), f"this line of Python{where}"
+            types.Location(uri, types.Range(start, start)), f"this line of Python{where}"
         )

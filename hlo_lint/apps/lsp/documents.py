@@ -1,4 +1,4 @@
-"""One version of an open text, read once."""
+"""Versions of open texts, each parsed once."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _rule_name = re.compile(r"[a-z][a-z\d]*(?:-[a-z\d]+)*")
 
 
 class Document(SymbolTable):
-    """A text of one version, and the modules in it."""
+    """A version of a text, with its modules."""
 
     def __init__(self, text: Text, memo: Memo) -> None:
-        """Reads the text; `memo` knows the version before, whose lines are not read again."""
+        """Parse the text; lines of the previous version come from `memo`."""
         self.text = text
         is_file = text.uri.startswith("file:") and "\0" not in text.path
         self.file_path = Path(text.path) if is_file else None
-        """The file that it is saved to; None for a text without a file, as any with a NUL is."""
+        """The file of the text; None if it has no file, or if its path contains a NUL."""
         self.path = self.file_path or Path(text.uri.replace("\0", "%00"))
         super().__init__(parse_file(text.source, self.path, memo))
         _forget_older(memo, self.file)
 
     def rule_at(self, offset: int) -> tuple[str, Span] | None:
-        """The name in a comment for hlo-lint at a character, which may be that of a rule."""
+        """The name at a character of a suppression comment, and its span; it may be a rule."""
         directive = _directive.search(self.source, *self.line_at(offset))
         if directive is None:
             return None
@@ -41,7 +41,7 @@ class Document(SymbolTable):
 
 
 def _forget_older(memo: Memo, file: HloFile) -> None:
-    """Lets go what only the versions before had: a memo is made for a directory, and keeps all."""
+    """Drop the entries of previous versions: a memo, made for directories, keeps everything."""
     memo.files.clear()
     computations = {computation for module in file.modules for computation in module.computations}
     memo.latest = {

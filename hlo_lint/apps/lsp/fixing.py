@@ -1,4 +1,4 @@
-"""Fixes as code actions: one for each finding that has one, and one for all of them."""
+"""Fixes as code actions: for single findings, and for all findings at once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIX_ALL = f"{types.CodeActionKind.SourceFixAll.value}.hlo-lint"
 def quick_fixes(
     checked: Checked, wanted: types.Range, *, versioned: bool
 ) -> Iterator[types.CodeAction]:
-    """The fixes of the findings that touch a range."""
+    """The fixes of the findings in a range."""
     text = checked.document.text
     for published in _touching(checked, wanted):
         offered = published.finding.fix
@@ -42,9 +42,9 @@ def quick_fixes(
 def allowances(
     checked: Checked, wanted: types.Range, *, versioned: bool
 ) -> Iterator[types.CodeAction]:
-    """Comments that allow the findings that touch a range.
+    """Actions that insert an allow comment for a finding in a range.
 
-    The reason is left to be written: until then the comment allows nothing, and a finding says so.
+    The user has to write the reason: until then the comment suppresses nothing and is reported.
     """
     text = checked.document.text
     for published in _touching(checked, wanted):
@@ -63,7 +63,7 @@ def allowances(
 
 
 def _touching(checked: Checked, wanted: types.Range) -> Iterator[PublishedFinding]:
-    """The findings that have a character, or a place between two, in common with a range."""
+    """The findings that overlap or touch a range."""
     text = checked.document.text
     start, end = text.offset(wanted.start), text.offset(wanted.end)
     for published in checked.published:
@@ -76,7 +76,7 @@ def fix_all(document: Document, options: Options, *, versioned: bool) -> types.W
     """The edits that `hlo-lint fix` would make.
 
     Raises:
-        HloLintError: for settings that cannot be.
+        HloLintError: invalid settings.
     """
     dump = held_dump(document.file, document.path)
     before = document.text.source
@@ -97,17 +97,17 @@ def _workspace_edit(text: Text, edits: Iterable[Edit], *, versioned: bool) -> ty
 
 
 def _difference(before: str, after: str) -> Edit:
-    """One edit that makes one text of another: what is alike at both ends stays.
+    """The smallest single edit from `before` to `after`.
 
     >>> _difference("abcabc", "abcxbc")
     Edit(span=Span(start=3, end=4), text='x')
     """
-    start = _alike(before, after)
-    end = _alike(before[start:][::-1], after[start:][::-1])
+    start = _common_prefix(before, after)
+    end = _common_prefix(before[start:][::-1], after[start:][::-1])
     return Edit(Span(start, len(before) - end), after[start : len(after) - end])
 
 
-def _alike(one: str, other: str) -> int:
-    """With how many characters both texts begin."""
-    differing = (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
-    return next(differing, min(len(one), len(other)))
+def _common_prefix(left: str, right: str) -> int:
+    """The length of the common prefix."""
+    pairs = enumerate(zip(left, right, strict=False))
+    return next((index for index, (a, b) in pairs if a != b), min(len(left), len(right)))

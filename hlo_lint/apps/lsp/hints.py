@@ -1,4 +1,4 @@
-"""Shapes of operands, shown before their names: most dumps do not print them."""
+"""Inlay hints: the shapes of operands, which most dumps do not print."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from hlo_lint.text.phrases import shortened
 from hlo_lint.text.source import Span, shown
 
 WIDTH = 40
-"""Maximum characters of a shape that are shown."""
+"""The maximum length of a shape in characters."""
 _TYPED = ("] ", "} ", ") ")
-"""With one of these a shape ends that the text has itself."""
+"""The text before an operand whose shape is printed."""
 
 
 def hints(document: Document, span: Span) -> Iterator[types.InlayHint]:
-    """The shape of each operand in a stretch of the file, where the text does not say it."""
+    """The shapes of operands in a span, unless the text prints them."""
     source = document.text.source
     for statement in document.statements(span):
         for token in statement.tokens:

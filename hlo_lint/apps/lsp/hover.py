@@ -1,4 +1,4 @@
-"""Hovers: the description of the name under the mouse, as Markdown or plain text."""
+"""Hovers: a description of the name under the mouse, as Markdown or plain text."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from hlo_lint.text.phrases import counted, listed, shortened, sized
 from hlo_lint.text.source import Span, shown
 
 WIDTH = 200
-"""Maximum characters of an instruction or a name from the dump."""
+"""The maximum length of an instruction or a name, in characters."""
 NAMES = 8
-"""Maximum operands, users or elements in a list."""
+"""The maximum number of operands, users or elements in a list."""
 
 _backticks = re.compile("`+")
 
 
 class Hover(NamedTuple):
-    """A text to show, and the span that it describes."""
+    """A hover text, and the span that it describes."""
 
     text: str
     span: Span
@@ -47,12 +47,12 @@ class Hover(NamedTuple):
 
 
 class _Style(NamedTuple):
-    """Quote text of a dump, so that nothing in it is taken for mark-up."""
+    """Quotes text of a dump, so that a client does not interpret it as mark-up."""
 
     markdown: bool
 
     def code(self, text: str) -> str:
-        """A piece of HLO within a line."""
+        """Quote HLO within a line."""
         text = _short(text)
         if not self.markdown:
             return text
@@ -61,7 +61,7 @@ class _Style(NamedTuple):
         return f"{fence}{pad}{text}{pad}{fence}"
 
     def block(self, text: str) -> str:
-        """A piece of HLO with lines of its own."""
+        """Quote HLO as a block."""
         text = _short(text)
         if not self.markdown:
             return text
@@ -70,7 +70,7 @@ class _Style(NamedTuple):
 
 
 def hover(document: Document, offset: int, *, markdown: bool = True) -> Hover | None:
-    """The hover at a character of the file; None if there is none."""
+    """The hover at an offset in the file, or None."""
     style = _Style(markdown)
     named = document.rule_at(offset)
     if named is not None:
@@ -97,7 +97,7 @@ def hover(document: Document, offset: int, *, markdown: bool = True) -> Hover | 
 
 
 def _lines(lines: Iterator[str]) -> str:
-    """A block first, if there is one; then a list."""
+    """Join a title or block and list items."""
     first, *others = lines
     return "\n".join([first, "", *(f"- {line}" for line in others)]).rstrip()
 
@@ -122,11 +122,7 @@ def _instruction(document: Document, symbol: Symbol, style: _Style) -> Iterator[
     users = place.computation.users.get(name_of(row), ())
     names = [f"%{name_of(place.computation.rows[user])}" for user in users]
     root = root_of(place.computation) == number
-    used = (
-        f"used by {len(names)}: {listed(map(style.code, names), NAMES)}"
-        if names
-        else "used by none"
-    )
+    used = f"used by {len(names)}: {listed(map(style.code, names), NAMES)}" if names else "no users"
     yield f"{used}; the root" if root else used
     called = document.called_by(place, number)
     if called:
@@ -136,7 +132,7 @@ def _instruction(document: Document, symbol: Symbol, style: _Style) -> Iterator[
 
 
 def _tail(tail: str) -> str:
-    """Attributes without what is shown elsewhere or means nothing to people."""
+    """Cut attributes before metadata and backend_config: shown elsewhere, or unreadable."""
     cut = re.search(r", (?:metadata|origin|backend_config)=", tail)
     return tail[: cut.start()] + ", …" if cut else tail
 
@@ -153,7 +149,7 @@ def _origin(place: ComputationPlace, number: int, style: _Style) -> Iterator[str
 
 
 def _metadata(document: Document, statement: Statement, span: Span, style: _Style) -> Hover | None:
-    """The whole Python stack that an instruction comes from."""
+    """The Python stack of an instruction."""
     number = statement.number
     if number is None:
         return None
@@ -170,7 +166,7 @@ def _metadata(document: Document, statement: Statement, span: Span, style: _Styl
 
 
 def _typed(computation: Computation, reference: str, style: _Style) -> str:
-    """An operand with its shape, where both are known."""
+    """An operand with its shape, if known."""
     name, *index = reference.split("#")
     number = computation.index.get(name)
     shown_name = f"%{reference}"
@@ -199,12 +195,12 @@ def _computation(document: Document, place: ComputationPlace, style: _Style) -> 
     if callers:
         yield f"called by {len(callers)}: {listed(callers, NAMES)}"
     elif not computation.is_entry:
-        yield "called by none"
+        yield "no callers"
 
 
-def _shape(shape: Shape, style: _Style, at: Index = ()) -> Iterator[str]:
-    """A shape in words."""
-    where = f"{style.code(spelled_index(at))}: " if at else ""
+def _shape(shape: Shape, style: _Style, index: Index = ()) -> Iterator[str]:
+    """Describe a shape in words."""
+    where = f"{style.code(spelled_index(index))}: " if index else ""
     match shape:
         case ArrayShape():
             yield f"{where}{style.code(str(shape))}: {_size(shape)}"
@@ -216,7 +212,7 @@ def _shape(shape: Shape, style: _Style, at: Index = ()) -> Iterator[str]:
             total = sum(size or 0 for size in sizes)
             bytes_ = "" if None in sizes else f", {_bytes(total)}"
             yield f"{where}a tuple of {counted(len(elements), 'element')}{bytes_}"
-            if not at:
+            if not index:
                 for number, element in enumerate(elements[:NAMES]):
                     yield from _shape(element, style, (number,))
                 if len(elements) > NAMES:
@@ -274,7 +270,7 @@ def _bytes(size: int) -> str:
 
 
 def _opcode(opcode: str, style: _Style) -> Iterator[str]:
-    """The operands and attributes that XLA's parser demands of an opcode."""
+    """The operands and attributes that XLA's parser accepts for an opcode."""
     demands = demands_on(opcode)
     if demands is None:
         yield f"{style.code(opcode)} is an unknown opcode"
@@ -295,7 +291,7 @@ def _opcode(opcode: str, style: _Style) -> Iterator[str]:
 
 
 def _rule(name: str) -> str | None:
-    """The page of a rule, or what is in a family; None for what is neither."""
+    """The page of a rule, or the list of a family; None for other names."""
     for rule in all_rules():
         if rule.name() == name:
             return f"**{rule.name()}** ({rule.severity.value})\n\n{rule.page()}"
@@ -307,6 +303,6 @@ def _rule(name: str) -> str | None:
 
 
 def _short(text: str) -> str:
-    """A text of the dump as one line that is safe to show."""
+    """A text of the dump, cut to a single printable line."""
     line = " ".join(text.split("\n")) if "\n" in text else text
     return shown(shortened(line, WIDTH))

@@ -1,4 +1,4 @@
-"""The outline of a file, and what of it can be folded."""
+"""The outline of a file, and its folding ranges."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from hlo_lint.text.phrases import counted, shortened
 from hlo_lint.text.source import Span, shown
 
 INSTRUCTIONS = 20_000
-"""Up to how many instructions a file's outline lists them; an outline of more is of no use, and
-takes editors long to show."""
+"""The most instructions in an outline. For larger files it lists computations only, because editors
+are slow to show more."""
 DETAIL = 120
-"""Maximum characters of a shape that are shown."""
+"""The maximum length of a shape in characters."""
 
 _table = re.compile(
     r"^(?:FileNames|FunctionNames|FileLocations|StackFrames)[ \t]*\r?\n(?:\d+ [^\n]*(?:\n|$))*",
@@ -33,7 +33,7 @@ _KINDS = {
 
 
 def symbols(document: Document) -> list[types.DocumentSymbol]:
-    """Modules, in them computations, in them instructions with their shapes."""
+    """The outline: modules, their computations, their instructions with shapes."""
     rows = sum(len(place.computation.rows) for place in document.places)
     listed = rows <= INSTRUCTIONS
     modules = []
@@ -59,7 +59,7 @@ def symbols(document: Document) -> list[types.DocumentSymbol]:
 
 
 def _extents(document: Document) -> Sequence[tuple[Module, Span]]:
-    """Each module, and where its text stands."""
+    """Each module with the span of its text."""
     modules = document.file.modules
     ends = [*(module.start for module in modules[1:]), len(document.source)]
     return [(module, Span(module.start, end)) for module, end in zip(modules, ends, strict=True)]
@@ -81,7 +81,7 @@ def _computation(
 
 
 def _name(document: Document, place: ComputationPlace) -> Span:
-    """The name of a computation in its head, or the beginning where it has none."""
+    """The span of a computation's name; for a nameless computation, its start."""
     for token in document.head(place).tokens:
         if token.name == place.computation.name:
             return Span(place.begin + token.name_start, place.begin + token.name_end)
@@ -108,8 +108,8 @@ def _instructions(document: Document, place: ComputationPlace) -> Iterator[types
 
 
 def folds(document: Document) -> list[types.FoldingRange]:
-    """Computations, tables after the header, modules of several, runs of comments, and regions
-    in which a comment allows findings.
+    """The folding ranges, sorted: computations, tables after the header, modules if the file has
+    several, runs of comments, and regions of suppression comments.
     """
     ranges = [_fold(document, Span(place.begin, place.end)) for place in document.places]
     if len(_extents(document)) > 1:

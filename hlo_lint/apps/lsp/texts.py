@@ -1,4 +1,4 @@
-"""Open texts, in the lines and columns of the protocol."""
+"""Open texts, with positions in the lines and columns of the protocol."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def line_starts(text: str) -> list[int]:
     if "\r" in text:
         return [0, *(line_end.end() for line_end in _line_end.finditer(text))]
     starts = [0]
-    find, at = text.find, text.find("\n")
-    while at >= 0:
-        starts.append(at + 1)
-        at = find("\n", at + 1)
+    find, end = text.find, text.find("\n")
+    while end >= 0:
+        starts.append(end + 1)
+        end = find("\n", end + 1)
     return starts
 
 
@@ -45,25 +45,25 @@ def width(text: str, encoding: Encoding) -> int:
 
 
 def characters(text: str, units: int, encoding: Encoding) -> int:
-    """The number of characters in so many code units; one that is cut counts whole.
+    """The number of characters in `units` code units; a cut character counts.
 
     >>> characters("𝔘x", 2, "utf-16")
     1
     """
     if text.isascii() or encoding == types.PositionEncodingKind.Utf32:
         return min(units, len(text))
-    at = 0
-    while units > 0 and at < len(text):
-        units -= width(text[at], encoding)
-        at += 1
-    return at
+    count = 0
+    while units > 0 and count < len(text):
+        units -= width(text[count], encoding)
+        count += 1
+    return count
 
 
 class Text(TextDocument):
-    """One open text.
+    """An open text.
 
-    pygls' own ends lines where Python does, at form feeds and U+2028 as well, and so puts an edit
-    of a text that has these in the wrong place; it also takes all lines apart for each keystroke.
+    pygls' TextDocument ends lines where Python does, also at form feeds and U+2028, so it misplaces
+    edits of texts with these characters; it also splits all lines at each keystroke.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Text(TextDocument):
         return self._starts
 
     def apply_change(self, change: types.TextDocumentContentChangeEvent) -> None:
-        """Take over what the client's user typed."""
+        """Apply a change of the client."""
         if isinstance(change, types.TextDocumentContentChangePartial):
             start, end = self.offset(change.range.start), self.offset(change.range.end)
             self._replace(start, max(start, end), change.text)
@@ -96,38 +96,38 @@ class Text(TextDocument):
             return
         first, after = bisect_right(starts, start), bisect_right(starts, end)
         moved = len(text) - (end - start)
-        inner = [start + at for at in line_starts(text)[1:]]
-        self._starts = [*starts[:first], *inner, *(at + moved for at in starts[after:])]
+        inner = [start + offset for offset in line_starts(text)[1:]]
+        self._starts = [*starts[:first], *inner, *(offset + moved for offset in starts[after:])]
 
     def frozen(self) -> Text:
-        """The text of this version, which later edits leave as it is."""
+        """A copy of this version that later edits do not change."""
         copy = Text(self.uri, self.source, self.version, self.language_id, self.encoding)
         copy._starts = self._starts
         return copy
 
     def offset(self, position: types.Position) -> int:
-        """The offset of a position; one after the end of its line is that end."""
+        """The offset of a position, at most the end of its line."""
         if position.line >= len(self.starts):
             return len(self.source)
         start = self.starts[position.line]
         return start + characters(self._line(position.line), position.character, self.encoding)
 
     def position(self, offset: int) -> types.Position:
-        """The position that so many characters stand before."""
+        """The position of an offset."""
         line = bisect_right(self.starts, offset) - 1
         before = self.source[self.starts[line] : offset]
         return types.Position(line, width(before, self.encoding))
 
     def range(self, span: Span) -> types.Range:
-        """The range that a stretch of characters takes."""
+        """The range of a span."""
         return types.Range(self.position(span.start), self.position(span.end))
 
     def span(self, range: types.Range) -> Span:
-        """The characters that a range takes."""
+        """The span of a range."""
         return Span(self.offset(range.start), self.offset(range.end))
 
     def line_of(self, offset: int) -> int:
-        """The number of the line that holds a character, from 0."""
+        """The line number of an offset, from 0."""
         return bisect_right(self.starts, offset) - 1
 
     def _line(self, number: int) -> str:
@@ -150,7 +150,7 @@ class Texts(Workspace):
         return Text(doc_uri, source or "", version, language_id, encoding)
 
     @classmethod
-    def like(cls, other: Workspace) -> Texts:
-        """A workspace that begins as another one did."""
-        folders, encoding = list(other.folders.values()), other.position_encoding
-        return cls(other.root_uri, workspace_folders=folders, position_encoding=encoding)
+    def like(cls, initial: Workspace) -> Texts:
+        """A workspace with the root, folders and encoding of `initial`."""
+        folders, encoding = list(initial.folders.values()), initial.position_encoding
+        return cls(initial.root_uri, workspace_folders=folders, position_encoding=encoding)

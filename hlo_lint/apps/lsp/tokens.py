@@ -1,4 +1,4 @@
-"""Colours for editors that have no grammar of HLO: what each word is, in the protocol's numbers."""
+"""Semantic tokens: syntax colours for editors without a grammar of HLO."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hlo_lint.hlo.symbols import Statement
 from hlo_lint.text.source import Span
 
 INSTRUCTIONS = 5_000
-"""Up to how many instructions a whole file is coloured; of a larger one what is in sight."""
+"""The most instructions for colouring a whole file; of larger files only visible ranges are."""
 
 _KINDS = {
     Role.KEYWORD: types.SemanticTokenTypes.Keyword,
@@ -37,7 +37,7 @@ LEGEND = types.SemanticTokensLegend(
 
 
 def semantic_tokens(document: Document, span: Span | None = None) -> types.SemanticTokens:
-    """The words in a stretch of the file, or in all of it where it is not too large."""
+    """The tokens in a span; by default in the whole file, unless it is too large."""
     if span is None:
         if sum(len(place.computation.rows) for place in document.places) > INSTRUCTIONS:
             return types.SemanticTokens(data=[])
@@ -48,7 +48,7 @@ def semantic_tokens(document: Document, span: Span | None = None) -> types.Seman
         for token in statement.tokens
         if token.role in _KINDS and "\n" not in token.text
     ]
-    typed.sort(key=itemgetter(0))  # what is written into an instruction comes after all of it
+    typed.sort(key=itemgetter(0))  # an inline computation comes after its caller's tokens
     return types.SemanticTokens(data=list(_encoded(document, typed)))
 
 
@@ -62,7 +62,7 @@ def _kind(statement: Statement, token: Token) -> tuple[types.SemanticTokenTypes,
 def _encoded(
     document: Document, typed: list[tuple[int, Token, tuple[types.SemanticTokenTypes, bool]]]
 ) -> Iterator[int]:
-    """Five numbers a token: line and column from the word before, length, kind, modifiers."""
+    """Encode tokens in five numbers: relative line and column, length, type, modifiers."""
     line, column = 0, 0
     for start, token, (kind, defines) in typed:
         place = document.text.position(start)

@@ -1,4 +1,4 @@
-"""Runs the examples of a rule as tests, in any test-suite, and hunts for bugs of passes.
+"""Test the examples of a rule in any test suite, and hunt for bugs of passes.
 
     def test_the_examples_of_the_rule() -> None:
         check_examples(WideConcatenate)
@@ -6,7 +6,7 @@
     def test_my_pass() -> None:
         hunt(passes=["my-pass"], minutes=1)
 
-What fails is an `AssertionError` that says which example it was and what was found there.
+A failure is an `AssertionError` with the example and the findings in it.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from hlo_lint.rules.base import Bad, Good, Rule
 __all__ = ["check_example", "check_examples", "check_page", "hunt", "write_example"]
 
 _ENDINGS = {"HloModule": "hlo", ".entry": "ptx", "instruction_profiles": "textproto"}
-"""The ending of an example's file, by what its text has; where it has none of these, `log`."""
+"""The file ending of an example, by a word of its text; the default is `log`."""
 _STEM = "module_0001.example.sm_9.0_gpu_after_optimizations"
 
 
 def check_examples(rule: type[Rule]) -> None:
-    """Checks a rule's page and every example of it.
+    """Check a rule's page and all its examples.
 
     Raises:
-        AssertionError: at the first thing that is not as it should be.
+        AssertionError: at the first failure.
     """
     check_page(rule)
     for example in rule.examples:
@@ -44,11 +44,11 @@ def check_examples(rule: type[Rule]) -> None:
 
 
 def check_page(rule: type[Rule]) -> None:
-    """Checks that a rule says in its docstring what it is, and shows it.
+    """Check that a rule's docstring and examples are complete.
 
     Raises:
-        AssertionError: for a page without a summary of one sentence, without `## Why`, without a
-            bad and a good example, or with a `## Fix` that no example shows.
+        AssertionError: the page has no summary of one sentence, no `## Why`, no bad or no good
+            example, or a `## Fix` that no example shows.
     """
     name = rule.name()
     _expect(rule.summary().endswith("."), f"{name}: the docstring's first line ends with no stop")
@@ -63,11 +63,11 @@ def check_page(rule: type[Rule]) -> None:
 
 
 def check_example(rule: type[Rule], example: Bad | Good) -> None:
-    """Checks that a rule finds what an example marks, and fixes it as the example says.
+    """Check that a rule reports the marked lines of an example, and fixes them as shown.
 
     Raises:
-        AssertionError: where it finds less or more, says something else the second time, ends a
-            message with a full stop, or fixes it otherwise.
+        AssertionError: the findings or the fixed text differ, a second check differs, or a message
+            ends with a full stop.
     """
     place = _title(rule, example)
     wanted = example.marked if isinstance(example, Bad) else []
@@ -90,14 +90,14 @@ def check_example(rule: type[Rule], example: Bad | Good) -> None:
 
 
 def _reported(rule: type[Rule], path: Path) -> tuple[Diagnostic, ...]:
-    """The findings of a rule, by the command that reports them."""
+    """The findings of a rule, from `check` or `validate`."""
     if rule.command == "validate":
         return validate(path).report.findings
     return lint(path, [rule], None, _demanding(rule)).findings
 
 
 def _demanding(rule: type[Rule]) -> str | None:
-    """The pass that demands what the rule checks."""
+    """The pass whose precondition the rule checks, if any."""
     return rule.precondition.demanded_by if rule.precondition else None
 
 
@@ -113,8 +113,8 @@ def _check_fix(rule: type[Rule], example: Bad, path: Path, place: str) -> None:
     if fixed.text != example.fixed_source:
         from difflib import unified_diff
 
-        wanted, made = (text.splitlines(True) for text in (example.fixed_source, fixed.text))
-        differs = "".join(unified_diff(wanted, made, "example", "fix"))
+        expected, actual = (text.splitlines(True) for text in (example.fixed_source, fixed.text))
+        differs = "".join(unified_diff(expected, actual, "example", "fix"))
         raise AssertionError(f"{place}: the fix gives another text\n{differs}")
     _expect(fixed.remaining.clean, f"{place}: the fix leaves{_listed(fixed.findings)}")
     for file in fixed.files:
@@ -127,9 +127,9 @@ def _check_fix(rule: type[Rule], example: Bad, path: Path, place: str) -> None:
 
 
 def write_example(example: Bad | Good, folder: Path) -> Path:
-    """Writes an example as a dump directory holds it; the path is what to check.
+    """Write an example as in a dump directory, and return the path to check.
 
-    Beside the text stands what goes with it, under the names that XLA gives them.
+    The example's other files are written beside it, under the names that XLA gives them.
     """
     if example.file:
         (folder / example.file).write_text(example.source, "utf-8")
@@ -149,8 +149,8 @@ def write_example(example: Bad | Good, folder: Path) -> Path:
 
 def _title(rule: type[Rule], example: Bad | Good) -> str:
     """`wide-concatenate: bad example 2 (HloModule pads)`."""
-    same = [other for other in rule.examples if type(other) is type(example)]
-    number = next(n for n, other in enumerate(same, 1) if other is example)
+    same_type = [shown for shown in rule.examples if type(shown) is type(example)]
+    number = next(n for n, shown in enumerate(same_type, 1) if shown is example)
     first = example.source.partition("\n")[0].partition(",")[0]
     return f"{rule.name()}: {type(example).__name__.lower()} example {number} ({first[:60]})"
 

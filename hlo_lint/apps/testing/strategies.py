@@ -7,7 +7,7 @@
     def test_my_pass(text: str) -> None:
         ...
 
-They need the package `hypothesis`, which comes with `hlo-lint[test]`.
+They need the package `hypothesis`, part of `hlo-lint[test]`.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _SCHEDULED: Final = "HloModule hunted, is_scheduled=true"
 
 @st.composite
 def modules(draw: st.DrawFn, *, layouts: bool = True) -> str:
-    """Texts of modules that XLA's parser reads and its verifier accepts, for one device.
+    """Draw modules for a single device that XLA's parser and verifier accept, as texts.
 
-    They are those of `hlo-lint hunt`, some of them scheduled. With `layouts` the arrays of the
-    entry have any layouts; elementwise instructions keep that of an operand.
+    They are the modules of `hlo-lint hunt`, some of them scheduled. With `layouts`, arrays in the
+    entry have random layouts; elementwise instructions keep the layout of an operand.
     """
     random: Random = draw(st.randoms(use_true_random=False))
     text, _ = drawn_module(random, (1, 1), {})
@@ -39,15 +39,17 @@ def modules(draw: st.DrawFn, *, layouts: bool = True) -> str:
 
 
 def _laid_out(text: str, random: Random) -> str:
-    """The module with layouts in the entry."""
+    """Add layouts to the entry."""
     orders: dict[str, tuple[int, ...]] = {}
     for instruction in parse_file(text).modules[0].entry_computation.instructions:
         shape = instruction.shape
         if isinstance(shape, ArrayShape) and shape.rank > 1:
             order = tuple(random.sample(range(shape.rank), shape.rank))
             if instruction.opcode in KEEPS_LAYOUT:
-                of_operands = map(orders.get, instruction.operand_names)
-                order = next((one for one in of_operands if one and len(one) == len(order)), order)
+                for read in filter(None, map(orders.get, instruction.operand_names)):
+                    if len(read) == shape.rank:
+                        order = read
+                        break
             orders[instruction.name] = order
             line = f"%{instruction.name} = {shape}"
             text = text.replace(f"{line} ", f"{line}{Layout(order)} ", 1)
