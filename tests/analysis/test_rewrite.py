@@ -303,6 +303,24 @@ def test_line_ends_and_several_instructions_on_a_line_are_kept() -> None:
     )
 
 
+def test_only_the_module_of_a_rewrite_changes() -> None:
+    text = PAIR + PAIR.replace("pair", "second")
+    second = hlo_lint.parse_all(text)[1]
+    rewrite = Rewrite(second)
+    n = second["e"]["n"]
+    rewrite.replace(n, rewrite.insert_before(n, "abs", n.shape, n.operands))
+    assert rewrite.text() == PAIR + PAIR.replace("pair", "second").replace("negate", "abs")
+
+
+def test_a_replacement_with_another_layout_is_read_with_that_layout() -> None:
+    module = hlo_lint.parse(DOT)
+    dot = module["main"]["dot"]
+    rewrite = Rewrite(module)
+    turned = rewrite.insert_before(dot, "copy", "f32[8,16]{0,1}", [module["main"]["x"]])
+    rewrite.replace_operand(dot, 0, turned)
+    assert "dot(f32[8,16]{0,1} %dot.copy, f32[16,4]{1,0} %w)" in rewrite.text()
+
+
 Change = Callable[[Rewrite, Module], object]
 
 

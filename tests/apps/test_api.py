@@ -286,6 +286,35 @@ def test_a_report_prints_as_the_command_line_and_spells_json(crash: Path) -> Non
     assert (report.clean, report.exit_status) == (False, 1)
 
 
+def test_the_fixes_that_are_chosen_are_applied(crash: Path) -> None:
+    (finding,) = hlo_lint.lint(crash).findings
+    text = Path(finding.path).read_text("utf-8")
+    fixed = hlo_lint.fix(crash).files[0].after
+    assert finding.fix is not None
+    assert hlo_lint.apply_fixes(text, [finding]) == fixed
+    assert hlo_lint.apply_fixes(hlo_lint.parse(text), [finding.fix]) == fixed
+    assert hlo_lint.apply_fixes(text, []) == text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("after", "says"),
+    [
+        ("copy(p)", "structure: no computation differs"),
+        ("reshape(p)", "index maps: 8 elements in 1 data movement: every source is the same"),
+        ("negate(p)", "not equal: "),
+        ("copied(p)", "not proven: XLA's parser refuses the text: line 5: "),
+        ("copy(p", "not proven: line 5 cannot be read: "),
+    ],
+)
+def test_a_proof_says_if_two_modules_compute_the_same(after: str, says: str) -> None:
+    text = "HloModule m\n\nENTRY e {\n  p = f32[8] parameter(0)\n  ROOT r = f32[8] copy(p)\n}\n"
+    proof = hlo_lint.prove(text, hlo_lint.parse(text.replace("copy(p)", after)))
+    assert str(proof).startswith(says)
+    assert proof.holds is says.startswith(("structure", "index maps"))
+    assert proof.differs is says.startswith("not equal")
+
+
 def test_a_clean_report_says_so() -> None:
     report = hlo_lint.lint(CLEAN)
     assert (report.clean, report.exit_status, report.findings) == (True, 0, ())

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from hlo_lint.analysis.buffers import declared_aliases, results, source_of
 from hlo_lint.analysis.pass_pairs import PassPair
+from hlo_lint.analysis.rewrite import Rewrite
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.kernels.aliases import alias_is_lost, fusion_index, need_of_alias
 from hlo_lint.kernels.calls import fused_calls
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
-from hlo_lint.text.edits import Edit, Fix, Safety
-from hlo_lint.text.source import Span
+from hlo_lint.text.edits import Fix
 
 _PROGRAM = """
 HloModule adds_in_place
@@ -81,7 +81,7 @@ class AliasLostInFusion(Rule):
     examples = (
         Bad(
             _PROGRAM % ("", "  // error"),
-            fixed=_PROGRAM % (", output_to_operand_aliasing={{}: (0, {})}", ""),
+            fixed=_PROGRAM % ("", ", output_to_operand_aliasing={{}: (0, {})}"),
         ),
         Good(_PROGRAM % (", output_to_operand_aliasing={{}: (0, {})}", "")),
         Bad(_SLICED),
@@ -151,9 +151,10 @@ class AliasLostInFusion(Rule):
                     pairs.append(f"{{{place}}}: ({source.operands_text.strip()}, {{}})")
         if not pairs:
             return None
-        end = module.span(instruction).end - len(instruction.attributes_text)
-        text = f", output_to_operand_aliasing={{{', '.join(pairs)}}}"
-        return Fix("declare the alias on the fusion", (Edit(Span(end, end), text),), Safety.SAFE)
+        rewrite = Rewrite(module)
+        value = f"{{{', '.join(pairs)}}}"
+        rewrite.set_attribute(instruction, "output_to_operand_aliasing", value)
+        return rewrite.fix("declare the alias on the fusion")
 
 
 def _findings(caller: Instruction, need: str | None, message: str, advice: str) -> Findings:
