@@ -52,7 +52,7 @@ class Problem:
     """The stage comment of the text; empty if it needs none."""
     finding: Diagnostic | None = None
     ending: Ending | None = None
-    """How the crashing compilation ends."""
+    """The end of the crashing compilation."""
     flags: str = ""
     """XLA's flags in that compilation."""
     options: DebugOptions | None = None

@@ -69,7 +69,7 @@ def test_the_result_is_printed_where_nothing_is_named(tmp_path: Path) -> None:
         (["--inputs", "m.hlo"], "m.hlo: not a .npz file of arrays"),
         (["--inputs", "no.npz"], "no.npz: not a .npz file of arrays"),
         (["--inputs", "z.npz"], "no parameter is named z: there are x, y.0, y.1"),
-        (["--inputs", "long.npz", "--print", "flat"], "%x: the input has the dimensions [3]"),
+        (["--inputs", "long.npz", "--print", "flat"], "long.npz: x has the shape (3,)"),
     ],
 )
 def test_what_cannot_be_done_is_said(

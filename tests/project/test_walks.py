@@ -19,10 +19,10 @@ STEPS = set(
 ALLOWED = {
     # Helpers.
     "analysis/walks.py operands_first": "is such a helper",
+    "analysis/walks.py without_readers": "is such a helper",
     # Recursion over something else than the graph, or as deep as a limit.
     "analysis/bypasses.py are_unequal": "four operands deep",
     "analysis/diff/align.py _downwards": "a pair is made once",
-    "engine/reduce/draft.py _without_unused": "a row is taken out once",
     "engine/reduce/draft.py swept": "each round takes computations out",
     "engine/values/lowering/collectives.py _operation": "nodes are made after what they read",
     "engine/values/lowering/cuts.py _mean": "the halves of a complex number",

@@ -156,7 +156,7 @@ def _end(places: Mapping[str, tuple[int, int]]) -> int:
 
 
 def _place_of(name: str, tail: str, places: Mapping[str, tuple[int, int]]) -> int:
-    """Where to insert a new attribute, relative to the attributes' text."""
+    """The place to insert a new attribute, relative to the attributes' text."""
     later = {"metadata": {"backend_config"}, "backend_config": set[str]()}.get(
         name, {"metadata", "backend_config"} if name in COMMON else COMMON
     )
