@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
+from tests.project.wording import LIMITS, counts
 
 PACKAGE = sorted((ROOT / "hlo_lint").rglob("*.py"))
 PYTHON = [*PACKAGE, *sorted((ROOT / "tests").rglob("*.py")), *(ROOT / "benchmarks").glob("*.py")]
@@ -60,3 +61,9 @@ def test_a_public_name_has_one_meaning() -> None:
     counts = Counter(name.split()[-1] for _, name in lines)
     several = {name for name in counts if counts[name] > 1} - ONE_PURPOSE
     assert not [f"{place}: {name}" for place, name in lines if name.split()[-1] in several]
+
+
+def test_vague_words_are_few() -> None:
+    totals = counts(PACKAGE)
+    too_many = {name: totals[name] for name, limit in LIMITS.items() if totals[name] > limit}
+    assert not too_many
