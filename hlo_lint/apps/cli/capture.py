@@ -94,7 +94,7 @@ BACKENDS = ("default", "cublaslt")
     show_default=True,
     help="Run the module before and after optimization on the CPU, and compare the values.",
 )
-@parameters.seconds_option(default=60.0, show_default="60")
+@parameters.seconds_option(default=60, show_default=True)
 @parameters.shared_options(parameters.RULES, parameters.FINDINGS)
 @parameters.output_format("text", "json")
 @parameters.verbose_option
