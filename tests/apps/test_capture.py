@@ -260,6 +260,8 @@ def test_a_target_that_nothing_knows_is_said_so(tmp_path: Path) -> None:
         UsageError, match="no target is named b300; there are h100, h200, tpu7x, v4, v5e, "
     ):
         compile_for("b300", rows, MATRIX)
+    with pytest.raises(UsageError, match=r"the CPU needs no description: dump .* XLA_FLAGS="):
+        compile_for("cpu", rows, MATRIX)
     with pytest.raises(DumpError, match="No such file"):
         compile_for(str(tmp_path / "no.pbtxt"), rows, MATRIX)
 
