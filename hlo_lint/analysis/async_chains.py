@@ -11,17 +11,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from hlo_lint.analysis.buffers import ResultPart, operand_position
 from hlo_lint.analysis.calls import opcodes_of, with_opcodes
 from hlo_lint.analysis.sequential_calls import Calls, sequential_calls
 from hlo_lint.analysis.walks import chain, reached
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
-from hlo_lint.hlo.opcodes import CONTROL_FLOW, FORWARDS
+from hlo_lint.hlo.opcodes import CONTROL_FLOW, FORWARDS, SUGAR, TRANSFERS
 from hlo_lint.hlo.shape import Index, Shape, TupleShape
 
-_SHARDING = frozenset({"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"})
+SHARDING: Final = frozenset({"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"})
+"""Targets of custom calls that only annotate a value, also the value of a start."""
 
 
 def is_start(instruction: Instruction) -> bool:
@@ -30,7 +31,7 @@ def is_start(instruction: Instruction) -> bool:
 
 
 def _begins(opcode: str) -> bool:
-    return opcode.endswith("-start") or opcode in ("send", "recv")
+    return opcode.endswith("-start") or opcode in TRANSFERS
 
 
 def _ends(opcode: str) -> bool:
@@ -61,7 +62,7 @@ def is_done(instruction: Instruction) -> bool:
 def operation(instruction: Instruction) -> str:
     """The operation that a start, an update or a done is part of: `all-gather`, `async`, `send`."""
     opcode = instruction.opcode
-    for ending in ("-start", "-update", "-done"):
+    for ending in SUGAR:
         opcode = opcode.removesuffix(ending)
     return opcode
 
@@ -194,7 +195,7 @@ class _Follower:
                 yield user, index[1:]
         elif opcode == "tuple":
             yield user, (number, *index)
-        elif opcode in FORWARDS or user.custom_call_target in _SHARDING:
+        elif opcode in FORWARDS or user.custom_call_target in SHARDING:
             yield user, index
         elif opcode in CONTROL_FLOW:
             self._takers.add(user)

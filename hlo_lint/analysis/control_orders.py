@@ -14,16 +14,12 @@ from hlo_lint.analysis.pass_pairs import ChangedComputation, PassPair
 from hlo_lint.analysis.walks import control_successors, operands_first, reached
 from hlo_lint.hlo.attributes.splitting import control_predecessors
 from hlo_lint.hlo.ir import Computation, Instruction
-from hlo_lint.hlo.opcodes import FORWARDS
+from hlo_lint.hlo.opcodes import COMMUNICATES, FORWARDS, TUPLES
 from hlo_lint.hlo.records import InstructionRecord, attributes_of, name_of, opcode_of, type_of
 
-HAS_EFFECTS: Final = frozenset(
-    "all-gather all-gather-start all-reduce all-reduce-start all-to-all async-start "
-    "collective-broadcast collective-permute collective-permute-start custom-call infeed outfeed "
-    "ragged-all-to-all recv recv-done reduce-scatter send send-done".split()
-)
+HAS_EFFECTS: Final = COMMUNICATES | {"async-start", "custom-call", "infeed", "outfeed"}
 """Opcodes whose order devices, the host or other instructions can see."""
-_HANDS_ON: Final = FORWARDS | {"after-all", "get-tuple-element", "tuple"}
+_HANDS_ON: Final = FORWARDS | TUPLES | {"after-all"}
 
 
 def runs_before(ahead: Instruction, behind: Instruction, change: PassPair) -> bool:

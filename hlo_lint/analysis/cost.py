@@ -28,7 +28,7 @@ from hlo_lint.analysis.opcode_costs import (
 from hlo_lint.analysis.walks import chain, operands_first, reached
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.kinds import reading_of
-from hlo_lint.hlo.opcodes import wrapped_opcode
+from hlo_lint.hlo.opcodes import RUNS_SCHEDULE, wrapped_opcode
 from hlo_lint.hlo.records import opcode_of
 
 
@@ -113,7 +113,7 @@ class ModuleCosts:
             calls = calls_of(computation)
             for number, row in enumerate(computation.rows):
                 opcode = opcode_of(row)
-                if opcode not in _RUNS:
+                if opcode not in RUNS_SCHEDULE:
                     if opcode not in FREE:
                         yield computation.at(number), times[name]
                     continue
@@ -125,12 +125,12 @@ class ModuleCosts:
     def _running(self, name: str) -> list[str]:
         computation = self._by_name[name]
         calls = calls_of(computation).items()
-        running = [names for number, names in calls if opcode_of(computation.rows[number]) in _RUNS]
+        running = [
+            names for number, names in calls if opcode_of(computation.rows[number]) in RUNS_SCHEDULE
+        ]
         return [to for names in running for to in names if to in self._by_name]
 
 
-_RUNS: Final = ("while", "call", "conditional", "async-start")
-"""Opcodes whose computations run instruction by instruction."""
 _APPLIES: Final = frozenset(
     "all-reduce all-reduce-start map reduce reduce-scatter reduce-window scan scatter "
     "select-and-scatter".split()

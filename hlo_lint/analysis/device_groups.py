@@ -17,7 +17,7 @@ from hlo_lint.hlo.attributes.devices import (
     ReplicaGroupList,
 )
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
-from hlo_lint.hlo.opcodes import COMMUNICATES
+from hlo_lint.hlo.opcodes import COMMUNICATES, HAS_GLOBAL_IDS
 from hlo_lint.hlo.records import opcode_of
 from hlo_lint.text.patterns import late
 
@@ -35,17 +35,11 @@ class Mode(Enum):
     DEVICES = "devices"
 
 
-_BY_FLAG: Final = frozenset(
-    "all-reduce all-reduce-start all-gather all-gather-start reduce-scatter".split()
-)
-"""Opcodes that have `use_global_device_ids`; a text leaves it out if it is false."""
-
-
 def mode_of(collective: Instruction) -> Mode:
     """The meaning of the ids in its groups."""
     if "channel_id=" not in collective.attributes_text:
         return Mode.REPLICAS
-    if collective.opcode not in _BY_FLAG:
+    if collective.opcode not in HAS_GLOBAL_IDS:
         return Mode.PARTITIONS
     flag = collective.attribute_text("use_global_device_ids") == "true"
     return Mode.DEVICES if flag else Mode.REPLICAS_OF_ALL_PARTITIONS

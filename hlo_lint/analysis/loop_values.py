@@ -17,6 +17,7 @@ from hlo_lint.analysis.loops import COMPARISONS, read_loop
 from hlo_lint.analysis.walks import operands_first, reached
 from hlo_lint.hlo.attributes.plain import Slice
 from hlo_lint.hlo.ir import Computation, Instruction, Module, Operand
+from hlo_lint.hlo.opcodes import SAME_ELEMENTS
 from hlo_lint.hlo.shape import ArrayShape, Index
 from hlo_lint.text.source import whole_number
 
@@ -174,8 +175,7 @@ def byte_strides(shape: ArrayShape) -> list[int] | None:
 
 _Place: TypeAlias = tuple[Instruction, Index, Context | None]
 """A part of a result in a context."""
-_PASSES: Final = frozenset("bitcast copy copy-done opt-barrier reshape".split())
-_HANDS_ON: Final = _PASSES.union(
+_HANDS_ON: Final = SAME_ELEMENTS.union(
     "async-done call copy-start fusion get-tuple-element parameter tuple".split()
 )
 
@@ -229,7 +229,7 @@ class _Run:
                     yield self._result(start, path, context)
             case "fusion" | "call":
                 yield self._result(instruction, path, context)
-            case _ if opcode in _PASSES:
+            case _ if opcode in SAME_ELEMENTS:
                 yield _place(first, path, context)
             case _ if not path and _range(instruction) is not None:
                 for operand in instruction.operands:

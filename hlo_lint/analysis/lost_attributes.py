@@ -11,7 +11,7 @@ from hlo_lint.analysis.pass_pairs import PassPair, is_clone
 from hlo_lint.analysis.side_effects import MARKERS
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.hlo.opcodes import COMMUNICATES
+from hlo_lint.hlo.opcodes import COMMUNICATES, RUNS_SCHEDULE, TUPLES
 from hlo_lint.hlo.records import (
     InstructionRecord,
     attributes_before_metadata,
@@ -75,11 +75,9 @@ OF_A_CALL: Final = frozenset(
 """Attributes that a custom call keeps even if its annotations change."""
 _HANDED_ON: Final = ("backend_config", "channel_id", "use_global_device_ids")
 """Attributes that an operation keeps when it becomes asynchronous."""
-_PACKS: Final = frozenset({"get-tuple-element", "tuple"})
-"""Opcodes whose frontend attributes are meaningless."""
-_HANDS_ON: Final = _PACKS | {"bitcast", "copy", "reshape"}
+_HANDS_ON: Final = TUPLES | {"bitcast", "copy", "reshape"}
 """Opcodes whose operand may have the mark instead."""
-_RUNS: Final = frozenset({"async-start", "call", "conditional", "fusion", "while"})
+_RUNS: Final = RUNS_SCHEDULE | {"fusion"}
 """Opcodes whose computations may have the mark instead."""
 _WORDS: Final = (*(f"{name}=" for name in _KEPT), "frontend_attributes=")
 """Words in every instruction with any of the attributes; a search for them is cheap."""
@@ -295,7 +293,7 @@ def _is_marked(record: InstructionRecord) -> bool:
 def _may_start(record: InstructionRecord) -> bool:
     attributes = attributes_of(record)
     is_collective = opcode_of(record) in COMMUNICATES and "channel_id=" in attributes
-    is_marked = opcode_of(record) not in _PACKS and "frontend_attributes=" in attributes
+    is_marked = opcode_of(record) not in TUPLES and "frontend_attributes=" in attributes
     return is_collective or is_marked
 
 
@@ -362,7 +360,7 @@ def _lost(old: Instruction, new: Instruction) -> list[str]:
         if '"__triton"' not in theirs["backend_config"]:
             fields = [field for field in fields if field != "block_level_fusion_config"]
         lost += [f"{field} of the backend_config" for field in fields if field not in there]
-    held = {} if old.opcode in _PACKS else old.frontend_attributes()
+    held = {} if old.opcode in TUPLES else old.frontend_attributes()
     left = new.frontend_attributes()
     gone = held.keys() - left - _SAYS_WHO_MADE
     lost += [f"the frontend attribute {name}" for name in sorted(gone)]

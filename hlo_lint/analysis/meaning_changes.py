@@ -15,7 +15,7 @@ from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
 from hlo_lint.hlo.constants import constant_of, number_of
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.hlo.opcodes import BINARY, COMMON, KEEPS_TYPE, OPCODES, UNARY
+from hlo_lint.hlo.opcodes import BINARY, COMMON, COMMUTATIVE, KEEPS_TYPE, OPCODES, UNARY
 from hlo_lint.hlo.records import (
     InstructionRecord,
     attributes_of,
@@ -26,7 +26,6 @@ from hlo_lint.hlo.records import (
 )
 from hlo_lint.text.phrases import an, shortened
 
-_COMMUTATIVE: Final = frozenset("add and maximum minimum multiply or xor".split())
 _GROUPS: Final = "replica_groups"
 _PAIRS: Final = "source_target_pairs"
 _CALLS: Final = frozenset({"call", "custom-call", "fusion"})
@@ -181,7 +180,7 @@ def _difference(old: Instruction, new: Instruction, change: PassPair) -> str:
     if replaced:
         differences.append(replaced)
     if is_reordered:
-        if old.attributes.get("direction") in _SYMMETRIC or old.opcode in _COMMUTATIVE:
+        if old.attributes.get("direction") in _SYMMETRIC or old.opcode in COMMUTATIVE:
             return ""
         if old.opcode in _CALLS and not _tells_apart(old, new, change.before):
             return ""
@@ -227,7 +226,7 @@ def _tells_apart(old: Instruction, new: Instruction, module: Module) -> bool:
         if parameter.parameter_number in moved
         for user in parameter.users
     ]
-    return any(user.opcode not in _COMMUTATIVE for user in users)
+    return any(user.opcode not in COMMUTATIVE for user in users)
 
 
 def _step_left_out(

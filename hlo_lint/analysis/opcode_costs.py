@@ -20,7 +20,7 @@ from hlo_lint.hlo.attributes.windows import (
     read_window,
 )
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.hlo.opcodes import BINARY, NO_KERNEL, UNARY
+from hlo_lint.hlo.opcodes import BINARY, NO_KERNEL, RUNS_SCHEDULE, UNARY
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, arrays, byte_sizes, shape_or_none
 from hlo_lint.text.patterns import late
 
@@ -32,7 +32,7 @@ TRANSCENDENTAL: Final = frozenset(
 _ELEMENTWISE: Final = (UNARY | BINARY | {"clamp", "select"}) - TRANSCENDENTAL
 _MATRIX: Final = ("dot", "ragged-dot", "scaled-dot", "convolution")
 SLICES: Final = ("slice", "dynamic-slice", "gather")
-FREE: Final = NO_KERNEL | {"while", "call", "conditional", "async-start", "async-update"}
+FREE: Final = NO_KERNEL | RUNS_SCHEDULE | {"async-update"}
 """Opcodes without memory traffic of their own."""
 _RESULT_OF_START: Final = {"copy-start": 0, "all-gather-start": 1, "collective-permute-start": 1}
 """The element of the tuple that is the result; the others are operands and contexts."""

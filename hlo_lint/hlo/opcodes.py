@@ -37,7 +37,7 @@ _TABLE = """
 abs                         1   unary
 acos                        1   unary: ?result_accuracy
 acosh                       1   unary: ?result_accuracy
-add                         2   binary
+add                         2   binary commutes
 add-dependency              2   no-kernel forwards
 after-all                   0+  no-kernel
 all-gather                  0+! keeps-layout mixed-precision communicates: dimensions ?channel_id \
@@ -52,7 +52,7 @@ all-reduce-start            0+! mixed-precision communicates calls: to_apply ?ch
     ?constrain_layout ?mode ?replica_groups ?use_global_device_ids
 all-to-all                  0+! keeps-layout communicates: ?channel_id ?constrain_layout \
     ?dimensions ?replica_groups
-and                         2   binary
+and                         2   binary commutes
 asin                        1   unary: ?result_accuracy
 asinh                       1   unary: ?result_accuracy
 async-done                  1+! mixed-precision calls: ?async_execution_thread ?calls
@@ -130,14 +130,14 @@ log2                        1   unary: ?result_accuracy
 log-plus-one                1   unary: ?result_accuracy
 logistic                    1   unary: ?result_accuracy
 map                         0+  keeps-layout calls: to_apply ?dimensions
-maximum                     2   binary
-minimum                     2   binary
+maximum                     2   binary commutes
+minimum                     2   binary commutes
 mulhi                       2   binary
-multiply                    2   binary
+multiply                    2   binary commutes
 negate                      1   unary
 not                         1   unary
 opt-barrier                 1   keeps-layout mixed-precision no-kernel forwards passes-state
-or                          2   binary
+or                          2   binary commutes
 outfeed                     2!  mixed-precision: ?outfeed_config ?outfeed_shape
 pad                         2   keeps-layout: padding
 parameter                   0+! mixed-precision no-kernel passes-state literal
@@ -195,7 +195,7 @@ transpose                   1: dimensions
 triangular-solve            2   keeps-layout: ?left_side ?lower ?transpose_a ?unit_diagonal
 tuple                       0+  mixed-precision no-kernel passes-state
 while                       1   mixed-precision calls control passes-state: condition body
-xor                         2   binary
+xor                         2   binary commutes
 """
 
 
@@ -229,6 +229,8 @@ UNARY: Final = _family("unary")
 """Elementwise opcodes of one operand."""
 BINARY: Final = _family("binary")
 """Elementwise opcodes of two operands."""
+COMMUTATIVE: Final = _family("commutes")
+"""Binary opcodes whose operands may be swapped, and that combine the elements of a reduction."""
 KEEPS_TYPE: Final = (UNARY | BINARY) - _family("changes-type")
 """Elementwise opcodes whose result has the type of their operands."""
 KEEPS_LAYOUT: Final = UNARY | BINARY | _family("keeps-layout")
@@ -237,16 +239,32 @@ MIXED_PRECISION: Final = _family("mixed-precision")
 """Opcodes that may mix floating-point types at every stage (`ShapeVerifier::CheckShape`)."""
 COMMUNICATES: Final = _family("communicates")
 """Opcodes that exchange data with other devices or the host."""
+TRANSFERS: Final = frozenset({"send", "recv"})
+"""Opcodes that start a transfer between two devices, or between a device and the host."""
+COLLECTIVES: Final = COMMUNICATES - TRANSFERS - {"send-done", "recv-done"}
+"""Opcodes that exchange data within groups of devices; dones are left out."""
+HAS_GLOBAL_IDS: Final = frozenset(
+    opcode for opcode in COLLECTIVES if "use_global_device_ids" in OPCODES[opcode].allowed
+)
+"""Collectives with `use_global_device_ids`; a text leaves it out if it is false."""
 CALLERS: Final = _family("calls")
 """Opcodes that may call a computation."""
 CONTROL_FLOW: Final = _family("control")
 """Opcodes whose computations run as part of the program."""
+RUNS_SCHEDULE: Final = CONTROL_FLOW | {"async-start"}
+"""Opcodes whose computations run instruction by instruction, in a schedule of their own."""
 NO_KERNEL: Final = _family("no-kernel")
 """Opcodes that never become kernels."""
 NO_BUFFER: Final = (NO_KERNEL | CONTROL_FLOW) - {"constant"}
 """Opcodes whose result is in an operand's buffer, or in the caller's."""
 FORWARDS: Final = _family("forwards")
 """Opcodes whose result is the value of operand 0, in the same memory or in a copy."""
+SAME_MEMORY: Final = FORWARDS - {"copy"}
+"""Opcodes whose result is the value of operand 0, in the same memory."""
+SAME_ELEMENTS: Final = FORWARDS | {"copy-done", "reshape"}
+"""Opcodes whose result has the elements of operand 0; their dimensions and memory may differ."""
+TUPLES: Final = frozenset({"get-tuple-element", "tuple"})
+"""Opcodes that only take elements of tuples, or form tuples."""
 PASSES_STATE: Final = _family("passes-state")
 """Opcodes that may occur between the start and the done of an asynchronous operation."""
 LITERAL_OPERANDS: Final = _family("literal")
@@ -256,6 +274,13 @@ FIRST_INDEX: Final = {"dynamic-slice": 1, "dynamic-update-slice": 2}
 
 SUGAR: Final = ("-start", "-update", "-done")
 """Suffixes of asynchronous sugar."""
+DONE_OF: Final = {
+    opcode: done
+    for opcode in OPCODES
+    if (opcode.endswith("-start") and opcode != "async-start") or opcode in TRANSFERS
+    if (done := opcode.removesuffix("-start") + "-done") in OPCODES
+}
+"""The done of each asynchronous opcode of the table that calls no computation to run."""
 
 
 def wrapped_opcode(opcode: str) -> str | None:

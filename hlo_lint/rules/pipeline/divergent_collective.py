@@ -27,7 +27,7 @@ _ARITHMETIC: Final[Mapping[str, Callable[[int, int], int]]] = {
     "remainder": lambda left, right: left % right,
     "divide": lambda left, right: left // right,
 }
-_HANDS_ON: Final = FORWARDS | {"convert", "copy", "reshape"}
+_HANDS_ON: Final = FORWARDS | {"convert", "reshape"}
 _EVALUATED: Final = _HANDS_ON.union(_ARITHMETIC, ("compare", "not"))
 _MAX_PLACES: Final = 1000
 """The largest number of scalars evaluated for a single value."""

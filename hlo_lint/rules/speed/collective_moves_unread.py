@@ -10,6 +10,7 @@ from hlo_lint.analysis.walks import reached
 from hlo_lint.hlo.arrays import result_array
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.opcodes import SAME_ELEMENTS
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option
@@ -24,7 +25,7 @@ _COLLECTIVES: Final = {
 _DONES: Final = {f"{opcode}-done": opcode for opcode in _COLLECTIVES}
 _REDUCES: Final = frozenset({"all-reduce", "all-reduce-done"})
 """Collectives that compute a sum, whose precision the element type decides."""
-_HANDS_ON: Final = frozenset({"bitcast", "copy", "get-tuple-element", "reshape"})
+_HANDS_ON: Final = SAME_ELEMENTS | {"get-tuple-element"}
 _SLICES: Final = frozenset({"dynamic-slice", "slice"})
 _PROGRAM = """
 HloModule m, is_scheduled=true

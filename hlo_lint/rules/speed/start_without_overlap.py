@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from hlo_lint.analysis.async_chains import has_async, is_done, starts
 from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.opcodes import NO_KERNEL
 from hlo_lint.hlo.shape import arrays
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option
 from hlo_lint.text.phrases import sized
 
-_TAKES_NO_TIME: Final = frozenset(
-    "add-dependency after-all bitcast constant get-tuple-element opt-barrier parameter "
-    "tuple".split()
-)
 _PROGRAM = """
 HloModule m, is_scheduled=true
 
@@ -74,7 +69,7 @@ def _is_awaited_at_once(start: Instruction) -> bool:
     for instruction in map(computation.at, range(start.number + 1, len(computation))):
         if is_done(instruction):
             return start.name in instruction.operand_names
-        if instruction.opcode not in _TAKES_NO_TIME:
+        if instruction.opcode not in NO_KERNEL:
             return False
     return False
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from hlo_lint.analysis.calls import opcodes_of
 from hlo_lint.analysis.device_groups import all_communicating
 from hlo_lint.analysis.verifier.checks import on_computation_if, on_module
 from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.opcodes import TRANSFERS
 from hlo_lint.rules.base import Bad, Good, Stage
 from hlo_lint.rules.verifier import VerifierRule
 
@@ -59,7 +60,7 @@ class BadChannel(VerifierRule):
         """),
     )
 
-    @on_computation_if(lambda opcodes: not opcodes.isdisjoint(_TRANSFERS))
+    @on_computation_if(lambda opcodes: not opcodes.isdisjoint(TRANSFERS))
     def pairs(self, scope: Scope) -> Iterable[Violation]:
         """A send or recv and its done have the same channel and the same is_host_transfer."""
         return _mismatches(scope)
@@ -70,10 +71,10 @@ class BadChannel(VerifierRule):
     ) -> Iterator[Violation]:
         """Host transfers on the same channel are identical."""
         first: dict[int, Instruction] = {}
-        transfers = _TRANSFERS & opcodes_of(module)
+        transfers = TRANSFERS & opcodes_of(module)
         for instruction in all_communicating(module) if transfers else ():
             if (
-                instruction.opcode not in _TRANSFERS
+                instruction.opcode not in TRANSFERS
                 or "is_host_transfer=true" not in instruction.attributes_text
             ):
                 continue
@@ -87,9 +88,6 @@ class BadChannel(VerifierRule):
                     f"with %{same.name}, but differs from it"
                 )
                 yield Violation("host-channel", instruction, message)
-
-
-_TRANSFERS: Final[frozenset[str]] = frozenset({"send", "recv"})
 
 
 def _mismatches(scope: Scope) -> Iterator[Violation]:

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import ClassVar, Final
 
+from hlo_lint.analysis.async_chains import SHARDING
 from hlo_lint.analysis.shape_inference.asynchronous import prefix_error
 from hlo_lint.analysis.shape_inference.types import brief, compatible
 from hlo_lint.analysis.verifier.calls import shapes_differ
 from hlo_lint.analysis.verifier.checks import on, on_computation_if
 from hlo_lint.analysis.verifier.scope import Scope, Violation, parameter, shape_of
 from hlo_lint.hlo.ir import Computation, Instruction
-from hlo_lint.hlo.opcodes import PASSES_STATE, wrapped_opcode
+from hlo_lint.hlo.opcodes import DONE_OF, PASSES_STATE, SUGAR, TRANSFERS, wrapped_opcode
 from hlo_lint.hlo.records import name_in, opcode_of, references_of
 from hlo_lint.hlo.shape import TupleShape, part
 from hlo_lint.rules.base import Bad, Good
@@ -350,23 +351,14 @@ class BrokenAsync(VerifierRule):
         return chain(_chains(scope), _readers(scope.computation))
 
 
-_DONE_OF: Final = {
-    "all-reduce-start": "all-reduce-done",
-    "all-gather-start": "all-gather-done",
-    "collective-permute-start": "collective-permute-done",
-    "copy-start": "copy-done",
-    "send": "send-done",
-    "recv": "recv-done",
-}
-_START_OF: Final = {done: start for start, done in _DONE_OF.items()}
-_OF_PAIRS: Final[frozenset[str]] = frozenset({*_DONE_OF, *_START_OF})
-_SHARDING: Final = ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape")
+_START_OF: Final = {done: start for start, done in DONE_OF.items()}
+_OF_PAIRS: Final[frozenset[str]] = frozenset({*DONE_OF, *_START_OF})
 
 
 def _passes_on(instruction: Instruction) -> bool:
     if instruction.opcode in PASSES_STATE:
         return True
-    return instruction.opcode == "custom-call" and instruction.custom_call_target in _SHARDING
+    return instruction.opcode == "custom-call" and instruction.custom_call_target in SHARDING
 
 
 def _only_orders(user: Instruction) -> bool:
@@ -382,7 +374,7 @@ def _is_barrier(computation: Computation) -> bool:
 
 
 def _wrong_consumers(computation: Computation) -> Iterator[Violation]:
-    for start_opcode, done in _DONE_OF.items():
+    for start_opcode, done in DONE_OF.items():
         for start in computation.with_opcode(start_opcode):
             yield from _unless_read_once(start, done)
             for user in start.users:
@@ -409,7 +401,7 @@ def _unless_read_once(start: Instruction, done: str) -> Iterator[Violation]:
     opcode = start.opcode
     users = [user for user in start.users if not _only_orders(user)]
     # A transfer at the root of an asynchronous computation ends with the computation.
-    is_wrapped = opcode in ("send", "recv") and not start.computation.is_entry
+    is_wrapped = opcode in TRANSFERS and not start.computation.is_entry
     if start.is_root and not users and not is_wrapped:
         message = f"this {opcode} has no users, expected {done}"
         yield Violation("start-consumer", start, message)
@@ -423,21 +415,18 @@ def _unless_read_once(start: Instruction, done: str) -> Iterator[Violation]:
 
 def _is_async(opcode: str, suffix: str) -> bool:
     """True for `async-start` and the like, and for sugared opcodes such as `add-start`."""
-    return opcode.endswith(suffix) and opcode not in _DONE_OF and opcode not in _START_OF
-
-
-_SUFFIXES: Final = ("-start", "-update", "-done")
+    return opcode.endswith(suffix) and opcode not in DONE_OF and opcode not in _START_OF
 
 
 def _has_pairs(opcodes: frozenset[str]) -> bool:
-    return any(opcode.endswith(_SUFFIXES) for opcode in opcodes)
+    return any(opcode.endswith(SUGAR) for opcode in opcodes)
 
 
 def _chains(scope: Scope) -> Iterator[Violation]:
     computation = scope.computation
     continued: dict[str, Instruction] = {}
     starts: dict[str, Instruction] = {}
-    opcodes = [opcode for opcode in computation.opcodes if opcode.endswith(_SUFFIXES)]
+    opcodes = [opcode for opcode in computation.opcodes if opcode.endswith(SUGAR)]
     for number in sorted(chain.from_iterable(map(computation.positions, opcodes))):
         row = computation.rows[number]
         opcode = opcode_of(row)
@@ -555,7 +544,7 @@ def _same_computation(after: Instruction, before: Instruction) -> Iterator[Viola
 def _readers(computation: Computation) -> Iterator[Violation]:
     """Only updates and dones read an async-start or -update, as operand 0."""
     for number, row in enumerate(computation.rows):
-        if not opcode_of(row).endswith(("-start", "-update")) or opcode_of(row) in _DONE_OF:
+        if not opcode_of(row).endswith(("-start", "-update")) or opcode_of(row) in DONE_OF:
             continue
         start = computation.at(number)
         is_last = start.is_root and computation.is_entry and not start.users

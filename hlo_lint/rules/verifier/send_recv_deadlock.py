@@ -10,7 +10,7 @@ from hlo_lint.analysis.verifier.checks import on_module
 from hlo_lint.analysis.verifier.scope import Violation
 from hlo_lint.analysis.walks import reached
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
-from hlo_lint.hlo.opcodes import COMMUNICATES
+from hlo_lint.hlo.opcodes import COMMUNICATES, RUNS_SCHEDULE, TRANSFERS
 from hlo_lint.hlo.records import opcode_of
 from hlo_lint.rules.base import Bad, Good, Stage
 from hlo_lint.rules.verifier import VerifierRule
@@ -237,7 +237,7 @@ class SendRecvDeadlock(VerifierRule):
     ) -> Iterable[Violation]:
         """No other collective starts between a send and its recv."""
         binds = module.is_scheduled and stage.deadlocks is not False
-        if not binds or not any(_TRANSFERS & part.opcodes for part in module.computations):
+        if not binds or not any(TRANSFERS & part.opcodes for part in module.computations):
             return ()
         if module.entry is None:
             return ()
@@ -245,17 +245,15 @@ class SendRecvDeadlock(VerifierRule):
         if stage.deadlocks:
             # XLA does not check a module in which a transfer lacks its pairs.
             for transfer in transfers:
-                is_transfer = transfer.opcode in _TRANSFERS and not _is_of_host(transfer)
+                is_transfer = transfer.opcode in TRANSFERS and not _is_of_host(transfer)
                 if is_transfer and TRANSFER_PAIRS not in transfer.attributes_text:
                     message = f"{transfer.opcode} does not have the attribute {TRANSFER_PAIRS}"
                     return (Violation("send-recv-pairs", transfer, message),)
         return _pending(transfers)
 
 
-_TRANSFERS: Final = frozenset(("send", "recv"))
 _GROUPED: Final = frozenset(("parameter", "send", "recv", "tuple"))
 """The opcodes of an asynchronous computation that groups transfers, which start together."""
-_DESCENDS: Final = frozenset(("while", "call", "conditional", "async-start"))
 
 
 def _executed(entry: Computation, by_name: Mapping[str, Computation]) -> Iterator[Instruction]:
@@ -273,7 +271,7 @@ def _executed(entry: Computation, by_name: Mapping[str, Computation]) -> Iterato
 @cached_analysis
 def _relevant(computation: Computation) -> tuple[Instruction, ...]:
     """The instructions that communicate or call other computations."""
-    opcodes = COMMUNICATES | _DESCENDS
+    opcodes = COMMUNICATES | RUNS_SCHEDULE
     if opcodes.isdisjoint(computation.opcodes):
         return ()
     rows = enumerate(computation.rows)

@@ -11,6 +11,7 @@ from hlo_lint.engine.values.lowering.graph import Graph, Node, Nodes, NotLowered
 from hlo_lint.hlo.attributes.windows import WindowDimension
 from hlo_lint.hlo.dtypes import neutral_element
 from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.opcodes import COMMUTATIVE
 from hlo_lint.hlo.shape import ArrayShape, spelled_index
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 Pairs = list[tuple[int, int]]
 """Pairs of a dimension of a dot's left side and a dimension of its right side."""
-_COMBINERS: Final = frozenset("add multiply maximum minimum and or xor".split())
 _ENDLESS: Final = ("c", "f4", "f8")
 """Prefixes of element types, some of which have no infinities."""
 
@@ -269,7 +269,7 @@ def _combiner(graph: Graph) -> str:
     """The opcode of a combiner that is a single operation of its parameters, or empty."""
     root, read = graph.roots[0], {*graph.roots[0].operands}
     is_plain = {node.opcode for node in read} == {"parameter"} and len(read) == 2
-    return root.opcode if is_plain and root.opcode in _COMBINERS else ""
+    return root.opcode if is_plain and root.opcode in COMMUTATIVE else ""
 
 
 def reduce_window(
