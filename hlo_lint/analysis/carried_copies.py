@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import chain
 from typing import NamedTuple
 
 from hlo_lint.analysis.buffers import ResultPart, handed_on, operand_position
 from hlo_lint.analysis.data_movement import moves
 from hlo_lint.analysis.loops import Loop, loops
 from hlo_lint.analysis.sequential_calls import Calls, sequential_calls
-from hlo_lint.analysis.walks import reached
+from hlo_lint.analysis.walks import chain, reached
 from hlo_lint.hlo.ir import Computation, Instruction, Module
-from hlo_lint.hlo.opcodes import FORWARDS
+from hlo_lint.hlo.opcodes import SAME_ELEMENTS
 from hlo_lint.hlo.shape import ArrayShape, Index
-
-_MAX_STEPS = 256
-_HANDS_ON = FORWARDS | {"copy-done", "reshape"}
 
 
 class CarriedCopy(NamedTuple):
@@ -69,7 +65,8 @@ def _run_in_each_iteration(loop: Loop, calls: Calls) -> Iterator[Computation]:
 
     def callees(computation: Computation) -> Iterator[Computation]:
         for opcode in ("call", "conditional"):
-            yield from chain.from_iterable(map(calls.callees, computation.with_opcode(opcode)))
+            for caller in computation.with_opcode(opcode):
+                yield from calls.callees(caller)
 
     return reached([loop.body], callees)
 
@@ -79,13 +76,9 @@ def _carried(
 ) -> Index | None:
     """The index of the element of the loop's state that a copy reads whole, if it does."""
     position = operand_position(copy, 0, ())
-    for _ in range(_MAX_STEPS):
-        if position is None:
-            return None
-        instruction, index = position
+    for instruction, index in chain(position, lambda place: _source(*place, calls, kernels)):
         if instruction.opcode == "parameter" and instruction.computation is loop.body:
             return index
-        position = _source(instruction, index, calls, kernels)
     return None
 
 
@@ -103,5 +96,5 @@ def _source(
     return (
         operand_position(instruction, 0, index)
         if instruction in kernels
-        else handed_on(instruction, index, _HANDS_ON)
+        else handed_on(instruction, index, SAME_ELEMENTS)
     )

@@ -15,7 +15,7 @@ from hlo_lint.analysis.walks import chain
 from hlo_lint.hlo.constants import number_of
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
-from hlo_lint.hlo.opcodes import FORWARDS
+from hlo_lint.hlo.opcodes import SAME_ELEMENTS
 from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.text.source import whole_number
 
@@ -28,8 +28,6 @@ COMPARISONS: Final[Mapping[str, Callable[[int, int], bool]]] = {
     "NE": operator.ne,
 }
 MIRRORED: Final = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "EQ": "EQ", "NE": "NE"}
-_RENAMES: Final = FORWARDS | {"reshape"}
-"""Opcodes that pass on a scalar unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,12 +306,10 @@ def state_element(instruction: Instruction, operand: int) -> int | None:
 
 def _followed(instruction: Instruction, operand: int) -> Instruction | None:
     """The instruction that computes an operand, behind instructions that only pass it on."""
-    for _ in range(64):
-        taken = instruction.operand(operand)
-        if taken is None or taken.shape_index:
-            return None
+    taken = instruction.operand(operand)
+    while taken is not None and not taken.shape_index:
         source = taken.instruction
-        if source is None or source.opcode not in _RENAMES:
+        if source is None or source.opcode not in SAME_ELEMENTS:
             return source
-        instruction, operand = source, 0
+        taken = source.operand(0)
     return None

@@ -17,8 +17,9 @@ from hlo_lint.analysis.async_chains import (
 )
 from hlo_lint.analysis.buffers import ResultPart, handed_on
 from hlo_lint.analysis.sequential_calls import Calls, sequential_calls
+from hlo_lint.analysis.walks import chain
 from hlo_lint.hlo.ir import Computation, Instruction, Module
-from hlo_lint.hlo.opcodes import CONTROL_FLOW, NO_KERNEL
+from hlo_lint.hlo.opcodes import CONTROL_FLOW, NO_KERNEL, SAME_MEMORY
 from hlo_lint.hlo.shape import Index, array_indices, part
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ DISJOINT = "xla_disjoint_read_write_regions"
 
 Copy insertion then leaves its users on that buffer (`xla/frontend_attributes.h`).
 """
-_RENAMES = ("bitcast", "opt-barrier", "add-dependency", "while")
-"""Opcodes whose result is in the memory of operand 0."""
 _ALLOCATES = frozenset({"AllocateBuffer", "CreateBuffer", "PinnedHostAllocateBuffer"})
 """Targets of custom calls that allocate memory without writing it."""
 
@@ -275,14 +274,10 @@ class Accesses:
             values = self._values[place] = self._found_values(place)
         return values
 
-    def _found_values(self, place: ResultPart | None) -> tuple[AssignedValue, ...]:
-        for _ in range(64):
-            if place is None:
-                break
-            assigned = self._buffers.values_of(place[0].name, place[1])
-            if assigned:
+    def _found_values(self, place: ResultPart) -> tuple[AssignedValue, ...]:
+        for instruction, index in chain(place, lambda place: self._source(*place)):
+            if assigned := self._buffers.values_of(instruction.name, index):
                 return assigned
-            place = self._source(*place)
         return ()
 
     def _source(self, instruction: Instruction, index: Index) -> ResultPart | None:
@@ -296,7 +291,7 @@ class Accesses:
         if opcode == "call":
             return self._root(instruction, index)
         if not is_async(opcode):
-            return handed_on(instruction, index, _RENAMES)
+            return handed_on(instruction, index, SAME_MEMORY | {"while"})
         prefix = result_index(instruction) if is_start(instruction) else None
         if prefix is not None and index[: len(prefix)] == prefix:
             return self._root(instruction, index[len(prefix) :])

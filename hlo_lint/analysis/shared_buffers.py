@@ -38,12 +38,11 @@ from hlo_lint.analysis.memory_accesses import DISJOINT
 from hlo_lint.analysis.sequential_calls import parameters_of, sequential_calls
 from hlo_lint.hlo.attributes.plain import Alias
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
-from hlo_lint.hlo.opcodes import CONTROL_FLOW, FORWARDS, OPCODES
+from hlo_lint.hlo.opcodes import CONTROL_FLOW, NO_KERNEL, OPCODES, SAME_MEMORY, TUPLES
 from hlo_lint.hlo.records import attributes_of, opcode_of, references_of, type_of
 from hlo_lint.hlo.shape import Index, array_indices, part, shape_or_none
 
-_HANDS_ON: Final = FORWARDS - {"copy"}
-PASSES_ON: Final = _HANDS_ON | {"get-tuple-element", "tuple"}
+PASSES_ON: Final = SAME_MEMORY | TUPLES
 _ALIASING: Final = "output_to_operand_aliasing"
 _DECLARES: Final = frozenset(
     opcode for opcode, facts in OPCODES.items() if _ALIASING in facts.allowed
@@ -55,7 +54,7 @@ _UPDATED: Final = {
 }
 """The operand whose memory the result takes."""
 _IN_PLACE: Final = _UPDATED.keys() | _DECLARES | {"all-reduce-start", "fusion", "scatter"}
-_WRITES_NOTHING: Final = PASSES_ON | CONTROL_FLOW | {"constant", "parameter", "after-all"}
+_WRITES_NOTHING: Final = NO_KERNEL | CONTROL_FLOW
 """Opcodes of instructions that do not write buffers themselves."""
 
 
@@ -91,11 +90,11 @@ def _one_or_each(count: int) -> Iterator[_InPlace]:
 def source_place(computation: Computation, number: int, index: Index) -> NumberedPart | None:
     """The source of a part of a result, behind instructions that pass it on; None if unknown."""
     rows = computation.rows
-    for _ in range(1 << 10):
+    while True:
         opcode = opcode_of(rows[number])
         place: NumberedPart | None
         if opcode in PASSES_ON and (index or opcode != "tuple"):
-            place = handed_on_place(computation, number, index, _HANDS_ON)
+            place = handed_on_place(computation, number, index, SAME_MEMORY)
         elif not is_async(opcode):
             return number, index
         else:
@@ -105,7 +104,6 @@ def source_place(computation: Computation, number: int, index: Index) -> Numbere
         if place is None:
             return None
         number, index = place
-    return None
 
 
 def source_places(

@@ -6,11 +6,10 @@ from hlo_lint.analysis.async_chains import AsyncChain, async_chains, dones, has_
 from hlo_lint.analysis.calls import instructions_of
 from hlo_lint.analysis.sequential_calls import sequential_calls
 from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.opcodes import FORWARDS, TRANSFERS, TUPLES
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
-_THROUGH = ("get-tuple-element", "tuple", "bitcast", "copy", "opt-barrier")
-_TRANSFERS = frozenset(("send", "recv"))
 _UNKNOWN = ("parameter", "while", "call", "conditional", "custom-call")
 
 
@@ -102,7 +101,7 @@ class StartWithoutDone(Rule):
         }
         for chain in started:
             # A transfer in an asynchronous computation is done with the computation.
-            grouped = chain.start.opcode in _TRANSFERS and not chain.dones
+            grouped = chain.start.opcode in TRANSFERS and not chain.dones
             if not (grouped and chain.start.computation.name in wrapped):
                 yield from _starts(chain, module)
         waited = {done for chain in started for done in chain.dones}
@@ -163,18 +162,15 @@ def _is_of(done: Instruction, chain: AsyncChain, module: Module) -> bool:
         root = None if callee is None else callee.root
         return root is None or root.opcode == ours
     # A partially pipelined loop may carry a send in the place of a recv.
-    return chain.is_carried and {ours, theirs} <= _TRANSFERS
+    return chain.is_carried and {ours, theirs} <= TRANSFERS
 
 
 def _lone(done: Instruction) -> Findings:
     start: Instruction | None = done
     name = ""
-    for _ in range(64):
-        operand = start.operands[0] if start is not None and start.operands else None
-        if operand is None:
-            break
+    while start is not None and (operand := start.operand(0)) is not None:
         start, name = operand.instruction, operand.name
-        if start is None or start.opcode not in _THROUGH:
+        if start is not None and start.opcode not in FORWARDS | TUPLES:
             break
     if start is None:
         yield Finding(done, f"this {done.opcode} waits for %{name}, which is not defined")

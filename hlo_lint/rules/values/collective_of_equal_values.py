@@ -7,15 +7,12 @@ from typing import Final
 from hlo_lint.analysis.device_groups import device_groups
 from hlo_lint.hlo.constants import constant_of
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.hlo.opcodes import FORWARDS, UNARY
+from hlo_lint.hlo.opcodes import FORWARDS, HAS_GLOBAL_IDS, UNARY
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.patterns import late
 
-_MAKES_EQUAL: Final = frozenset(
-    {"all-gather", "all-gather-start", "all-reduce", "all-reduce-start"}
-)
-_JUDGED: Final = _MAKES_EQUAL | {"reduce-scatter"}
+_MAKES_EQUAL: Final = HAS_GLOBAL_IDS - {"reduce-scatter"}
 _KEEPS: Final = (FORWARDS | UNARY).union(
     "all-gather-done all-reduce-done broadcast get-tuple-element reshape slice transpose".split()
 )
@@ -57,7 +54,7 @@ class CollectiveOfEqualValues(Rule):
     """
 
     severity = Severity.WARNING
-    opcodes = _JUDGED
+    opcodes = HAS_GLOBAL_IDS
     examples = (
         Bad(_PROGRAM.format(first="{{0,1,2,3}}", second="{{0,1},{2,3}}", mark="  // error")),
         Good(_PROGRAM.format(first="{{0,1},{2,3}}", second="{{0,2},{1,3}}", mark="")),
@@ -73,7 +70,7 @@ class CollectiveOfEqualValues(Rule):
         """Collectives whose devices already hold the same operand."""
         module = final.module
         for computation in module.nonfusion_computations:
-            for opcode in _JUDGED & computation.opcodes:
+            for opcode in HAS_GLOBAL_IDS & computation.opcodes:
                 for collective in computation.with_opcode(opcode):
                     source = _made_equal(collective)
                     if source is None or _is_next_iteration(collective, source):
@@ -98,9 +95,7 @@ def _is_next_iteration(collective: Instruction, source: Instruction) -> bool:
 def _made_equal(collective: Instruction) -> Instruction | None:
     """The earlier collective that made the operand equal on all devices; None if unknown."""
     value = collective.producer()
-    for _ in range(64):
-        if value is None or value.opcode in _MAKES_EQUAL:
-            return value
+    while value is not None and value.opcode not in _MAKES_EQUAL:
         if value.opcode in _SCALES and len(value.operand_names) == 2:
             varying = [number for number in (0, 1) if constant_of(value.producer(number)) is None]
             if len(varying) != 1:
@@ -110,7 +105,7 @@ def _made_equal(collective: Instruction) -> Instruction | None:
             value = value.producer()
         else:
             return None
-    return None
+    return value
 
 
 def _equal_devices(collective: Instruction, source: Instruction, module: Module) -> int:
