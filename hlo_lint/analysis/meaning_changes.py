@@ -323,6 +323,7 @@ def _effect(instruction: Instruction, name: str) -> object:
         return value
     operand = operand_array(instruction, 0)
     sizes = operand.dims if operand is not None and len(operand.dims) == len(value) else ()
+    single = {number for number, size in enumerate(operand.dims if operand else ()) if size <= 1}
     match instruction.opcode, name:
         case "slice", "slice":  # a stride that leads past the end
             counts = [len(range(part.start, part.limit, part.stride or 1)) for part in value]
@@ -336,11 +337,11 @@ def _effect(instruction: Instruction, name: str) -> object:
                 for padding, size in zip(value, sizes, strict=True)
             ]
         case "transpose", "dimensions" if sizes:
-            return [number for number in value if sizes[number] > 1]
+            return [number for number in value if number not in single]
         case "reduce", "dimensions":
             return set(value)
-        case "reverse", "dimensions" if operand is not None:
-            return {number for number in value if operand.dims[number] > 1}
+        case "reverse", "dimensions":
+            return set(value) - single
         case _, "window":  # a window of size 1 has no dilation and no direction
             return [
                 dim._replace(window_dilation=1, is_reversed=False) if dim.size == 1 else dim

@@ -39,6 +39,8 @@ class EffectRun(NamedTuple):
     instruction: Instruction
     loops: int
     """The number of loops around it that do not run exactly once."""
+    depth: int
+    """The number of loops around it."""
     case: Instruction | None
     """The nearest conditional around it."""
 
@@ -63,10 +65,13 @@ def runs_of(module: Module) -> Mapping[str, Sequence[EffectRun]]:
         callers = [caller for holder in around for caller in calls.callers(holder)]
         if around and (len(callers) != len(around) - 1 or around[-1] is not module.entry):
             continue  # called from several places, or not at all
-        count = sum(caller.opcode == "while" and caller not in once for caller in callers)
+        around_it = [caller for caller in callers if caller.opcode == "while"]
+        count = sum(loop not in once for loop in around_it)
         case = next((caller for caller in callers if caller.opcode == "conditional"), None)
         for effect in effects:
-            runs.setdefault(effect_of(effect.row), []).append(EffectRun(effect, count, case))
+            runs.setdefault(effect_of(effect.row), []).append(
+                EffectRun(effect, count, len(around_it), case)
+            )
     return runs
 
 

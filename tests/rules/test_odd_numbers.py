@@ -1,6 +1,9 @@
-"""Numbers that no attribute may have stop no rule: they are findings, or nothing."""
+"""Numbers that no attribute or type may have stop no rule: they are findings, or nothing."""
 
 from __future__ import annotations
+
+import re
+from pathlib import Path
 
 import pytest
 
@@ -29,8 +32,15 @@ NUMBERS = (
     *("-3", "-1", "99", "-9223372036854775808", "9223372036854775808", "18446744073709551616"),
     *("n", "{}", ""),
 )
+TYPES = ("f32[-1]", "(f32[-1], s8[0])", "s99999999999999999999[]", "f32[-1]{0:S(5)}")
+STEP = (
+    "module_0001.m.0001.simplification.after_pipeline-start.before_algsimp.txt",
+    "module_0001.m.0002.simplification.after_algsimp.before_pipeline-end.txt",
+)
+_is_typed = re.compile(r".*?(?= [a-z][\w-]*\()")
 GATHER = "collapsed_slice_dims={@}, start_index_map={@}, index_vector_dim=@, slice_sizes={1,@}"
 LINES = (
+    "s32[] constant(@)",
     "s32[] get-dimension-size(a), dimensions={@}",
     "f32[4,8]{1,0} set-dimension-size(a, i), dimensions={@}",
     "f32[4,4]{1,0} dot(a, b), lhs_contracting_dims={@}, rhs_contracting_dims={@}",
@@ -76,3 +86,16 @@ def test_no_number_of_an_attribute_stops_a_rule(line: str) -> None:
         text = MODULE.format(line=f"ROOT r = {line.replace('@', number)}")
         report = hlo_lint.lint(text)
         assert [f.message for f in report if f.rule == "internal-error"] == [], number
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_no_number_or_type_that_a_pass_changes_stops_a_rule(line: str, tmp_path: Path) -> None:
+    usual = line.replace("@", "1")
+    changed = [line.replace("@", number) for number in NUMBERS]
+    changed += [_is_typed.sub(written, usual, count=1) for written in TYPES]
+    for odd in changed:
+        for before, after in ((usual, odd), (odd, usual), (odd, f"{odd}, metadata={{}}")):
+            for name, written in zip(STEP, (before, after), strict=True):
+                (tmp_path / name).write_text(MODULE.format(line=f"ROOT r = {written}"))
+            report = hlo_lint.lint(tmp_path)
+            assert [f.message for f in report if f.rule == "internal-error"] == [], odd

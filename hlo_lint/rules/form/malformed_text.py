@@ -13,6 +13,7 @@ from hlo_lint.analysis.shape_inference.types import compatible
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
 from hlo_lint.hlo.attributes.splitting import split_attributes_strictly
 from hlo_lint.hlo.comments import BLANK
+from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Module
 from hlo_lint.hlo.kinds import RowKind
 from hlo_lint.hlo.opcodes import demands_on
@@ -33,7 +34,7 @@ _WORDS: Final = {
 }
 """The values of attributes that are enumerations."""
 _header_name = late(rf"HloModule{BLANK}[^\s,/]+", re.S).match
-_scalar = late(r"(s|u|c|f|bf)(\d+)\w*\[\](?:\{.*\})?").fullmatch
+_scalar = late(r"((s|u|c|f|bf)\d+\w*)\[\](?:\{.*\})?").fullmatch
 _is_integer = late(r"-?\d+").fullmatch
 _is_real = late(r"-?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|inf|nan(?:\(0x[0-9a-fA-F]+\))?)").fullmatch
 _find_heads = late(r"([\w.\-]+)\s*=").findall
@@ -143,9 +144,9 @@ def _attribute_problem(opcode: str, has_type: bool, attributes: str) -> str:
 def _literal_problem(type_text: str, text: str) -> str:
     """The mistake in the number of a scalar constant; empty for other constants."""
     scalar = _scalar(type_text)
-    if scalar is None or scalar[1] == "c" or "/" in text:
+    if scalar is None or scalar[1] not in BITS or scalar[2] == "c" or "/" in text:
         return ""
-    prefix, bits, number = scalar[1], int(scalar[2]), whole_number(text.strip())
+    prefix, bits, number = scalar[2], BITS[scalar[1]], whole_number(text.strip())
     if prefix in ("f", "bf"):
         return "" if _is_real(text.strip()) else f"expected a number, got {text}"
     if number is None:

@@ -90,7 +90,10 @@ class ComputesOnHostMemory(Rule):
                     )
                     break
             else:
-                if _HOST in _memories(instruction.shape) and instruction.opcode != "constant":
+                if (
+                    _HOST in _memories(instruction.shape_or_none)
+                    and instruction.opcode != "constant"
+                ):
                     yield Finding(
                         instruction, f"this {instruction.opcode} writes its result to host memory"
                     )

@@ -147,7 +147,8 @@ true_computation=f, false_computation=g"""
 _BOTH: Final = """k = f32[] call(p), to_apply=f
   l = f32[] call(p), to_apply=g
   ROOT r.1 = f32[] select(o, k, l)"""
-_TWO_CALLS: Final = _CALL + _CALL.replace("c =", "d =")
+_OTHER_CALL: Final = _CALL.replace("c =", "d =")
+_TWO_CALLS: Final = _CALL + _OTHER_CALL
 _BEFORE = "module_0001.m.0001.simplification.after_pipeline-start.before_dce.txt"
 _AFTER = "module_0001.m.0002.simplification.after_dce.before_pipeline-end.txt"
 
@@ -233,6 +234,11 @@ class SideEffectLost(Rule):
             file=_AFTER,
             beside={_BEFORE: _IN_LOOP.format(inside=_CALL, outside="")},
         ),
+        Bad(  # of two effects in the loop, one stays
+            _IN_LOOP.format(inside=_CALL, outside=_OTHER_CALL + "  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _IN_LOOP.format(inside=_CALL + _OTHER_CALL, outside="")},
+        ),
         Bad(
             _IN_CASES.format(choice=_BOTH),
             file=_AFTER,
@@ -273,6 +279,13 @@ class SideEffectLost(Rule):
                     call=_HOST, mark=""
                 ).replace("(p)\n}", "(h)\n}")
             },
+        ),
+        Good(  # while-loop-trip-count-annotator
+            _IN_LOOP.format(inside=_CALL, outside="").replace(
+                "body=b", 'body=b, backend_config={"known_trip_count":{"n":"1"}}'
+            ),
+            file=_AFTER,
+            beside={_BEFORE: _IN_LOOP.format(inside=_CALL, outside="")},
         ),
         Good(
             _ENTRY.format(call=_CALL, mark=""),
@@ -358,8 +371,15 @@ class SideEffectLost(Rule):
             if len(ours) != len(theirs):
                 continue
             was_in, is_in = (sorted(run.loops for run in runs) for runs in (ours, theirs))
-            if was_in != is_in and counts[0] == counts[1]:
-                place = next(run for run in theirs if run.loops not in was_in)
+            depths = [sorted(run.depth for run in runs) for runs in (ours, theirs)]
+            # A trip count of 1 that a pass annotates moves nothing: the depth stays.
+            if was_in != is_in and depths[0] != depths[1] and counts[0] == counts[1]:
+                more = Counter(is_in) - Counter(was_in)
+                stayed = {(run.instruction.name, run.loops) for run in ours}
+                place = min(
+                    [run for run in theirs if run.loops in more],
+                    key=lambda run: (run.instruction.name, run.loops) in stayed,
+                )
                 yield Finding(
                     place.instruction,
                     f"{change.pass_name} moved {effect}, which has side effects, "

@@ -174,4 +174,6 @@ def _is_clone(old: Instruction, call: Instruction) -> bool:
         return False
     names = "custom_call_target", "backend_config"
     ours, theirs = old.attributes, call.attributes
-    return old.shape == call.shape and all(ours.get(name) == theirs.get(name) for name in names)
+    return old.shape_or_none == call.shape_or_none and all(
+        ours.get(name) == theirs.get(name) for name in names
+    )
