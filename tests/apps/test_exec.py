@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from hlo_lint.apps.cli.exec import environment
 from hlo_lint.apps.cli.main import cli
+from hlo_lint.apps.cli.xla_flags import dumped_to, knows_emitters, quoted
 from hlo_lint.text.errors import UsageError
 from tests.conftest import started
 
@@ -115,12 +116,46 @@ def test_dumps_of_two_runs_are_not_mixed() -> None:
 def test_other_flags_stay(flags: str | None, expected: str) -> None:
     Path("flags.txt").write_text("--xla_b=2\n--xla_c=3\n")
     variables = {"HOME": "h"} | ({} if flags is None else {"XLA_FLAGS": flags})
-    made = environment(variables, Path("d"))
+    made = environment(variables, Path("d"), ["true"])
     assert made["XLA_FLAGS"] == expected.format(Path("d").absolute())
     assert made["HOME"] == "h"
     assert made["JAX_ENABLE_COMPILATION_CACHE"] == "false"
 
 
+@pytest.mark.slow
+def test_a_path_with_a_space_and_quotes_is_dumped_to() -> None:
+    folder = Path("a b", "c\"d'e\\f")
+    ran = subprocess.run(
+        [*EXEC, "--dump-to", folder, sys.executable, "model.py"], capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "--xla_dump_emitter_re=.*" in ran.stdout
+    assert list(folder.glob("*.jit__lambda.*.after_*.txt"))
+
+
+def test_a_release_without_the_flag_of_the_emitters_does_not_get_it() -> None:
+    Path("jaxlib").mkdir()
+    Path("jaxlib", "__init__.py").touch()
+    library = Path("jaxlib", "xla.so")
+    variables = {**os.environ, "PYTHONPATH": os.getcwd()}
+    for text, expected in (("", False), ("xla_dump_emitter_re", True)):
+        library.write_text(f"xla_dump_hlo_pass_re {text}")
+        program = [sys.executable, "model.py"]
+        assert knows_emitters(program, variables) is expected
+    Path("jaxlib", "plugin.so").write_text("xla_dump_hlo_pass_re")
+    assert not knows_emitters(program, variables)
+
+
 def test_a_file_of_flags_that_is_not_there_is_an_error() -> None:
     with pytest.raises(UsageError, match=r"^XLA_FLAGS: nowhere: cannot be read"):
-        environment({"XLA_FLAGS": "nowhere"}, Path("d"))
+        environment({"XLA_FLAGS": "nowhere"}, Path("d"), ["true"])
+
+
+@pytest.mark.parametrize("folder", ["/d", "/a b", '/a"b', "/a'b\\c d"])
+def test_the_folder_of_the_dumps_is_read_from_flags(folder: str) -> None:
+    assert dumped_to(f"--xla_a=1 --xla_dump_to={quoted(folder)} --xla_b=2") == folder
+
+
+def test_flags_that_dump_to_no_folder() -> None:
+    assert dumped_to("--xla_dump_to=-") is None
+    assert dumped_to("--xla_dump_to='/a b'") == "/a b"

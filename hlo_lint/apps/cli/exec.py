@@ -5,20 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
 import click
 
-from hlo_lint.apps.cli import check, common, parameters, report, validate, watching
+from hlo_lint.apps.cli import check, common, parameters, report, validate, watching, xla_flags
 from hlo_lint.text.errors import DumpError, UsageError, os_errors_as
 from hlo_lint.text.source import shown
 
 FOLDER = "hlo-dump"
 """The folder of the dumps, in the working directory; the next ones are `hlo-dump-2` and so on."""
-_PASSES = "--xla_dump_hlo_pass_re"
 
 
 @click.command("exec", context_settings={"allow_interspersed_args": False})
@@ -68,7 +67,7 @@ def command(
     folder = _folder(dump_to)
     try:
         with (
-            watching.started(program, environment(os.environ, folder)) as process,
+            watching.started(program, environment(os.environ, folder, program)) as process,
             _interrupts_passed_to(process),
         ):
             process.wait()
@@ -79,7 +78,10 @@ def command(
     ended = f"the program exited with {died}" if died else ""
     if not folder.exists():
         if not died:
-            raise DumpError(f"{program[0]} compiled nothing with XLA: it left no dump")
+            raise DumpError(
+                f"{program[0]} compiled nothing with XLA: it left no dump; a program that sets "
+                "XLA_FLAGS itself has to keep the flags that are set"
+            )
         click.echo(f"hlo-lint: {ended} before XLA compiled anything", err=True)
         ctx.exit(died)
     if not quiet:
@@ -105,22 +107,17 @@ def command(
     ctx.exit(died or max(statuses))
 
 
-def environment(variables: Mapping[str, str], folder: Path) -> dict[str, str]:
+def environment(
+    variables: Mapping[str, str], folder: Path, program: Sequence[str]
+) -> dict[str, str]:
     """The variables of a program whose dumps go to a folder.
 
     Raises:
         UsageError: XLA_FLAGS names a file that cannot be read.
     """
-    flags = variables.get("XLA_FLAGS", "").strip()
-    if flags and not flags.startswith("-"):  # XLA then reads them from a file of that name
-        with os_errors_as(f"XLA_FLAGS: {flags}: cannot be read", UsageError):
-            flags = " ".join(Path(flags).read_text("utf-8").split())
-    passes = "" if _PASSES in flags else f" {_PASSES}=.*"
-    return {
-        **variables,
-        "XLA_FLAGS": f"{flags} --xla_dump_to={folder.absolute()}{passes}".strip(),
-        "JAX_ENABLE_COMPILATION_CACHE": "false",
-    }
+    more = [f"{xla_flags.EMITTERS}=.*"] * xla_flags.knows_emitters(program, variables)
+    flags = xla_flags.dumping(variables.get("XLA_FLAGS", ""), folder, *more)
+    return {**variables, "XLA_FLAGS": flags.strip(), "JAX_ENABLE_COMPILATION_CACHE": "false"}
 
 
 def _folder(given: Path | None) -> Path:

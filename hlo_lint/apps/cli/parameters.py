@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Sequence
 from functools import wraps
 from itertools import chain
@@ -49,8 +48,12 @@ def _or_dump(_: click.Context, __: click.Parameter, paths: tuple[str, ...]) -> t
     """The paths; by default the folder that `XLA_FLAGS` dumps to, else the working directory."""
     if paths:
         return paths
-    dumped_to = re.findall(r"--xla_dump_to=(\S+)", os.environ.get("XLA_FLAGS", ""))
-    return tuple(dumped_to[-1:]) if dumped_to and dumped_to[-1] != "-" else (".",)
+    flags = os.environ.get("XLA_FLAGS", "")
+    if "--xla_dump_to=" not in flags:
+        return (".",)
+    from hlo_lint.apps.cli.xla_flags import dumped_to
+
+    return (dumped_to(flags) or ".",)
 
 
 dump_argument = click.argument(
