@@ -102,6 +102,16 @@ def calls_of(computation: Computation) -> Mapping[int, tuple[str, ...]]:
     return calls
 
 
+def callees_of(
+    module: Module, computation: Computation, opcodes: Set[str] | None = None
+) -> Iterator[Computation]:
+    """The computations that a computation calls, by instructions of some opcodes or of any."""
+    rows = computation.rows
+    for number, names in calls_of(computation).items():
+        if opcodes is None or opcode_of(rows[number]) in opcodes:
+            yield from filter(None, map(module.computation, names))
+
+
 @lru_cache(maxsize=1 << 13)
 def _called_by(attributes: str) -> tuple[str, ...]:
     """The names of the computations that a line calls, cached: dumps share most lines."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from hlo_lint.analysis.calls import calls_of
+from hlo_lint.analysis.calls import callees_of, calls_of
 from hlo_lint.analysis.loops import Loop, loops
 from hlo_lint.analysis.opcode_costs import (
     FREE,
@@ -42,21 +42,13 @@ class ModuleCosts:
     def __init__(self, module: Module, *, loops_once: bool = False) -> None:
         self.module = module
         self._loops_once = loops_once
-        self._by_name = {part.name: part for part in reversed(module.computations)}
         self._loops = {loop.instruction: loop for loop in loops(module)}
         self._totals: dict[str, Cost] = {}
-        for name in operands_first(self._by_name, self._callees):
-            self._totals[name] = self._total(self._by_name[name])
-
-    def _callees(self, name: str) -> list[str]:
-        called = calls_of(self._by_name[name]).values()
-        return [to for names in called for to in names if to in self._by_name]
-
-    def _total(self, computation: Computation) -> Cost:
-        total = _without_callers(computation)
-        for number in calls_of(computation):
-            total += self.of(computation.at(number))
-        return total
+        for computation in operands_first(module.computations, partial(callees_of, module)):
+            total = _without_callers(computation)
+            for number in calls_of(computation):
+                total += self.of(computation.at(number))
+            self._totals.setdefault(computation.name, total)
 
     @property
     def total(self) -> Cost:
@@ -71,7 +63,7 @@ class ModuleCosts:
         callees = [self._totals.get(name, NOTHING) for name in names]
         opcode = instruction.opcode
         if opcode == "fusion":
-            body = self._by_name.get(names[0]) if names else None
+            body = self.module.computation(names[0]) if names else None
             own = 0 if body is None else _fusion_bytes(instruction, body)
             return Cost(bytes=own) + sum((cost.inside() for cost in callees), NOTHING)
         if opcode == "while":
@@ -106,29 +98,19 @@ class ModuleCosts:
         All branches of a conditional count.
         """
         entry = self.module.entry
-        times: Counter[str] = Counter({entry.name: 1} if entry is not None else {})
-        order = operands_first(times, self._running)
-        for name in reversed(order):  # callers first
-            computation = self._by_name[name]
+        times: Counter[Computation] = Counter({entry: 1} if entry is not None else {})
+        run = partial(callees_of, self.module, opcodes=RUNS_SCHEDULE)
+        for computation in reversed(operands_first(times, run)):  # callers first
             calls = calls_of(computation)
             for number, row in enumerate(computation.rows):
                 opcode = opcode_of(row)
                 if opcode not in RUNS_SCHEDULE:
                     if opcode not in FREE:
-                        yield computation.at(number), times[name]
+                        yield computation.at(number), times[computation]
                     continue
                 trips = self.trip_count(computation.at(number)) if opcode == "while" else 1
-                for callee in calls.get(number, ()):
-                    if callee in self._by_name:
-                        times[callee] = min(MOST, times[callee] + trips * times[name])
-
-    def _running(self, name: str) -> list[str]:
-        computation = self._by_name[name]
-        calls = calls_of(computation).items()
-        running = [
-            names for number, names in calls if opcode_of(computation.rows[number]) in RUNS_SCHEDULE
-        ]
-        return [to for names in running for to in names if to in self._by_name]
+                for callee in filter(None, map(self.module.computation, calls.get(number, ()))):
+                    times[callee] = min(MOST, times[callee] + trips * times[computation])
 
 
 _APPLIES: Final = frozenset(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from math import prod
 
 from hlo_lint.analysis.callees import EmittedRegion
-from hlo_lint.analysis.calls import calls_of, instructions_of
+from hlo_lint.analysis.calls import callees_of, instructions_of
 from hlo_lint.analysis.walks import reached
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.kinds import types_of
@@ -186,13 +187,8 @@ def _run_by(runner: Instruction, module: Module) -> Sequence[Computation]:
     """The computations that an instruction runs, and their callees."""
     names, known = runner.called_computations, _known_runs(module)
     if names not in known:
-
-        def called(name: str) -> Iterator[str]:
-            computation = module.computation(name)
-            for names in () if computation is None else calls_of(computation).values():
-                yield from names
-
-        known[names] = list(filter(None, map(module.computation, reached(names, called))))
+        called = filter(None, map(module.computation, names))
+        known[names] = list(reached(called, partial(callees_of, module)))
     return known[names]
 
 

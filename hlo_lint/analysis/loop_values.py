@@ -67,7 +67,7 @@ class LoopValues:
     """Runs the scalar integer instructions of a module."""
 
     def __init__(self, module: Module) -> None:
-        self._computations = {part.name: part for part in module.computations}
+        self._module = module
         self._entry = module.entry
         self._callers: dict[str, list[Instruction]] = defaultdict(list)
         for computation in module.computations:
@@ -156,7 +156,7 @@ class LoopValues:
         else:
             names = calls_of(call.computation).get(call.number, ())
             name = names[0] if len(names) == 1 else ""
-        return self._computations.get(name)
+        return self._module.computation(name)
 
 
 def byte_strides(shape: ArrayShape) -> list[int] | None:

@@ -8,13 +8,15 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
+from hlo_lint.analysis.calls import callees_of
 from hlo_lint.analysis.diff.structural_hash import Structures
+from hlo_lint.analysis.walks import reached
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import in_order, modules_of
-from hlo_lint.hlo.ir import Computation, Module, cached_analysis, called_names
+from hlo_lint.hlo.ir import Computation, Module, cached_analysis
 from hlo_lint.hlo.opcodes import NO_BUFFER
-from hlo_lint.hlo.records import attributes_of, opcode_of, type_of
+from hlo_lint.hlo.records import opcode_of, type_of
 from hlo_lint.hlo.shape import byte_sizes, shape_or_none
 
 
@@ -161,23 +163,15 @@ def _arrays(computation: Computation) -> Counter[str]:
     )
 
 
-@cached_analysis
-def _called(computation: Computation) -> frozenset[str]:
-    tails = [attributes_of(row) for row in computation.rows if "=" in attributes_of(row)]
-    return frozenset(called_names("\n".join(tails)))
-
-
 def _running(module: Module) -> list[Computation]:
-    """Computations that run step by step, without bodies of fusions and uncalled computations."""
-    by_name = {computation.name: computation for computation in module.nonfusion_computations}
-    entry = module.entry
-    waiting = [] if entry is None else [entry.name]
-    reached = set(waiting)
-    for name in waiting:  # grows on the way
-        called = _called(by_name[name]) if name in by_name else frozenset()
-        waiting += called - reached
-        reached |= called
-    return [computation for name, computation in by_name.items() if name in reached]
+    """The called computations and the entry, without bodies of fusions and what only these call."""
+    fused = module.fusion_computations
+
+    def called(computation: Computation) -> Iterator[Computation]:
+        return (to for to in callees_of(module, computation) if to.name not in fused)
+
+    run = set(reached(filter(None, [module.entry]), called))
+    return [computation for computation in module.computations if computation in run]
 
 
 def _exchanged(

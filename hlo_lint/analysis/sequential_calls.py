@@ -24,7 +24,7 @@ class Calls:
     """The callers and callees of a module that run instruction by instruction."""
 
     def __init__(self, module: Module) -> None:
-        self._by_name = {computation.name: computation for computation in module.computations}
+        self._module = module
         fused = module.fusion_computations
         self.computations = tuple(c for c in module.computations if c.name not in fused)
         self._callees: dict[Instruction, tuple[Computation, ...]] = {}
@@ -48,8 +48,7 @@ class Calls:
         """The computations that a caller runs; for a loop, the body first."""
         callees = self._callees.get(caller)
         if callees is None:
-            by_name = map(self._by_name.get, self._names(caller))
-            callees = tuple([callee for callee in by_name if callee is not None])
+            callees = tuple(filter(None, map(self._module.computation, self._names(caller))))
             self._callees[caller] = callees
         return callees
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hlo_lint.analysis.buffers import source_of
+from hlo_lint.analysis.calls import fusions_of, holders
 from hlo_lint.analysis.kinds import instructions_where
 from hlo_lint.analysis.walks import chain
 from hlo_lint.hlo.ir import Instruction, Module
@@ -21,20 +22,10 @@ _FILLS = frozenset({"broadcast", "constant", "iota", "bitcast", "reshape", "copy
 
 def fused_calls(module: Module) -> Iterator[tuple[Instruction, Instruction]]:
     """Fusions with the custom calls in their bodies: XLA:GPU wraps calls on slices this way."""
-    bodies = {
-        computation.name: computation
-        for computation in module.computations
-        if not computation.is_entry and "custom-call" in computation.opcodes
-    }
-    # Loop bodies have custom calls too: walk the module only if fusion bodies have some.
-    if not bodies or bodies.keys().isdisjoint(module.fusion_computations):
-        return
-    for computation in module.computations:
-        for fusion in computation.with_opcode("fusion"):
-            for name in fusion.called_computations:
-                if name in bodies:
-                    for call in bodies[name].with_opcode("custom-call"):
-                        yield fusion, call
+    calling = {computation.name for computation in holders(module).get("custom-call", ())}
+    for fusion, body in fusions_of(module, calling & module.fusion_computations):
+        for call in body.with_opcode("custom-call"):
+            yield fusion, call
 
 
 def triton_calls(module: Module) -> Iterator[tuple[Instruction, TritonCall]]:

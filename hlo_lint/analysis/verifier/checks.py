@@ -15,12 +15,12 @@ from typing import ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from hlo_lint.analysis.stage import Stage
 from hlo_lint.analysis.verifier.scope import Scope, Violation
-from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.kinds import RowKind
 
 InstructionCheck: TypeAlias = Callable[[Scope, Instruction], Iterable[Violation]]
 ComputationCheck: TypeAlias = Callable[[Scope], Iterable[Violation]]
-ModuleCheck: TypeAlias = Callable[[Module, Stage, Mapping[str, Computation]], Iterable[Violation]]
+ModuleCheck: TypeAlias = Callable[[Module, Stage], Iterable[Violation]]
 
 Marked = TypeVar("Marked", bound=Callable[..., Iterable[Violation]])
 

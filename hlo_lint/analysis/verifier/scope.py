@@ -48,19 +48,18 @@ class Violation(NamedTuple):
 class Scope:
     """A computation, its callees, and the stage."""
 
-    __slots__ = ("_first", "callees", "computation", "header", "opcodes", "stage")
+    __slots__ = ("_first", "computation", "header", "module", "opcodes", "stage")
 
     def __init__(
         self,
         computation: Computation,
-        callees: Mapping[str, Computation],
+        module: Module,
         stage: Stage,
         header: Header,
         first: Mapping[Computation, Computation],
     ) -> None:
         self.computation = computation
-        self.callees = callees
-        """The computations of the module, by name; the first if a name repeats."""
+        self.module = module
         self.stage = stage
         self.header = header
         self.opcodes = computation.opcodes
@@ -76,7 +75,7 @@ class Scope:
         names = calls_of(instruction.computation).get(instruction.number)
         if names is None:  # an opcode that calls nothing
             names = instruction.called_computations
-        return tuple(map(self.callees.get, names))
+        return tuple(map(self.module.computation, names))
 
     def callee(self, instruction: Instruction) -> Computation | None:
         """The first computation that an instruction calls; None if it is missing."""
@@ -84,7 +83,7 @@ class Scope:
 
     def named(self, instruction: Instruction, attribute: str) -> Computation | None:
         """The computation that an attribute names; None if it is missing."""
-        return self.callees.get(callee_name(instruction, attribute) or "")
+        return self.module.computation(callee_name(instruction, attribute) or "")
 
 
 _find_counts = late(r", (replica_count|num_partitions)=(\d{1,9})\b").findall

@@ -83,9 +83,6 @@ class _Verifier:
         self.module = module
         self.stage = stage
         self.header = header_of(module, stage)
-        self.by_name: dict[str, Computation] = {}
-        for computation in module.computations:
-            self.by_name.setdefault(computation.name, computation)
         self.checks = checks
         self.headers = memo.headers
         self.memo = memo.of(stage, self.header)
@@ -111,7 +108,7 @@ class _Verifier:
         """The violations of the module and its header."""
         module, stage = self.module, self.stage
         for check in self.checks.modules:
-            yield from check(module, stage, self.by_name)
+            yield from check(module, stage)
         if module.entry is None or module.entry.parse_errors:
             return  # a missing parameter may be in unreadable text
         # A header depends only on the types of the parameters and of the root.
@@ -121,9 +118,7 @@ class _Verifier:
         if is_sound and key in self.headers:
             return
         violations = [
-            violation
-            for check in self.checks.entries
-            for violation in check(module, stage, self.by_name)
+            violation for check in self.checks.entries for violation in check(module, stage)
         ]
         if is_sound and not violations:
             if len(self.headers) >= MAX_HELD:
@@ -189,13 +184,13 @@ class _Verifier:
         callees = self._callees_of.get(computation)
         if callees is None:
             names = dict.fromkeys(chain.from_iterable(calls.values()))
-            callees = {name: self.by_name.get(name) for name in names}
+            callees = {name: self.module.computation(name) for name in names}
             self._callees_of[computation] = callees
         return callees
 
     def _signature(self, name: str) -> Signature | None:
         """The signature of the computation of that name."""
-        computation = self.by_name.get(name)
+        computation = self.module.computation(name)
         if computation is None:
             return None
         return signature_of(self._first.get(computation, computation))
@@ -204,7 +199,7 @@ class _Verifier:
         scope = self._scopes.get(computation)
         if scope is None:
             scope = self._scopes[computation] = Scope(
-                computation, self.by_name, self.stage, self.header, self._first
+                computation, self.module, self.stage, self.header, self._first
             )
         return scope
 

@@ -6,14 +6,14 @@ the same inputs. Floats are small and have few bits, so that every float type ho
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from zipfile import BadZipFile
 
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES, PART_OF_COMPLEX, is_float, is_integer, is_signed
-from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.parser.literals import numpy_dtype
 from hlo_lint.hlo.shape import ArrayShape, arrays, leaves
 from hlo_lint.text.errors import DumpError, UsageError, nearest
@@ -286,23 +286,20 @@ def index_limit(parameter: Instruction, module: Module) -> int | None:
     shape = parameter.shape_or_none
     if not any(is_integer(array.dtype) for array in arrays(shape)):
         return None
-    by_name = {computation.name: computation for computation in module.computations}
     limits: list[int] = []
     seen = {parameter}
     queue = [parameter]
     for source in queue:
         for user in source.users:
             limits += _limits(user, source)
-            for target in _reached(user, source, by_name):
+            for target in _reached(user, source, module):
                 if target not in seen:
                     seen.add(target)
                     queue.append(target)
     return min((limit for limit in limits if limit > 0), default=None)
 
 
-def _reached(
-    user: Instruction, source: Instruction, by_name: Mapping[str, Computation]
-) -> Iterator[Instruction]:
+def _reached(user: Instruction, source: Instruction, module: Module) -> Iterator[Instruction]:
     """The instructions that hold the integers of `source` after `user` has read them."""
     if user.opcode not in _FOLLOWED:
         return
@@ -310,7 +307,7 @@ def _reached(
         yield user
         return
     for name in user.called_computations:
-        body = by_name.get(name)
+        body = module.computation(name)
         parameters = body.parameters if body is not None else ()
         for number, operand in enumerate(user.operands):
             if operand.instruction is source and number < len(parameters):

@@ -9,7 +9,7 @@ from hlo_lint.analysis.verifier.checks import on_entry
 from hlo_lint.analysis.verifier.scope import Violation, header_span, shape_of, value_or_none
 from hlo_lint.hlo.attributes.plain import Alias, Donor
 from hlo_lint.hlo.attributes.shapes import ProgramShape
-from hlo_lint.hlo.ir import Computation, Module
+from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.shape import ArrayShape, Shape, part, spelled_index
 from hlo_lint.rules.base import Bad, Good, Stage
 from hlo_lint.rules.verifier import VerifierRule
@@ -122,9 +122,7 @@ class BadAliasing(VerifierRule):
     )
 
     @on_entry
-    def parameters(
-        self, module: Module, stage: Stage, by_name: Mapping[str, Computation]
-    ) -> Iterator[Violation]:
+    def parameters(self, module: Module, stage: Stage) -> Iterator[Violation]:
         """`input_output_alias` and `buffer_donor` name each array of the entry at most once."""
         if "input_output_alias=" not in module.header and "buffer_donor=" not in module.header:
             return

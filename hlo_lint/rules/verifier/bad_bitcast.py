@@ -72,10 +72,8 @@ class BadBitcast(VerifierRule):
         before, after = reshape.operand_shape(0), reshape.shape_or_none
         if not isinstance(before, ArrayShape) or not isinstance(after, ArrayShape):
             return
-        name = scope.computation.name
-        if reshape_is_bitcast(before, after) or any(
-            name in callee.fusion_computations for callee in scope.callees.values()
-        ):
+        is_fused = scope.computation.name in scope.module.fusion_computations
+        if is_fused or reshape_is_bitcast(before, after):
             return
         message = f"this reshape is not a bitcast: {before} to {after}"
         yield Violation("reshape-option", reshape, message)

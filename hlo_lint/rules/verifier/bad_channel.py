@@ -9,7 +9,7 @@ from hlo_lint.analysis.calls import opcodes_of
 from hlo_lint.analysis.device_groups import all_communicating
 from hlo_lint.analysis.verifier.checks import on_computation_if, on_module
 from hlo_lint.analysis.verifier.scope import Scope, Violation
-from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.opcodes import TRANSFERS
 from hlo_lint.rules.base import Bad, Good, Stage
 from hlo_lint.rules.verifier import VerifierRule
@@ -66,9 +66,7 @@ class BadChannel(VerifierRule):
         return _mismatches(scope)
 
     @on_module
-    def host_transfers(
-        self, module: Module, stage: Stage, by_name: Mapping[str, Computation]
-    ) -> Iterator[Violation]:
+    def host_transfers(self, module: Module, stage: Stage) -> Iterator[Violation]:
         """Host transfers on the same channel are identical."""
         first: dict[int, Instruction] = {}
         transfers = TRANSFERS & opcodes_of(module)

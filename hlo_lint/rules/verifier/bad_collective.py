@@ -8,7 +8,7 @@ from typing import ClassVar
 from hlo_lint.analysis.device_groups import Mode, all_communicating, groups_of, mode_of
 from hlo_lint.analysis.verifier.checks import on, on_module
 from hlo_lint.analysis.verifier.scope import Scope, Violation
-from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Shape, TupleShape, part
 from hlo_lint.rules.base import Bad, Good, Stage
 from hlo_lint.rules.verifier import VerifierRule
@@ -319,9 +319,7 @@ class BadCollective(VerifierRule):
                 return
 
     @on_module
-    def constrained(
-        self, module: Module, stage: Stage, by_name: Mapping[str, Computation]
-    ) -> Iterator[Violation]:
+    def constrained(self, module: Module, stage: Stage) -> Iterator[Violation]:
         """Either all all-reduces of a module have constrained layouts, or none."""
         by_constraint: dict[bool, Instruction] = {}
         for instruction in all_communicating(module):

@@ -175,7 +175,7 @@ class BrokenFusion(VerifierRule):
         """A body is on its fusion's thread, and all its instructions have users."""
         computation = scope.computation
         for name, number in _bodies(computation):
-            body = scope.callees.get(name)
+            body = scope.module.computation(name)
             if body is None or opcode_of(computation.rows[number]) != "fusion":
                 continue
             if (body.tail or computation.tail) and body.thread != computation.thread:
@@ -192,9 +192,7 @@ class BrokenFusion(VerifierRule):
                 yield Violation("fusion-dead-instruction", dead, message, is_warning=is_given)
 
     @on_module
-    def shared(
-        self, module: Module, stage: Stage, by_name: Mapping[str, Computation]
-    ) -> Iterator[Violation]:
+    def shared(self, module: Module, stage: Stage) -> Iterator[Violation]:
         """A body belongs to a single fusion."""
         callers = [part for part in module.computations if not part.opcodes.isdisjoint(_FUSIONS)]
         bodies = list(chain.from_iterable(map(_bodies, callers)))
@@ -203,7 +201,7 @@ class BrokenFusion(VerifierRule):
         first: set[str] = set()
         for computation in callers:
             for body, number in _bodies(computation):
-                if body in first and body in by_name:
+                if body in first and module.computation(body) is not None:
                     message = f"%{body} is already the body of another fusion"
                     yield Violation("fusion-shared", computation.at(number), message)
                 first.add(body)

@@ -128,11 +128,9 @@ class BrokenStructure(VerifierRule):
                 yield Violation("name-unchanged", scope.computation.at(number), message)
 
     @on_module
-    def entry(
-        self, module: Module, stage: Stage, by_name: Mapping[str, Computation]
-    ) -> Iterator[Violation]:
+    def entry(self, module: Module, stage: Stage) -> Iterator[Violation]:
         """The entry computation is not the body of a fusion."""
-        entries = {computation.name for computation in by_name.values() if computation.is_entry}
+        entries = {computation.name for computation in module.computations if computation.is_entry}
         for computation in module.computations:
             if entries.isdisjoint(computation.fusion_computations):
                 continue
@@ -142,17 +140,13 @@ class BrokenStructure(VerifierRule):
                     yield Violation("module-entry", fusion, message)
 
     @on_module
-    def module_name(
-        self, module: Module, stage: Stage, by_name: Mapping[str, Computation]
-    ) -> Iterator[Violation]:
+    def module_name(self, module: Module, stage: Stage) -> Iterator[Violation]:
         """A module has a name."""
         if module.header and not module.name:
             yield Violation("module-entry", header_span(module), "the module has no name")
 
     @on_module
-    def unique_names(
-        self, module: Module, stage: Stage, by_name: Mapping[str, Computation]
-    ) -> Iterator[Violation]:
+    def unique_names(self, module: Module, stage: Stage) -> Iterator[Violation]:
         """Instruction names are unique in the module."""
         if not stage.unique_names:
             return

@@ -115,9 +115,7 @@ class EntryLayoutDisagrees(VerifierRule):
     )
 
     @on_entry
-    def layout(
-        self, module: Module, stage: Stage, by_name: Mapping[str, Computation]
-    ) -> Iterator[Violation]:
+    def layout(self, module: Module, stage: Stage) -> Iterator[Violation]:
         """`entry_computation_layout` matches the parameters and the result of the entry."""
         entry = module.entry
         if entry is None or "entry_computation_layout=" not in module.header:

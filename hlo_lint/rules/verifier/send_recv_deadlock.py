@@ -232,16 +232,14 @@ class SendRecvDeadlock(VerifierRule):
     )
 
     @on_module
-    def deadlocks(
-        self, module: Module, stage: Stage, by_name: Mapping[str, Computation]
-    ) -> Iterable[Violation]:
+    def deadlocks(self, module: Module, stage: Stage) -> Iterable[Violation]:
         """No other collective starts between a send and its recv."""
         binds = module.is_scheduled and stage.deadlocks is not False
         if not binds or not any(TRANSFERS & part.opcodes for part in module.computations):
             return ()
         if module.entry is None:
             return ()
-        transfers = tuple(_executed(module.entry, by_name))
+        transfers = tuple(_executed(module, module.entry))
         if stage.deadlocks:
             # XLA does not check a module in which a transfer lacks its pairs.
             for transfer in transfers:
@@ -256,12 +254,12 @@ _GROUPED: Final = frozenset(("parameter", "send", "recv", "tuple"))
 """The opcodes of an asynchronous computation that groups transfers, which start together."""
 
 
-def _executed(entry: Computation, by_name: Mapping[str, Computation]) -> Iterator[Instruction]:
+def _executed(module: Module, entry: Computation) -> Iterator[Instruction]:
     """The communicating instructions in execution order; a callee counts at its first call."""
 
     def inside(caller: Instruction) -> Iterator[Instruction]:
         names = () if caller.opcode in COMMUNICATES else caller.called_computations
-        for callee in filter(None, map(by_name.get, reversed(names))):
+        for callee in filter(None, map(module.computation, reversed(names))):
             yield from () if callee.opcodes <= _GROUPED else reversed(_relevant(callee))
 
     executed = reached(reversed(_relevant(entry)), inside)

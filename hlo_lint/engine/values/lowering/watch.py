@@ -11,6 +11,7 @@ from copy import copy
 from functools import reduce
 from typing import NamedTuple
 
+from hlo_lint.analysis.calls import callees_of
 from hlo_lint.engine.values.lowering.graph import (
     LoweredValue,
     Node,
@@ -43,7 +44,6 @@ class Watch:
         self.instructions = dict.fromkeys(instructions)
         self.seen: dict[Instruction, Last] = {}
         self._nodes = nodes
-        self._by_name = {computation.name: computation for computation in module.computations}
         self._inside: dict[str, list[Instruction]] = {}
 
     def inside(self, name: str) -> list[Instruction]:
@@ -51,19 +51,12 @@ class Watch:
         watched = self._inside.get(name)
         if watched is None:
             watched = self._inside[name] = []
-            computation = self._by_name.get(name)
-            called = [
-                callee
-                for instruction in (computation.instructions if computation else ())
-                for callee in instruction.called_computations
-            ]
-            own = (
-                [i for i in computation.instructions if i in self.instructions]
-                if computation
-                else []
-            )
-            inner = [i for callee in dict.fromkeys(called) for i in self.inside(callee)]
-            watched += dict.fromkeys([*own, *inner])
+            computation = self.module.computation(name)
+            if computation is not None:
+                watched += filter(self.instructions.__contains__, computation.instructions)
+                for callee in callees_of(self.module, computation):
+                    watched += self.inside(callee.name)
+            self._inside[name] = watched = list(dict.fromkeys(watched))
         return watched
 
     def wanted(self, computation: Computation) -> list[Instruction]:
