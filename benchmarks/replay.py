@@ -4,9 +4,11 @@
 
 COMMITS has one commit of XLA a line, as JSON: `index`, `commit`, `date`, `title` and `change`, the
 message with the diff. The modules of its tests (`replay_texts.py`) are compiled by the last release
-of jaxlib before the commit and by the first with it: once with the passes of the commit alone, once
-with all. A bug is reproduced where the old release refuses a module, dies of it, changes its
-values, or writes another module than the new one. Then `check` and `validate` read both dumps.
+of jaxlib before the commit and by the first with it: once with all passes, once with the passes of
+the commit alone. A bug is reproduced where the old release refuses a module, dies of it, changes
+its values, or its passes write another module than those of the new one. Then `check` and
+`validate` read both dumps; of passes alone, the dumps up to their last step. The passes that ran,
+and the pass that died, are those of XLA's log.
 
 Releases are installed in `--environments`, at most `--kept` at a time. With `--state` outcomes are
 kept, and a run that was stopped goes on.
@@ -23,8 +25,8 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import date, timedelta
 from functools import cache
@@ -55,27 +57,84 @@ ALONE: Final = "alone"
 WHOLE: Final = "whole"
 SECONDS: Final = 120.0
 """Time for one module, in one release and one way."""
+DIED: Final = "compilation-died"
 BUILD_DAYS: Final = 21
 """Days from a commit of XLA to the first release that is sure to have it."""
 CHIPS: Final = {Platform.CPU: CPU, Platform.GPU: "h200", Platform.TPU: "v5e"}
-SPELLED: Final = {
-    "algebraicsimplifier": "algsimp",
-    "hlodce": "dce",
-    "hlocse": "cse",
-    "hloconstantfolding": "constant_folding",
-    "hlorematerialization": "rematerialization",
-    "spmdpartitioner": "spmd-partitioning",
-    "gatherscatterhandler": "spmd-partitioning",
-    "dothandler": "spmd-partitioning",
-    "ffthandler": "spmd-partitioning",
-    "gemmrewrite": "cublas-gemm-rewriter",
-    "gemmrewriter": "cublas-gemm-rewriter",
-    "gemmfusion": "triton-gemm-rewriter",
-    "softmaxrewritertriton": "triton-softmax-rewriter",
-    "cpuinstructionfusion": "fusion",
-    "callinliner": "call-inliner",
+SPELLED: Final[Mapping[str, tuple[str, ...]]] = {
+    "algebraicsimplifier": ("algsimp",),
+    "aliasinfo": ("copy-insertion",),
+    "allgatherpermuteddssimplifier": (
+        "all-gather-permuted-ds-simplifier",
+        "all-gather-dynamic-slice-permuted-offset-simplifier",
+    ),
+    "callinliner": ("call-inliner",),
+    "collectivepipeliner": (
+        "collective-pipeliner-forward",
+        "collective-pipeliner-backward",
+        "collective-pipeliner-forwardsink",
+    ),
+    "cpuinstructionfusion": ("fusion",),
+    "dothandler": ("spmd-partitioning",),
+    "dotoperandconverter": ("operand_converter",),
+    "doublebufferloopunrolling": ("loop-double-buffer-transformer",),
+    "dynamicslicefusionrewriter": ("dynamic-slice-fusion", "address-computation-fusion-rewriter"),
+    "ffthandler": ("spmd-partitioning",),
+    "gatherscatterhandler": ("spmd-partitioning",),
+    "gemmfusion": ("triton-gemm-rewriter",),
+    "gemmrewrite": ("cublas-gemm-rewriter",),
+    "gemmrewriter": ("cublas-gemm-rewriter",),
+    "gpucopyinsertion": ("copy-insertion",),
+    "gpuhloschedule": ("latency-hiding-scheduler",),
+    "gpulatencyhidingscheduler": ("latency-hiding-scheduler",),
+    "hloconstantfolding": ("constant_folding",),
+    "hlocse": ("cse",),
+    "hlodce": ("dce",),
+    "hlorematerialization": ("rematerialization",),
+    "hostoffloadutils": ("host-offloader", "host-offload-legalize"),
+    "libraryrewriter": ("dot-library-rewriter",),
+    "paralleltaskassignment": ("cpu-parallel-task-assigner",),
+    "permutationsortexpander": ("permutation_sort_simplifier",),
+    "shardyxlapass": ("shardy-xla",),
+    "smallwhileloophoistingpass": ("small-while-loop-hoisting",),
+    "softmaxrewritertriton": ("triton-softmax-rewriter",),
+    "spmdpartitioner": ("spmd-partitioning",),
+    "spmdpartitionerutil": ("spmd-partitioning",),
+    "statefulrngspmdpartitioner": ("spmd-partitioning",),
+    "tritonfusionanalysis": ("triton-gemm-rewriter",),
+    "tritontilingpropagation": ("triton-gemm-rewriter",),
+    "valuerange": ("while-loop-trip-count-annotator",),
+    "whileloopanalysis": ("while-loop-trip-count-annotator",),
 }
 """Passes whose name is not that of their file."""
+_PIPELINED: Final = {
+    f"xla_gpu_enable_pipelined_{name}": "true"
+    for name in ("all_gather", "all_reduce", "collectives", "p2p", "reduce_scatter")
+}
+FLAGS: Final[Mapping[str, Mapping[str, str]]] = {
+    "collective-pipeliner-backward": _PIPELINED,
+    "collective-pipeliner-forward": _PIPELINED,
+    "collective-permute-decomposer": {"xla_gpu_enable_pipelined_p2p": "true"},
+    "command-buffer-scheduling": {"xla_gpu_graph_min_graph_size": "1"},
+    "dot-merger": {"xla_gpu_dot_merger_threshold_mb": "1000"},
+    "dynamic-slice-fusion": {"xla_gpu_enable_dynamic_slice_fusion": "true"},
+    "dynamic-slice-fusion-rewriter-v2": {"xla_gpu_enable_dynamic_slice_fusion": "true"},
+    "gpu-copy-async-wrapper": {"xla_gpu_async_copy_min_bytes": "0"},
+    "loop-double-buffer-transformer": {
+        "xla_gpu_enable_while_loop_double_buffering": "true",
+        "xla_gpu_enable_while_loop_unrolling": "WHILE_LOOP_UNROLLING_DOUBLE_BUFFER",
+    },
+    "scatter_determinism_expander": {"xla_gpu_exclude_nondeterministic_ops": "true"},
+    "scheduler-memory-fencing": {
+        "xla_gpu_experimental_scheduler_memory_fencing_threshold_bytes": "1",
+        "xla_gpu_experimental_scheduler_memory_fencing_slack_windows": "1",
+    },
+    "splitk-rewriter": {"xla_gpu_experimental_enable_split_k_rewrite": "true"},
+    "triton-softmax-rewriter": {"xla_gpu_enable_triton_softmax_fusion": "true"},
+    "unstable-reduction-detector": {"xla_detect_unstable_reductions": "DETECTION_MODE_WARNING"},
+    "windowed-einsum-handler": {"xla_gpu_threshold_for_windowed_einsum_mib": "0"},
+}
+"""Debug options that put a pass into the pipeline, or let it take small modules."""
 
 
 @dataclass
@@ -98,12 +157,18 @@ class Outcome:
     """`dies`, `refuses`, `values`, `module`; empty where it is not reproduced."""
     reason: str = ""
     """The reason why it is not reproduced, or the message of the old release."""
+    guilty: str = ""
+    """The pass in which the old release died, or after which it has other values."""
+    is_new: bool = False
+    """True if the commit adds the test."""
+    modules: list[str] = field(default_factory=list)
+    """The modules that the old and the new release write, where they differ."""
     verdict: str = ""
-    """`found`, `other pass`, `diff`, `silent`; empty where it is not reproduced."""
+    """`found`, `other pass`, `no pass named`, `diff`, `silent`; empty if it is not reproduced."""
     says: list[str] = field(default_factory=list)
     """The findings on the dump of the old release alone."""
     new_says: list[str] = field(default_factory=list)
-    """The errors and warnings on the dump of the new release."""
+    """The errors and warnings on the dump of the new release that name a pass."""
 
 
 @cache
@@ -133,11 +198,11 @@ def _known_passes() -> Mapping[str, str]:
 
 def passes_of(change: Change) -> list[str]:
     """The passes that a commit changes, as XLA names them, as far as its files tell."""
-    names = []
+    names: list[str] = []
     for word in pass_words(change):
         plain = _plain(word)
-        known = SPELLED.get(plain) or _known_passes().get(plain)
-        names += [known] if known else [word.replace("_", "-")]
+        known = _known_passes().get(plain)
+        names += SPELLED.get(plain) or ([known] if known else [word.replace("_", "-")])
     return [*dict.fromkeys(names)]
 
 
@@ -189,12 +254,49 @@ class Environments:
         return interpreter.path
 
 
+class Judges(ExitStack):
+    """The judges of two releases for each platform, started when they are asked for."""
+
+    def __init__(self, pair: tuple[str, str], environments: Environments) -> None:
+        super().__init__()
+        self.pair = pair
+        self._environments = environments
+        self._judges: dict[tuple[str, Platform], tuple[Judge, Deadline]] = {}
+
+    def both(self, platform: Platform) -> list[tuple[Judge, Deadline]]:
+        """The judges of the old and of the new release, each with the end of its time.
+
+        Raises:
+            CaptureError: a release cannot be installed.
+            UsageError: it is too old for the platform.
+        """
+        return [self._judge(release, platform) for release in self.pair]
+
+    def _judge(self, release: str, platform: Platform) -> tuple[Judge, Deadline]:
+        key = (release, platform)
+        if key not in self._judges:
+            python = self._environments.python(release, platform)
+            deadline = Deadline(SECONDS)
+            compiler = HuntCompiler(python, CHIPS[platform], release)
+            self._judges[key] = self.enter_context(Judge(compiler, (), deadline)), deadline
+        return self._judges[key]
+
+
 @dataclass
 class Compiled:
     """The dump of one release."""
 
     folder: Path
     bug: BugFinding | str | None
+    started: list[str]
+    """The passes that ran, by XLA's log."""
+
+    @property
+    def is_complete(self) -> bool:
+        """True if the compilation ran to its end."""
+        return not isinstance(self.bug, BugFinding) and any(
+            dump.name is not None and dump.name.is_final for dump in self.dumps
+        )
 
     @property
     def dumps(self) -> list[PassDump]:
@@ -204,106 +306,182 @@ class Compiled:
         except DumpError:
             return []
 
-    def ran(self, passes: Sequence[str]) -> bool:
+    def changed(self, passes: Collection[str]) -> bool:
         """True if one of the passes left a dump."""
         return any(dump.name is not None and dump.name.after in passes for dump in self.dumps)
 
-    def findings(self) -> dict[str, tuple[str, ...]]:
-        """The errors and warnings of `check` and `validate`: the passes each one names."""
-        says: dict[str, tuple[str, ...]] = {}
-        report = lint(open_dump(self.folder))
-        for finding in report.findings:
-            if finding.severity is not Severity.INFO:
-                by = finding.introduced_by.pass_name if finding.introduced_by else ""
-                says[f"{finding.rule}: {nameless(finding.message)}"] = (by,)
+    def cut(self, passes: Collection[str]) -> None:
+        """Remove all that was dumped after the last step of the passes."""
+        dumps = self.dumps
+        last = max(
+            (at for at, dump in enumerate(dumps) if dump.name and dump.name.after in passes),
+            default=0,
+        )
+        kept = {dump.path for dump in dumps[: last + 1]}
+        for path in self.folder.iterdir():
+            if path not in kept:
+                path.unlink()
+
+    def findings(self) -> dict[str, set[str]]:
+        """The errors and warnings of `check` and `validate`: the passes that each one names.
+
+        What the input has already names no pass.
+        """
+        says: dict[str, set[str]] = {}
+        for finding in lint(open_dump(self.folder)).findings:
+            if finding.severity is Severity.INFO:
+                continue
+            names = {finding.introduced_by.pass_name} if finding.introduced_by else set()
+            if finding.rule == DIED:
+                names |= {*re.findall(r"[\w\-]+", " ".join((finding.message, *finding.notes)))}
+            says.setdefault(f"{finding.rule}: {nameless(finding.message)}", set()).update(names)
         for validation in validate(self.folder, seconds=SECONDS).validations:
             for step in validation.changes:
+                if step.comparison.difference is None:
+                    continue
                 name = step.after.name
                 says[f"values-changed: {step.comparison.difference}"] = (
-                    (name.after if name else "") or "",
+                    {name.after} if name else set()
                 )
         return says
 
 
-def replayed(
-    text: ReplayText, passes: Sequence[str], outcome: Outcome, pythons: Sequence[Path]
-) -> None:
-    """Compile a text by both releases, and fill in the outcome."""
-    only = passes if outcome.way == ALONE else ()
-    target = CHIPS[Platform[outcome.platform]]
+def replayed(text: ReplayText, whole: Outcome, alone: Outcome, judges: Judges) -> None:
+    """Compile a text by both releases, and fill in the outcomes."""
+    flags = {name: value for own in whole.passes for name, value in FLAGS.get(own, {}).items()}
+    flags |= text.flags
+    known = whole.passes
     with tempfile.TemporaryDirectory(prefix="replay_", ignore_cleanup_errors=True) as name:
-        both = []
-        for python, release in zip(pythons, (outcome.before, outcome.after), strict=True):
-            folder = Path(name) / release
-            folder.mkdir()
-            both.append(_compiled(text, only, HuntCompiler(python, target, release), folder))
-        old, new = both
-        _tell(old, new, outcome, passes)
-        if not outcome.reproduced:
+        places = [Path(name) / way / side for way in (WHOLE, ALONE) for side in ("old", "new")]
+        old, new = _by_both(text, (), flags, judges.both(Platform[whole.platform]), places[:2])
+        whole.passes = _named(known, {*old.started, *new.started})
+        _judge_dumps(old, new, whole)
+        if not whole.passes and old.is_complete and new.is_complete:
+            alone.reason = "the commit changes no pass of the pipeline"
             return
-        ours, theirs = old.findings(), new.findings()
-        if outcome.way == ALONE:
-            # What is left out after the passes is refused, in both releases.
-            for says in (ours, theirs):
-                for key in [key for key in says if key.startswith("compilation-died")]:
-                    del says[key]
-        new_ones = {key: by for key, by in ours.items() if key not in theirs}
-        outcome.says, outcome.new_says = [*new_ones], [*theirs]
-        named = {name for by in new_ones.values() for name in by}
-        if new_ones:
-            outcome.verdict = "found" if named & {*passes} else "other pass"
-        else:
-            outcome.verdict = "diff" if old.ran(passes) else "silent"
+        alone.passes = whole.passes or known
+        both = judges.both(Platform[whole.platform])
+        old, new = _by_both(text, alone.passes, flags, both, places[2:])
+        alone.passes = _named(known, {*old.started, *new.started})
+        _judge_dumps(old, new, alone)
+
+
+def _by_both(
+    text: ReplayText,
+    only: Sequence[str],
+    flags: Mapping[str, str],
+    judges: Iterable[tuple[Judge, Deadline]],
+    folders: Iterable[Path],
+) -> list[Compiled]:
+    both = []
+    for (judge, deadline), folder in zip(judges, folders, strict=True):
+        folder.mkdir(parents=True)
+        deadline.restart(SECONDS)
+        both.append(_compiled(text, only, judge, flags, folder))
+    return both
+
+
+def _named(passes: Collection[str], started: Collection[str]) -> list[str]:
+    """The passes that ran, by the names that their release gives them."""
+    plain = {_plain(name) for name in passes}
+    return sorted(name for name in started if _plain(name) in plain)
 
 
 def _compiled(
-    text: ReplayText, only: Sequence[str], compiler: HuntCompiler, folder: Path
+    text: ReplayText,
+    only: Sequence[str],
+    judge: Judge,
+    given: Mapping[str, str],
+    folder: Path,
 ) -> Compiled:
-    """The dump of a text, with the flags of its test where the release knows them."""
-    module = parse_file(text.text).modules[0]
-    flags = dict(text.flags)
+    """The dump of a text, with the flags that the release knows."""
+    # XLA schedules what it compiles.
+    source = re.sub(r",\s*is_scheduled=true", "", text.text)
+    module = parse_file(source).modules[0]
+    flags = dict(given)
     while True:
-        with Judge(compiler, only, Deadline(SECONDS), flags) as judge:
-            try:
-                bug = judge.bug(text.text, [hunt_inputs(module, 0)], folder)
-                if isinstance(bug, BugFinding) and bug.kind == "values":
-                    # Compilers may give such a module other values.
-                    return Compiled(folder, unfair(module) or bug)
-                return Compiled(folder, bug)
-            except NoTimeLeft:
-                return Compiled(folder, "no time left")
-            except UsageError as error:
-                unknown = [name for name in flags if name in f"{error}"]
-                if not unknown:
-                    return Compiled(folder, f"{error}"[:200])
-                for name in unknown:
-                    del flags[name]
-            except HloLintError as error:
-                return Compiled(folder, f"{error}"[:200])
+        judge.narrow(only, flags)
+        bug: BugFinding | str | None
+        try:
+            bug = judge.bug(source, [hunt_inputs(module, 0)], folder)
+            if isinstance(bug, BugFinding) and bug.kind == "values":
+                bug = unfair(module) or bug  # compilers may give such a module other values
+        except NoTimeLeft:
+            bug = "no time left"
+        except UsageError as error:
+            unknown = [name for name in flags if name in f"{error}"]
+            for name in unknown:
+                del flags[name]
+            if unknown:
+                continue
+            bug = f"{error}"[:200]
+        except HloLintError as error:
+            bug = f"{error}"[:200]
+        return Compiled(folder, bug, judge.started)
 
 
-def _tell(old: Compiled, new: Compiled, outcome: Outcome, passes: Sequence[str]) -> None:
+def _judge_dumps(old: Compiled, new: Compiled, outcome: Outcome) -> None:
+    """Say if the bug is reproduced, by what, and what the tool says of it."""
+    _tell(old, new, outcome)
+    if not outcome.reproduced:
+        return
+    has_died = outcome.reproduced in ("dies", "refuses")
+    if outcome.way == ALONE:
+        # What is left out after the passes is refused in both releases.
+        new.cut(outcome.passes)
+        if not has_died:
+            old.cut(outcome.passes)
+    ours, theirs = old.findings(), new.findings()
+    if outcome.way == ALONE:
+        theirs = {key: names for key, names in theirs.items() if not key.startswith(DIED)}
+        if not has_died:
+            ours = {key: names for key, names in ours.items() if not key.startswith(DIED)}
+    new_ones = {key: names for key, names in ours.items() if key not in theirs}
+    outcome.says = [*new_ones]
+    outcome.new_says = [key for key, names in theirs.items() if names]
+    guilty = {outcome.guilty} if outcome.guilty else {*outcome.passes}
+    if any(names & guilty for names in new_ones.values()):
+        outcome.verdict = "found"
+    elif any(new_ones.values()):
+        outcome.verdict = "other pass"
+    elif new_ones:
+        outcome.verdict = "no pass named"
+    else:
+        outcome.verdict = "diff" if old.changed(outcome.passes) else "silent"
+
+
+def _tell(old: Compiled, new: Compiled, outcome: Outcome) -> None:
     """Say if the bug is reproduced, and by what."""
     kinds = {"crash": "dies", "hang": "dies", "memory": "dies", "error": "refuses"}
+    passes = outcome.passes
     if isinstance(old.bug, BugFinding):
         if isinstance(new.bug, BugFinding) and new.bug.kind == old.bug.kind:
-            outcome.reason = f"both releases: {old.bug.kind} {old.bug.message[:120]}"
+            outcome.reason = f"both releases: {old.bug.kind} {old.bug.message}"[:160]
             return
         outcome.reproduced = kinds.get(old.bug.kind, "values")
-        outcome.reason = f"{old.bug.pass_name}: {old.bug.message[:200]}"
+        outcome.guilty = old.bug.pass_name
+        outcome.reason = f"{old.bug.message}"[:200]
         return
     if not old.dumps or not new.dumps:
-        outcome.reason = f"not compiled: {old.bug or new.bug}"[:200]
-    elif not old.ran(passes) and not new.ran(passes):
-        outcome.reason = "the pass is not in the pipeline, or changes nothing"
+        outcome.reason = f"not compiled: {old.bug or new.bug}"[:160]
     elif outcome.way == WHOLE:
         outcome.reason = f"same outcome: {old.bug or 'ok'}"[:120]
+    elif not old.changed(passes) and not new.changed(passes):
+        outcome.reason = "the pass changes nothing, in both releases"
     else:
-        difference = diff(old.dumps[-1].module, new.dumps[-1].module)
-        if difference.same:
+        ends = [_end(compiled, passes) for compiled in (old, new)]
+        if diff(*(end.module for end in ends)).same:
             outcome.reason = "both releases write the same module"
         else:
             outcome.reproduced, outcome.reason = "module", "another module than the new release"
+            outcome.modules = [end.module.text[:6000] for end in ends]
+
+
+def _end(compiled: Compiled, passes: Collection[str]) -> PassDump:
+    """The dump after the last step of the passes; the input where they change nothing."""
+    dumps = compiled.dumps
+    own = [dump for dump in dumps if dump.name is not None and dump.name.after in passes]
+    return own[-1] if own else dumps[0]
 
 
 def outcomes(
@@ -312,6 +490,7 @@ def outcomes(
     """Replay what the state does not have; commits of one pair of releases follow each other."""
     end = time.monotonic() + 60 * minutes
     environments = Environments(kept)
+    judges = Judges(("", ""), environments)
     for commit in sorted(commits, key=lambda commit: (around(_day(commit)), commit["date"])):
         change = Change.of(commit["change"])
         passes, (before, after) = passes_of(change), around(_day(commit))
@@ -327,45 +506,48 @@ def outcomes(
                 yield outcome
         for number, text in enumerate(texts):
             for platform in platforms_of(text, passes):
-                for way in (ALONE, WHOLE):
-                    if time.monotonic() > end:
-                        return
-                    key = f"{commit['index']}/{number}/{platform.name}/{way}"
-                    if key in state.verdicts:
-                        continue
-                    outcome = Outcome(
+                if time.monotonic() > end:
+                    return
+                keys = [
+                    f"{commit['index']}/{number}/{platform.name}/{way}" for way in (WHOLE, ALONE)
+                ]
+                if keys[-1] in state.verdicts:
+                    continue
+                if judges.pair != (before, after):
+                    judges.close()
+                    judges = Judges((before, after), environments)
+                whole, alone = (
+                    Outcome(
                         key,
                         test=text.test,
+                        is_new=text.is_new,
                         platform=platform.name,
-                        way=way,
+                        way=key.rpartition("/")[2],
                         passes=passes,
                         **shared,
                     )
-                    _attempt(text, passes, outcome, environments, platform)
-                    yield outcome
+                    for key in keys
+                )
+                _attempt(text, whole, alone, judges)
+                yield whole
+                yield alone
+    judges.close()
 
 
-def _attempt(
-    text: ReplayText,
-    passes: Sequence[str],
-    outcome: Outcome,
-    environments: Environments,
-    platform: Platform,
-) -> None:
-    if not outcome.before or not outcome.after:
-        outcome.reason = "no release before it" if not outcome.before else "no release after it"
-        return
-    try:
-        pythons = [
-            environments.python(release, platform) for release in (outcome.before, outcome.after)
-        ]
-    except (UsageError, CaptureError) as error:
-        outcome.reason = f"{error}"[:200]
-        return
-    try:
-        replayed(text, passes, outcome, pythons)
-    except Exception as error:  # a defect of ours is an outcome, too
-        outcome.reason = f"internal error: {type(error).__name__}: {error}"[:300]
+def _attempt(text: ReplayText, whole: Outcome, alone: Outcome, judges: Judges) -> None:
+    """Replay a text, and say why it cannot be where it cannot."""
+    reason = ""
+    if not whole.before or not whole.after:
+        reason = "no release before it" if not whole.before else "no release after it"
+    else:
+        try:
+            replayed(text, whole, alone, judges)
+        except (UsageError, CaptureError) as error:
+            reason = f"{error}"[:200]
+        except Exception as error:  # a defect of ours is an outcome, too
+            reason = f"internal error: {type(error).__name__}: {error}"[:300]
+    for outcome in (whole, alone):
+        outcome.reason = outcome.reason or reason
 
 
 def _day(commit: Mapping[str, Any]) -> date:

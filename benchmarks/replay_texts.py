@@ -44,6 +44,8 @@ class ReplayText:
     text: str
     flags: Mapping[str, str] = field(default_factory=dict)
     """Debug options that the test sets, without `--`."""
+    is_new: bool = False
+    """True if the change adds the text."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,9 @@ def _of_file(path: str, hunk: str) -> Iterator[ReplayText]:
     text = _without_marks(hunk)
     if _is_module(text) and text.count("{") == text.count("}"):
         lines = (line for line in text.splitlines() if not line.lstrip().startswith("//"))
-        yield ReplayText(path, PurePosixPath(path).name, _with_header("\n".join(lines), ""))
+        source = _with_header("\n".join(lines), "")
+        is_new = all(line.startswith("+") for line in hunk.splitlines())
+        yield ReplayText(path, PurePosixPath(path).name, source, {}, is_new)
 
 
 def _is_module(text: str) -> bool:
@@ -129,7 +133,8 @@ def _of_test(path: str, hunk: str) -> Iterator[ReplayText]:
                 continue
             for filled in _filled(body, match, code):
                 text = _with_header(filled, code)
-                yield ReplayText(path, title, text, flags)
+                first = part.splitlines()[code.count("\n", 0, match.start(2))]
+                yield ReplayText(path, title, text, flags, first.startswith("+"))
 
 
 def _without_marks(hunk: str) -> str:

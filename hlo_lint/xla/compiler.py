@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cache
@@ -61,10 +61,12 @@ class XlaCompiler(AbstractContextManager["XlaCompiler"]):
         timeout: float = 60.0,
         platform: str = "cuda",
         deadline: Deadline | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         """`python` is an interpreter with the plugin of jax for `platform`, `cuda` or `tpu`.
 
-        `timeout` is in seconds per text, `deadline` is for all texts.
+        `timeout` is in seconds per text, `deadline` is for all texts, `environment` has variables
+        in addition to those of this process.
         """
         memory = ChildLimits.by_default(timeout).memory
         limits = ChildLimits(timeout, memory, deadline or Deadline())
@@ -72,14 +74,14 @@ class XlaCompiler(AbstractContextManager["XlaCompiler"]):
         # XLA:GPU reads its flags once per process; libtpu has threads, which do not survive a fork,
         # and a lock for the chip, which a mere compiler does not need.
         is_gpu = platform == "cuda"
-        environment = ABSENT if is_gpu else {**ABSENT, "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
+        own = ABSENT if is_gpu else {**ABSENT, "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
         self._children = Pool(
             lambda: Child(
                 python,
                 limits=limits,
                 setup=load_compiler if is_gpu else ready,
                 forks="each time" if is_gpu else "never",
-                environment=environment,
+                environment={**own, **(environment or {})},
             )
         )
 

@@ -37,6 +37,10 @@ class Deadline:
         self._end = time.monotonic() + seconds
         self._children: WeakSet[Child] = WeakSet()
 
+    def restart(self, seconds: float) -> None:
+        """Move the end to this many seconds from now."""
+        self._end = time.monotonic() + seconds
+
     @property
     def left(self) -> float:
         """The seconds left; 0 or less when the time is up."""

@@ -55,9 +55,11 @@ GPU: Final = "gpu"
 CHIP_SECONDS: Final = 90.0
 """Time for a compile by XLA:GPU or XLA:TPU."""
 _CUDA: Final = {"JAX_PLATFORMS": "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+_LOGGED: Final = {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "hlo_pass_pipeline=1"}
+"""The environment of a compiler that logs each pass: a pass that dies leaves no dump."""
 LIMITS: Final[Mapping[str, Mapping[str, Any]]] = {
-    CPU: {"seconds": 20.0, "memory": 4 << 30, "environment": cpu.SEVERAL_DEVICES},
-    GPU: {"seconds": CHIP_SECONDS, "memory": 1 << 40, "environment": _CUDA},
+    CPU: {"seconds": 20.0, "memory": 4 << 30, "environment": cpu.SEVERAL_DEVICES | _LOGGED},
+    GPU: {"seconds": CHIP_SECONDS, "memory": 1 << 40, "environment": _CUDA | _LOGGED},
 }
 """The limits for a small module; CUDA reserves more memory than it uses."""
 DUMPED: Final = {
@@ -72,6 +74,10 @@ OWN_BOUND: Final = Bound(relative=2.0**-4, of_largest=2.0**-4)
 FOUND, SAME = "found", "same"
 CODE: Final = "code generation"
 """The pass name of a difference that no dump shows."""
+_pass = re.compile(
+    r"\]   HLO pass (?P<start>.+)$|\] HLO pass: (?P<end>.+?) time: |\] Running HLO pass pipeline",
+    re.M,
+)
 _failed_after = re.compile(r"Failed after (\S+)")
 _unsupported = re.compile("UNIMPLEMENTED|[Uu]nsupported|not (yet )?(supported|implemented)")
 _rounded = re.compile(r"\b(?:b?f\d\w*|c64|c128)\[")
@@ -187,15 +193,18 @@ class Judge(ExitStack):
             flags: debug options of XLA, beside those that write the dumps.
         """
         super().__init__()
-        self._flags = dict(flags or {})
-        self._only, self._deadline = passes, deadline or Deadline()
-        # XLA leaves out a pass of a pipeline that runs to a fixed point, unless that is named, too.
-        pairs = [pair for release in pass_lists() for pair in release.passes] if passes else []
-        self._named = ",".join({*passes, *(pipeline for pipeline, name in pairs if name in passes)})
+        self._deadline = deadline or Deadline()
+        self._log = ""
+        self._pipelines: dict[str, set[str]] = {}
+        self.narrow(passes, flags or {})
         python, self._target, _ = compiler or HuntCompiler()
         self._chip = None if self._target in LIMITS else target_of(self._target)
         platform = "tpu" if self._chip and self._chip.is_tpu else "cuda"
-        limits: dict[str, Any] = {"timeout": CHIP_SECONDS, "deadline": self._deadline}
+        limits: dict[str, Any] = {
+            "timeout": CHIP_SECONDS,
+            "deadline": self._deadline,
+            "environment": _LOGGED,
+        }
         self._compiler = self.enter_context(XlaCompiler(python, platform=platform, **limits))
         self._config = ""
         if self._chip:
@@ -205,6 +214,43 @@ class Judge(ExitStack):
         self._reference = self._runner(None, CPU)
         self._runs = self._reference if self._chip else self._runner(python, self._target)
         self._plain = self._runs if self._target == CPU else self._reference
+
+    def narrow(self, passes: Sequence[str], flags: Mapping[str, str]) -> None:
+        """Judge these passes alone from now on, or all, with these debug options."""
+        self._only, self._flags = passes, dict(flags)
+        # XLA leaves out a pass of a pipeline that runs to a fixed point, unless that is named, too.
+        pairs = [pair for release in pass_lists() for pair in release.passes] if passes else []
+        around = {pipeline for pipeline, name in pairs if name in passes}
+        around.update(*(self._pipelines.get(name, ()) for name in passes))
+        self._named = ",".join({*passes, *around})
+
+    @property
+    def started(self) -> list[str]:
+        """The passes that the last compilation started, in order; empty where no log has them."""
+        return [match["start"] for match in _pass.finditer(self._log) if match["start"]]
+
+    def _ended_in(self, compiled: list[Arrays] | Ending, folder: Path) -> str:
+        """The pass in which a compilation ended, by XLA's words, its log, or the last dump."""
+        running: list[str] = []
+        last = ""
+        for match in _pass.finditer(self._log):
+            if match["start"]:
+                last = match["start"]
+                self._pipelines.setdefault(last, set()).update(running)
+                running.append(last)
+            elif match["end"]:
+                if match["end"] in running:
+                    del running[running.index(match["end"]) :]
+            elif not running:
+                last = ""  # another pipeline follows
+        if not isinstance(compiled, Ending):
+            return ""
+        if named := _failed_after.search(compiled.message):
+            return named[1]
+        died_in = last if compiled.status == "error" else (running or [""])[-1]
+        if died_in and compiled.status == "error" and [*folder.glob("*after_optimizations*")]:
+            return CODE
+        return died_in or _last_pass(folder)
 
     def _runner(self, python: Path | None, target: str) -> cpu.XlaCpu:
         xla = cpu.XlaCpu(python, deadline=self._deadline, **LIMITS[target])
@@ -237,10 +283,11 @@ class Judge(ExitStack):
         if self._target == GPU and prod(cpu.devices_of(text)) > 1:
             return "for several devices"
         compiled = self._compiled(text, inputs, folder)
-        if self._only and _last_pass(folder) not in self._only:
+        ended_in = self._ended_in(compiled, folder)
+        if self._only and ended_in not in self._only:
             return self.by_steps(folder)  # no other pass lowers what is left
         if isinstance(compiled, Ending):
-            return self._failed(text, inputs, compiled, folder)
+            return self._failed(text, inputs, compiled, ended_in)
         if not any(compiled):
             return self.by_steps(folder)
         plain = self._run(self._plain, text, inputs, JUDGE)
@@ -262,27 +309,38 @@ class Judge(ExitStack):
         """The results for each set of inputs, empty for a chip that is absent; or how XLA ended."""
         more = self._flags | ({ONLY_PASSES: self._named} if self._only else {})
         if self._chip is None:
-            return self._run(self._runs, text, inputs, DUMPED | {"xla_dump_to": f"{folder}"} | more)
+            dumped = DUMPED | {"xla_dump_to": f"{folder}"} | more
+            return self._run(self._runs, text, inputs, dumped, keeps_log=True)
         words = [f"--{name}={names}" for name, names in more.items()]
         flags = " ".join(["--xla_dump_large_constants", f"{DUMPING}{folder}", *words])
         devices = cpu.devices_of(text)
         ending = self._compiler.compile(text, self._config, flags, devices)
+        self._log = ending.log
         return [] if ending.status == "ok" else ending
 
     def _run(
-        self, xla: cpu.XlaCpu, text: str, inputs: Sequence[Arrays], flags: Mapping[str, Any]
+        self,
+        xla: cpu.XlaCpu,
+        text: str,
+        inputs: Sequence[Arrays],
+        flags: Mapping[str, Any],
+        keeps_log: bool = False,
     ) -> list[Arrays] | Ending:
         """The results for each set of inputs, empty for several devices; or how XLA ended."""
         given: dict[str, Any] = {"flags": dict(flags), "plain": flags is not JUDGE}
         given["devices"] = cpu.devices_of(text)
         results = []
         try:
-            for types, blocks in map(cpu.pack_arrays, inputs):
+            for number, (types, blocks) in enumerate(map(cpu.pack_arrays, inputs)):
                 answer = xla.call(cpu.run_text, encode(text), *blocks, types=types, **given)
                 results.append(cpu.unpack_arrays(*answer))
+                if keeps_log and not number:
+                    self._log = xla.log()
         except ChildDied as death:
+            self._log = death.log if keeps_log else self._log
             return Ending.of(death)
         except ChildError as error:
+            self._log = xla.log() if keeps_log else self._log
             return Ending("error", f"{error}".partition("\n\nSuspected")[0])
         return results
 
@@ -306,7 +364,7 @@ class Judge(ExitStack):
         return BugFinding("values", name.after if name else "", f"{difference}")
 
     def _failed(
-        self, text: str, inputs: Sequence[Arrays], ending: Ending, folder: Path
+        self, text: str, inputs: Sequence[Arrays], ending: Ending, ended_in: str
     ) -> BugFinding | str:
         """The verdict on a module that did not compile: refused, unsupported or a bug."""
         message, is_refused = ending.message, ending.status == "refused"
@@ -319,8 +377,7 @@ class Judge(ExitStack):
             return f"refused: {message[:60]}"
         kind = {"died": "crash", "timeout": "hang"}.get(ending.status, ending.status)
         kind = "memory" if "more memory" in message else kind
-        named = _failed_after.search(message)
-        return BugFinding(kind, named[1] if named else _last_pass(folder), cause_of(ending))
+        return BugFinding(kind, ended_in, cause_of(ending))
 
 
 def _difference(ours: list[Arrays], theirs: list[Arrays]) -> str:
