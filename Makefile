@@ -20,7 +20,7 @@ MAKE_RELEASE := from sys import argv; from hlo_lint.xla.environments import Plat
 WITH_ORACLES = HLO_LINT_ORACLES=$$(ls $(CURDIR)/$(ORACLE)/bin/python 2>/dev/null) \
 	HLO_LINT_RELEASES=$(CURDIR)/$(RELEASES)
 
-.PHONY: help demo check lint types unit test test-latest test-lowest dist new-rule release docs images extension corpus values fuzz hostile corpora verifier bench kills faults clean
+.PHONY: help demo check lint types unit test test-latest test-lowest dist new-rule release docs images extension corpus values fuzz hostile corpora replay verifier bench kills faults clean
 
 help:  ## list the tasks
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -134,6 +134,9 @@ hostile: $(VENV)/tools  ## time and memory of hostile inputs; writes benchmarks/
 
 corpora: $(BIN)/hlo-lint  ## check the texts of CORPORA, which others wrote; writes benchmarks/CORPORA.md
 	$(BIN)/python -m benchmarks.corpora $(CORPORA)
+
+replay: $(BIN)/hlo-lint  ## run the bugs of COMMITS (JSON lines with diffs) on the releases before and after them; writes benchmarks/REPLAY.md
+	$(BIN)/python -m benchmarks.replay $(COMMITS)
 
 verifier: $(VENV)/tools  ## ask the verifier of XLA:GPU about the example of each check; writes benchmarks/VERIFIER.md
 	$(BIN)/python -m benchmarks.verifier $(RELEASES)/hlo_lint/jax-0.11.2/bin/python

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib import import_module
+from importlib.util import find_spec
 from math import prod
 from pathlib import Path
 from types import ModuleType
@@ -207,9 +208,13 @@ def _compiled(
     plain: bool,
     devices: tuple[int, ...] = (1, 1),
 ) -> Any:
-    jaxlib = import_module("jaxlib._jax")
+    jaxlib = _bindings()
     device, _, _ = _device()
-    program = jaxlib.mlir.hlo_to_stablehlo(module_of_text(text))
+    module = module_of_text(text)
+    if hasattr(jaxlib.mlir, "hlo_to_stablehlo"):
+        program = jaxlib.mlir.hlo_to_stablehlo(module)
+    else:  # before 0.6
+        program = jaxlib.mlir.xla_computation_to_mlir_module(jaxlib.XlaComputation(module))
     options = jaxlib.CompileOptions()
     options.num_replicas, options.num_partitions = devices
     options.executable_build_options.use_spmd_partitioning = devices[1] > 1
@@ -217,6 +222,8 @@ def _compiled(
 
     def compiled(own: Flags) -> Any:
         options.env_option_overrides = list({**own, **dict(flags)}.items())
+        if not hasattr(device.client, "compile_and_load"):  # before 0.6.1
+            return device.client.compile(program, options)
         return device.client.compile_and_load(program, chosen, options)
 
     if plain:
@@ -225,6 +232,12 @@ def _compiled(
         return compiled(FLAGS)
     except RuntimeError:
         return compiled(DEFAULT_FLAGS)
+
+
+def _bindings() -> ModuleType:
+    """XLA's Python bindings of its runtime; jaxlib named them differently before 0.6.1."""
+    names = ("jaxlib._jax", "jaxlib.xla_extension")
+    return import_module(next(name for name in names if find_spec(name)))
 
 
 @cache
@@ -236,7 +249,15 @@ def _device() -> tuple[Any, Callable[[NDArray[Any]], Any], Callable[[Any], NDArr
         return first, lambda array: jax.device_put(array, first), import_module("numpy").asarray
     # Before 0.11 jaxlib looks up classes of jax, which takes 0.3 s to import, without need.
     sys.modules.setdefault("jax", cast(ModuleType, None))
-    jaxlib, client = import_module("jaxlib._jax"), import_module("jaxlib.xla_client")
+    jaxlib, client = _bindings(), import_module("jaxlib.xla_client")
+    wide = {"enable_x64": True}
+    if "enable_x64" not in jaxlib.batched_device_put.__doc__:  # before 0.6.1
+        jaxlib.jax_jit.set_thread_local_state_initialization_callback(lambda: None)
+        state = jaxlib.jax_jit.global_state()
+        state.enable_x64 = True
+        if hasattr(state, "enable_memories"):  # before 0.4.36, which read it unset
+            state.enable_memories = False
+        wide = {}
     device = client.make_cpu_client().devices()[0]
 
     # Attributes that jax adds to a sharding, and that jaxlib reads before 0.11.
@@ -248,9 +269,14 @@ def _device() -> tuple[Any, Callable[[NDArray[Any]], Any], Callable[[Any], NDArr
 
     def put(array: NDArray[Any]) -> Any:
         shape = _ShapedArray(array.shape, array.dtype)
-        return jaxlib.batched_device_put(shape, sharding, [array], [device], enable_x64=True)
+        return jaxlib.batched_device_put(shape, sharding, [array], [device], **wide)
 
-    return device, put, lambda array: array._single_device_array_to_np_array_did_copy()[0]
+    def fetch(array: Any) -> Any:
+        if not hasattr(array, "_single_device_array_to_np_array_did_copy"):  # before 0.4.36
+            return array._single_device_array_to_np_array()
+        return array._single_device_array_to_np_array_did_copy()[0]
+
+    return device, put, fetch
 
 
 class _ShapedArray(NamedTuple):

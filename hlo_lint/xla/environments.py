@@ -38,7 +38,7 @@ MOSAIC_GPU = "absl-py"
 class Platform(Enum):
     """The platform that an environment compiles for, with its packages."""
 
-    CPU = ("CPU", "jaxlib-{}", (0, 4, 38), ("jaxlib=={}",))
+    CPU = ("CPU", "jaxlib-{}", (0, 4, 31), ("jaxlib=={}",))
     """The parser, without jax."""
     GPU = (
         "GPU",

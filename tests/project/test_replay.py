@@ -1,0 +1,89 @@
+"""The modules of a commit's tests, as `benchmarks/replay.py` reads them from a diff."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from benchmarks.replay import FLAGS, around, passes_of, platforms_of
+from benchmarks.replay_texts import Change, texts_of
+from hlo_lint.xla.environments import Platform
+
+_DIFF = """Fix the simplifier.
+
+diff --git a/xla/service/algebraic_simplifier.cc b/xla/service/algebraic_simplifier.cc
+--- a/xla/service/algebraic_simplifier.cc
++++ b/xla/service/algebraic_simplifier.cc
+@@ -1,2 +1,2 @@ Status Handle()
+-  return old;
++  return fixed;
+diff --git a/xla/service/algebraic_simplifier_test.cc b/xla/service/algebraic_simplifier_test.cc
+--- a/xla/service/algebraic_simplifier_test.cc
++++ b/xla/service/algebraic_simplifier_test.cc
+@@ -10,6 +10,30 @@ TEST_F(SimplifierTest, Before) {
+ TEST_F(SimplifierTest, Untouched) {
+   const char* hlo = R"(
+   ENTRY e { ROOT a = f32[2] parameter(0) }
+   )";
+ }
++TEST_F(SimplifierTest, Filled) {
++  constexpr absl::string_view kText = R"(
++  HloModule m
++  ENTRY e {
++    a = $0[2] parameter(0)
++    ROOT b = $0[2] add(a, a), sharding={devices=[2]<=[2]}
++  }
++  )";
++  for (auto type : types) Parse(absl::Substitute(kText, "f32"));
++  Parse(absl::Substitute(kText, "s32"));
++  debug_options.set_xla_gpu_enable_fast_min_max(true);
++  const char* expected = R"(
++  CHECK: ROOT b = f32[2] add(a, a)
++  )";
++}
++
++TEST_F(SimplifierTest, CutOff) {
++  const char* hlo = R"(
++  HloModule cut
+"""
+_CHANGE = Change.of(_DIFF)
+
+
+def test_a_test_that_is_added_gives_its_modules_with_the_placeholders_filled() -> None:
+    texts = texts_of(_CHANGE)
+    assert [text.test for text in texts] == ["SimplifierTest.Filled"] * 2
+    assert all(text.is_new for text in texts)
+    assert ["ROOT b = f32[2]" in text.text for text in texts] == [True, False]
+    assert ["ROOT b = s32[2]" in text.text for text in texts] == [False, True]
+
+
+def test_a_module_is_for_as_many_devices_as_its_shardings_name() -> None:
+    assert all("num_partitions=2" in text.text.splitlines()[0] for text in texts_of(_CHANGE))
+
+
+def test_a_test_s_debug_options_are_its_flags() -> None:
+    assert texts_of(_CHANGE)[0].flags == {"xla_gpu_enable_fast_min_max": "true"}
+
+
+def test_a_module_of_a_test_that_is_only_changed_is_not_new() -> None:
+    change = Change.of(_DIFF.replace('+  constexpr absl::string_view kText = R"(', ' kText = R"('))
+    assert not texts_of(change)[0].is_new
+
+
+def test_a_commit_names_its_passes_by_its_files() -> None:
+    assert passes_of(_CHANGE) == ["algsimp"]
+    moved = Change.of(_DIFF.replace("algebraic_simplifier", "double_buffer_loop_unrolling"))
+    (name,) = passes_of(moved)
+    assert FLAGS[name]["xla_gpu_enable_while_loop_double_buffering"] == "true"
+
+
+def test_a_pass_of_two_backends_runs_on_both() -> None:
+    text = texts_of(_CHANGE)[0]
+    assert platforms_of(text, ["algsimp"]) == [Platform.GPU, Platform.CPU]
+
+
+def test_the_releases_of_a_commit_are_the_last_without_it_and_the_first_that_surely_has_it() -> (
+    None
+):
+    assert around(date(2026, 5, 1)) == ("0.10.0", "0.10.2")
+    assert around(date(2020, 1, 1))[0] == ""
+    assert around(date(2026, 10, 20)) == ("0.12.0", "")
