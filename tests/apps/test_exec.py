@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from hlo_lint.apps.cli.ending import Ending, PythonPlace, python_place
 from hlo_lint.apps.cli.exec import environment
 from hlo_lint.apps.cli.main import cli
 from hlo_lint.apps.cli.xla_flags import dumped_to, knows_emitters, quoted
@@ -76,14 +77,17 @@ def test_ctrl_c_ends_the_program_and_what_it_dumped_is_checked() -> None:
         os.killpg(process.pid, signal.SIGINT)
         out, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "hlo-lint: the program exited with 130; its dumps are in hlo-dump\n" in errors
+    assert "hlo-lint: its dumps are in hlo-dump; its log is hlo-dump.log\n" in errors
+    assert "hlo-lint: the program was interrupted\n" in errors
     assert "no findings in" in out
 
 
 def test_the_exit_status_of_the_program_is_kept() -> None:
     ran = execute(sys.executable, "-c", "import sys; sys.exit(3)")
     assert ran.exit_code == 3
-    assert ran.stderr == "hlo-lint: the program exited with 3 before XLA compiled anything\n"
+    assert ran.stderr == (
+        "hlo-lint: the program exited with 3\nwhere: before XLA compiled anything\n"
+    )
     assert not Path("hlo-dump").exists()
 
 
@@ -97,6 +101,122 @@ def test_a_program_that_cannot_be_started_leaves_no_folder() -> None:
     ran = execute("./model.py")
     assert "./model.py: cannot be started: Permission denied" in ran.stderr
     assert not Path("hlo-dump").exists()
+    assert not Path("hlo-dump.log").exists()
+
+
+DIE = """\
+import os, shlex, shutil, signal, sys, time
+from pathlib import Path
+def die():
+    {death}
+[dump] = [f[14:] for f in shlex.split(os.environ["XLA_FLAGS"]) if f.startswith("--xla_dump_to=")]
+if sys.argv[1:]:
+    shutil.copytree(sys.argv[1], dump, dirs_exist_ok=True)
+die()
+"""
+DUMPS = Path(__file__).parents[2] / "fixtures" / "dumps"
+DIED = DUMPS / "gpu-jax0.10.2" / "no_reshape_decomposer_crash"
+ENDED = DUMPS / "cpu-jax0.10.2"
+CHECK_FAILED = "F1128 10:49:23.644469 25763 layout_normalization.cc:431] Check failed: is_bitcast"
+
+
+def page_of(death: str, dumps: Path | None = None, *options: str) -> list[str]:
+    """The page after a program that dies with the dumps of another program."""
+    Path("die.py").write_text(DIE.format(death=death))
+    words = [*options, sys.executable, "die.py", *([] if dumps is None else [str(dumps)])]
+    ran = subprocess.run([*EXEC, "--quiet", *words], capture_output=True, text=True)
+    assert ran.returncode != 0
+    lines = ran.stderr.splitlines()
+    return lines[max(n for n, line in enumerate(lines) if line.startswith("hlo-lint: ")) :]
+
+
+@pytest.mark.parametrize(
+    ("death", "first"),
+    [
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "died of SIGSEGV"),
+        ("os.abort()", "died of SIGABRT"),
+        ("os.kill(os.getpid(), signal.SIGBUS)", "died of SIGBUS"),
+        ("time.sleep(100)", "hung: 0.5 s without a line or a dump; it was killed"),
+    ],
+)
+def test_a_signal_and_a_hang_lead_to_the_line(death: str, first: str) -> None:
+    options = ["--hang-seconds", "0.5"] if "sleep" in death else []
+    lines = page_of(death, None, *options)
+    assert lines[0] == f"hlo-lint: the program {first}"
+    assert lines[1] == "where: before XLA compiled anything"
+    assert lines[2].startswith("Python: ")
+    assert lines[2].endswith("die.py:4 in die")
+
+
+def test_the_children_of_a_program_that_hangs_are_killed() -> None:
+    death = "import subprocess; subprocess.run(['sleep', '4321'])"
+    lines = page_of(death, None, "--hang-seconds", "0.5")
+    assert lines[0].startswith("hlo-lint: the program hung")
+    commands = (path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline"))
+    assert b"sleep\x004321\x00" not in commands
+
+
+def test_a_program_that_prints_does_not_hang() -> None:
+    prints = "import time\nfor _ in range(5): time.sleep(0.3); print('step')\nraise SystemExit(4)"
+    ran = subprocess.run(
+        [*EXEC, "--hang-seconds", "1", sys.executable, "-c", prints],
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 4
+    assert ran.stdout == "step\n" * 5
+
+
+def test_a_kill_from_outside_is_told_from_a_crash() -> None:
+    assert page_of("os.kill(os.getpid(), signal.SIGKILL)")[0] == (
+        "hlo-lint: the program was killed from outside: SIGKILL (`dmesg` tells whether memory ran "
+        "out)"
+    )
+    assert str(Ending(-9, None, True)).endswith("by the kernel, out of memory: SIGKILL")
+    assert str(Ending(139)) == "the program exited with 139 (SIGSEGV)"
+
+
+def test_a_failed_check_in_a_compile_leads_to_the_pass_and_the_line() -> None:
+    lines = page_of(f"print({CHECK_FAILED!r}, file=sys.stderr, flush=True); os.abort()", DIED)
+    assert lines[0] == "hlo-lint: the program died of SIGABRT"
+    assert lines[1] == (
+        "where: it compiled module_0001.jit_transpose_and_flatten (XLA:GPU): the pass "
+        "layout_normalization of layout_normalization"
+    )
+    assert lines[3] == "message: layout_normalization.cc:431: Check failed: is_bitcast"
+    assert lines[-3].endswith("die.py:4 in die")
+    assert lines[-2] == "next: hlo-lint explain - < hlo-dump.log"
+
+
+def test_an_exception_in_python_is_not_blamed_on_xla() -> None:
+    lines = page_of("raise ValueError('no data')", ENDED)
+    assert lines[1].endswith("; after them it died in Python")
+    assert "message: ValueError: no data" in lines
+
+
+def test_a_signal_after_the_compiles_is_of_an_emitter_or_of_a_run() -> None:
+    lines = page_of("os.kill(os.getpid(), signal.SIGSEGV)", ENDED)
+    assert lines[1].endswith("; after them it died in an emitter or running a module")
+
+
+@pytest.mark.parametrize(
+    ("log", "place"),
+    [
+        (
+            'Traceback (most recent call last):\n  File "/p/train.py", line 9, in <module>\n'
+            '    step()\n  File "/v/site-packages/jax/a.py", line 1, in b\n    c\nE: no\n',
+            PythonPlace("/p/train.py", 9, "<module>"),
+        ),
+        (
+            'Current thread 0x00 (most recent call first):\n  File "/v/site-packages/jax/a.py", '
+            'line 1 in b\n  File "/p/train.py", line 5 in step\n',
+            PythonPlace("/p/train.py", 5, "step"),
+        ),
+        ("Traceback of nothing", None),
+    ],
+)
+def test_the_innermost_line_of_the_program(log: str, place: PythonPlace | None) -> None:
+    assert python_place(log) == place
 
 
 def test_dumps_of_two_runs_are_not_mixed() -> None:

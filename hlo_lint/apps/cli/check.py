@@ -280,5 +280,5 @@ def _watch(
     if command is not None:
         with watching.started(command) as process:
             status = keep_checking(lambda: process.poll() is None)
-        return watching.shell_status(process) or status
+        return watching.shell_status(process.returncode) or status
     return keep_checking(None if pid is None else partial(watching.is_running, pid))

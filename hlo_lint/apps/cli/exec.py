@@ -12,7 +12,16 @@ from pathlib import Path
 
 import click
 
-from hlo_lint.apps.cli import check, common, parameters, report, validate, watching, xla_flags
+from hlo_lint.apps.cli import (
+    check,
+    common,
+    ending,
+    parameters,
+    report,
+    validate,
+    watching,
+    xla_flags,
+)
 from hlo_lint.text.errors import DumpError, UsageError, os_errors_as
 from hlo_lint.text.source import shown
 
@@ -27,6 +36,12 @@ FOLDER = "hlo-dump"
     type=parameters.PATH,
     metavar="DIR",
     help=f"The folder for the dumps; by default {FOLDER}, or {FOLDER}-2 and so on.",
+)
+@click.option(
+    "--hang-seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Kill the program after so many seconds without a line of output or a dump.",
 )
 @click.option("--validate", "validates", is_flag=True, help="Also run `hlo-lint validate`.")
 @click.option(
@@ -48,6 +63,7 @@ def command(
     /,
     program: tuple[str, ...],
     dump_to: Path | None,
+    hang_seconds: float | None,
     validates: bool,
     page: Path | None,
     output_format: str | None,
@@ -62,34 +78,35 @@ def command(
     stay, and jax does not use its persistent cache. After Ctrl-C the dumps so far are checked; a
     second Ctrl-C ends a program that ignores the first.
 
+    What the program prints on standard error is kept in DIR.log. After a program that failed comes
+    a page: the pass or the module, the message, the line of Python, commands to run next.
+
     Exit status: that of the program if it is not 0, else that of the check.
     """
     folder = _folder(dump_to)
+    log = folder.parent / f"{folder.absolute().name}.log"
     try:
-        with (
-            watching.started(program, environment(os.environ, folder, program)) as process,
-            _interrupts_passed_to(process),
-        ):
-            process.wait()
+        end = _run(program, folder, log, hang_seconds)
     finally:
         with suppress(OSError):
             folder.rmdir()  # fails if it has files
-    died = watching.shell_status(process)
-    ended = f"the program exited with {died}" if died else ""
-    if not folder.exists():
-        if not died:
-            raise DumpError(
-                f"{program[0]} compiled nothing with XLA: it left no dump; a program that sets "
-                "XLA_FLAGS itself has to keep the flags that are set"
-            )
-        click.echo(f"hlo-lint: {ended} before XLA compiled anything", err=True)
-        ctx.exit(died)
-    if not quiet:
-        place = f"its dumps are in {folder}"
-        click.echo(shown(f"hlo-lint: {ended}{'; ' * bool(died)}{place}"), err=True)
+        if log.exists() and not log.stat().st_size:
+            log.unlink()
+    died = watching.shell_status(end.code)
+    compiled = folder.exists()
+    if not compiled and not died:
+        log.unlink(missing_ok=True)
+        raise DumpError(
+            f"{program[0]} compiled nothing with XLA: it left no dump; a program that sets "
+            "XLA_FLAGS itself has to keep the flags that are set"
+        )
+    if compiled and not quiet:
+        beside = f"; its log is {log}" if log.exists() else ""
+        click.echo(shown(f"hlo-lint: its dumps are in {folder}{beside}"), err=True)
+    statuses = [0]
     options = shared._asdict()
-    statuses = [
-        _status(
+    if compiled:
+        status = _status(
             ctx,
             check.command,
             folder,
@@ -99,12 +116,36 @@ def command(
             verbose=verbose,
             **options,
         )
-    ]
-    if validates:
+        statuses.append(status)
+    if compiled and validates:
         statuses.append(_status(ctx, validate.command, folder, verbose=verbose, **options))
-    if page is not None:
+    if compiled and page is not None:
         statuses.append(_status(ctx, report.command, folder, out=page, **options))
+    if died:
+        for line in ending.page(end, folder, log):
+            click.echo(line, err=True)
     ctx.exit(died or max(statuses))
+
+
+def _run(
+    program: Sequence[str], folder: Path, log: Path, hang_seconds: float | None
+) -> ending.Ending:
+    """Run a program to its end; its errors are printed, and kept in a log."""
+    variables = ending.with_stacks(
+        environment(os.environ, folder, program), unbuffered=hang_seconds is not None
+    )
+    kills = ending.memory_kills()
+    # Standard output stays a terminal where it is one, unless silence counts.
+    output = None if hang_seconds is None else subprocess.PIPE
+    with (
+        log.open("wb") as file,
+        watching.started(program, variables, stdout=output, stderr=subprocess.PIPE) as process,
+        _interrupts_passed_to(process),
+    ):
+        hung = ending.Watch(process, file).wait(folder, hang_seconds)
+    return ending.Ending(
+        process.returncode, hang_seconds if hung else None, ending.memory_kills() > kills
+    )
 
 
 def environment(

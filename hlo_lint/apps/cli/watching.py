@@ -109,7 +109,11 @@ def _is_tired() -> bool:
 
 @contextmanager
 def started(
-    command: Sequence[str], environment: Mapping[str, str] | None = None
+    command: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+    *,
+    stdout: int | None = None,
+    stderr: int | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start a command; where the block ends before it, the command is ended, too.
 
@@ -117,7 +121,7 @@ def started(
         UsageError: it cannot be started.
     """
     with os_errors_as(f"{command[0]}: cannot be started", UsageError):
-        process = subprocess.Popen(command, env=environment)
+        process = subprocess.Popen(command, env=environment, stdout=stdout, stderr=stderr)
     try:
         yield process
     finally:
@@ -126,9 +130,8 @@ def started(
         process.wait()
 
 
-def shell_status(process: subprocess.Popen[bytes]) -> int:
-    """The exit status of a process that has ended, as a shell gives it."""
-    code = process.returncode
+def shell_status(code: int) -> int:
+    """The exit status that a shell gives for a `returncode` of a process."""
     return code if code >= 0 else 128 - code  # a negative one is the number of a signal
 
 

@@ -1,0 +1,321 @@
+"""The end of a program: how it died, and the page about it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, BinaryIO, NamedTuple
+
+from hlo_lint.dumps.crash import CrashSite, find_crash_site
+from hlo_lint.dumps.directory import open_dump
+from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.text.errors import DumpError
+from hlo_lint.text.patterns import late
+from hlo_lint.text.phrases import counted, listed
+from hlo_lint.text.source import decode, shown
+
+SHOWN = 3
+"""Number of passes, and of custom calls, that the page names."""
+MAX_LOG_BYTES = 4 << 20
+"""Bytes at the end of a log that are read."""
+GRACE = 5.0
+"""Seconds that a program has to print its stack, or a process to close its output."""
+INTERVAL = 0.2
+"""Seconds between two looks at a program."""
+
+
+class Ending(NamedTuple):
+    """How a program ended."""
+
+    code: int
+    """Of `Popen.returncode`: the negative number of a signal, or the exit status."""
+    hung_for: float | None = None
+    """Seconds without a line or a dump, after which the program was killed."""
+    out_of_memory: bool = False
+    """True if the kernel killed a process of this control group meanwhile, for lack of memory."""
+
+    def __str__(self) -> str:
+        if self.hung_for is not None:
+            return f"the program hung: {self.hung_for:g} s without a line or a dump; it was killed"
+        if self.code == -getattr(signal, "SIGKILL", 9) or self.code == 137:
+            cause = "by the kernel, out of memory" if self.out_of_memory else "from outside"
+            hint = "" if self.out_of_memory else " (`dmesg` tells whether memory ran out)"
+            return f"the program was killed {cause}: SIGKILL{hint}"
+        if self.code in (-signal.SIGINT, 128 + signal.SIGINT):
+            return "the program was interrupted"
+        if self.code < 0:
+            return f"the program died of {_signal_name(-self.code)}"
+        by_signal = _signal_name(self.code - 128) if self.code > 128 else ""
+        return f"the program exited with {self.code}" + (f" ({by_signal})" if by_signal else "")
+
+
+class Watch:
+    """Copies the output of a program to its own streams and into a log, and notices hangs."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: BinaryIO) -> None:
+        self._process = process
+        self._log = log
+        self._last = time.monotonic()
+        self._lock = threading.Lock()
+        streams = (process.stdout, 1), (process.stderr, 2)
+        self._copiers = [
+            threading.Thread(target=self._copy, args=(stream, number), daemon=True)
+            for stream, number in streams
+            if stream is not None
+        ]
+        for copier in self._copiers:
+            copier.start()
+
+    def _copy(self, stream: IO[bytes], number: int) -> None:
+        with stream, open(number, "wb", closefd=False) as own:
+            while read := os.read(stream.fileno(), 1 << 16):
+                self._last = time.monotonic()
+                with self._lock, suppress(ValueError):  # the log is closed: a child outlives it
+                    self._log.write(read)
+                    self._log.flush()
+                with suppress(OSError):
+                    own.write(read)
+                    own.flush()
+
+    def wait(self, folder: Path, hang_seconds: float | None) -> bool:
+        """Wait for the end of the program; True if it hung, and was killed."""
+        hung = False
+        if hang_seconds is None:
+            self._process.wait()
+        else:
+            files = 0
+            while self._process.poll() is None and not hung:
+                time.sleep(INTERVAL)
+                if (number := sum(len(names) for _, _, names in os.walk(folder))) != files:
+                    files, self._last = number, time.monotonic()
+                hung = time.monotonic() - self._last > hang_seconds
+            if hung and self._process.poll() is None:
+                _kill(self._process)
+        for copier in self._copiers:
+            copier.join(GRACE)
+        return hung
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End a program and its children; Python prints its stack before, by its fault handler."""
+    family = [process.pid, *_descendants(process.pid)]
+    for pid in reversed(family):
+        with suppress(OSError):
+            os.kill(pid, signal.SIGABRT)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(GRACE)
+    for pid in family:
+        if pid == process.pid and process.poll() is not None:
+            continue
+        with suppress(OSError):
+            os.kill(pid, getattr(signal, "SIGKILL", signal.SIGTERM))
+    process.wait()
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    """The children of a process, their children and so on; none where there is no /proc."""
+    with suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in map(int, (task / "children").read_text().split()):
+                yield child
+                yield from _descendants(child)
+
+
+def memory_kills() -> int:
+    """The number of processes of this control group that the kernel killed for lack of memory."""
+    with suppress(OSError, ValueError, IndexError):
+        group = Path("/proc/self/cgroup").read_text().split("::")[1].splitlines()[0]
+        events = Path(f"/sys/fs/cgroup{group}/memory.events").read_text().split()
+        return int(events[events.index("oom_kill") + 1])
+    return 0
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}" if number < 65 else ""
+
+
+class PythonPlace(NamedTuple):
+    """A line of the program."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} in {self.function}"
+
+
+_find_stacks = late(
+    r"^(?:Traceback \(most recent call last\)|(?:Current )?[Tt]hread 0x\w+ [^\n]*"
+    r"\(most recent call first\)):\n(?P<frames>(?:[ \t]+[^\n]*\n|\n(?=[ \t]))*)(?P<error>[^\n]*)",
+    re.M,
+).finditer
+_find_frames = late(r'^\s*File "([^"\n]+)", line (\d+),? in ([^\n]+)$', re.M).findall
+_find_fatal = late(r"^(?:F\d{4} \S+\s+\d+ (\S+\.cc:\d+)\] |(LLVM ERROR): )(.+)$", re.M).findall
+_find_problems = late(r"^[WE]\d{4} \S+\s+\d+ (\S+\.cc:\d+)\] (.+)$", re.M).findall
+_is_library = late(r"site-packages|dist-packages|/lib/python3|^<frozen").search
+
+
+def python_place(log: str) -> PythonPlace | None:
+    """The innermost line of the program in the last stack that has a line of it."""
+    for stack in reversed(list(_find_stacks(log))):
+        frames = [
+            PythonPlace(file, int(line), function)
+            for file, line, function in _find_frames(stack["frames"])
+            if _is_library(file) is None
+        ]
+        if frames:
+            return frames[-1] if stack[0].startswith("Traceback") else frames[0]
+    return None
+
+
+def last_message(log: str) -> str:
+    """The message that a program died of: a failed check, else an exception, else a warning."""
+    if fatal := _find_fatal(log):
+        source, llvm, text = fatal[-1]
+        return f"{source or llvm}: {text}"
+    errors = [
+        stack["error"].strip() for stack in _find_stacks(log) if stack[0].startswith("Traceback")
+    ]
+    for error in reversed(errors):
+        if error:
+            return str(error)
+    problems = _find_problems(log)
+    return ": ".join(problems[-1]) if problems else ""
+
+
+def read_end(path: Path) -> str:
+    """The end of a log; empty if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - MAX_LOG_BYTES))
+            return decode(file.read())
+    except OSError:
+        return ""
+
+
+def page(ending: Ending, folder: Path, log: Path) -> Iterator[str]:
+    """The lines of the page: where the program died, why, and what to run next."""
+    for number, line in enumerate(_page(ending, folder, log)):
+        yield shown(line if number else f"hlo-lint: {line}")
+
+
+def _page(ending: Ending, folder: Path, log: Path) -> Iterator[str]:
+    text = read_end(log)
+    pipelines = [run for run in _by_time(folder) if not run.is_helper]
+    message = last_message(text)
+    next_commands = []
+    yield f"{ending}"
+    if not pipelines:
+        yield "where: before XLA compiled anything"
+    elif pipelines[-1].crashed:
+        site = find_crash_site(pipelines[-1])
+        yield f"where: {_in_compile(pipelines[-1], site)}"
+        yield f"  its input: {site.dump.path}"
+        if not site.pass_name:
+            flags = "XLA_FLAGS=--xla_dump_hlo_pass_re=.+"
+            next_commands.append(f"{flags} hlo-lint exec …, which names the pass")
+        next_commands.append(_command("check", folder))
+    else:
+        yield from _after_compiles(pipelines, ending, message)
+        next_commands.append(_command("validate", folder))
+    if message:
+        yield f"message: {message}"
+        yield from (f"  {line}" for line in explained(message))
+        next_commands.insert(0, f"hlo-lint explain - < {shlex.quote(str(log))}")
+    place = python_place(text)
+    if place is not None:
+        yield f"Python: {place}"
+    if ending.hung_for is not None or "rendezvous" in message.lower():
+        next_commands.insert(0, _command("ranks", folder.parent) + ", with a folder for each rank")
+    elif pipelines and not message:
+        next_commands.append(_command("report", folder))
+    for command in next_commands[:2]:
+        yield f"next: {command}"
+
+
+def _command(name: str, folder: Path) -> str:
+    return f"hlo-lint {name} {shlex.quote(str(folder))}"
+
+
+def _by_time(folder: Path) -> list[Pipeline]:
+    """The compilations of a folder, the one that wrote last at the end."""
+    try:
+        runs = list(open_dump(folder))
+    except DumpError:
+        return []
+
+    def written(run: Pipeline) -> int:
+        return max(
+            path.stat().st_mtime_ns for path in (*(d.path for d in run.dumps), *run.artefacts)
+        )
+
+    return sorted(runs, key=written)
+
+
+def _in_compile(run: Pipeline, site: CrashSite) -> str:
+    if not site.suspects:
+        return f"it compiled {run.title}; the pass is unknown: {site.why}"
+    names = listed((name for _, name in site.suspects), SHOWN)
+    pipelines = " and ".join(dict.fromkeys(pipeline for pipeline, _ in site.suspects[:SHOWN]))
+    which = "the pass" if site.is_complete and len(site.suspects) == 1 else "one of"
+    later = "" if site.is_complete else ", or a later pass"
+    return f"it compiled {run.title} ({run.compiler}): {which} {names} of {pipelines}{later}"
+
+
+def _after_compiles(runs: list[Pipeline], ending: Ending, message: str) -> Iterator[str]:
+    """The finished modules, with the calls of the last one that no pass of HLO looks into."""
+    last = runs[-1]
+    # Python's own exceptions come from a line of Python; all others from native code.
+    is_native = ending.code < 0 or "RuntimeError" in message or not message
+    verb = "hung" if ending.hung_for is not None else "died"
+    where = f"it {verb} in an emitter or running a module" if is_native else f"it {verb} in Python"
+    yield (
+        f"where: the HLO passes of {counted(len(runs), 'module')} ended, those of {last.title} "
+        f"last; after them {where}"
+    )
+    if unfinished := [run.title for run in runs if run.crashed]:
+        yield f"  did not compile before: {listed(unfinished, SHOWN)}"
+    calls: dict[str, None] = {}
+    if last.final is not None:
+        with suppress(DumpError):
+            for module in last.final.file.modules:
+                calls.update(
+                    dict.fromkeys(
+                        instruction.custom_call_target
+                        for instruction in module.instructions()
+                        if instruction.opcode == "custom-call"
+                    )
+                )
+    if calls:
+        yield f"  its custom calls: {listed(calls, SHOWN)}"
+
+
+def explained(message: str) -> Iterator[str]:
+    """The meaning of a message, as far as it is known."""
+    from hlo_lint.report.messages import command_for, rules_for
+    from hlo_lint.rules.registry import all_rules
+
+    rules = rules_for(message, all_rules())
+    if rules:
+        for rule in rules[:SHOWN]:
+            yield f"{rule.name()}: {rule.summary()}"
+    elif answer := command_for(message):
+        yield answer[0]
+
+
+def with_stacks(variables: Mapping[str, str], *, unbuffered: bool) -> dict[str, str]:
+    """The variables with which Python prints its stack when a signal ends it."""
+    added = {"PYTHONFAULTHANDLER": "1"} | ({"PYTHONUNBUFFERED": "1"} if unbuffered else {})
+    return {**added, **variables}
