@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import mmap
 import os
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from hlo_lint.apps.cli.main import cli
+from hlo_lint.dumps.messages import CATALOGUE, _tables, component_of
+from hlo_lint.dumps.pass_lists import passes_and_pipelines
 from hlo_lint.report.messages import messages_of, rules_for
 from hlo_lint.rules.registry import all_rules
 from tests.conftest import FIXTURES
@@ -80,6 +83,70 @@ def test_a_message_of_no_rule_leads_to_a_command_or_is_refused() -> None:
     assert "--select tma" in explain("Failed to initialize the TMA descriptor 700").output
     ran = explain("nothing that XLA says")
     assert (ran.exit_code, "no rule stands for" in ran.output) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("log", "parts"),
+    [
+        (
+            "F1128 10:00:00.1 42 spmd_partitioner.cc:4321] Check failed: x == y (1 vs. 2)",
+            ("the SPMD partitioner", "pass: spmd-partitioning"),
+        ),
+        (
+            "RET_CHECK failure (external/xla/xla/service/gpu/model/gpu_performance_model.cc:5) x",
+            ("the cost model of XLA:GPU", "pass: priority-fusion"),
+        ),
+        # In no catalogue: the folder says the component.
+        ("xla/backends/gpu/runtime/of_next_year_thunk.cc:3] Check failed: x", ("thunk of the",)),
+        # By its words: quoted, wrapped, and with values.
+        (
+            'RuntimeError: "Given root operation\n    is not in this computation."',
+            ("the builder of HLO", "by its words"),
+        ),
+        (
+            "Expected the sort_dimension 3 of sort to be smaller than the rank 2 of the operand",
+            ("the HLO verifier", "hlo-lint check --select verifier DUMP"),
+        ),
+    ],
+)
+def test_a_message_leads_to_the_component_it_comes_from(log: str, parts: tuple[str, ...]) -> None:
+    said = explain("-", log).output
+    assert [part for part in parts if part not in said] == []
+
+
+def test_a_warning_before_a_failure_does_not_hide_where_it_died() -> None:
+    log = (
+        "W1128 10:00:00.1 42 spmd_partitioner.cc:600] Involuntary full rematerialization.\n"
+        "F1128 10:00:01.1 42 copy_insertion.cc:100] Check failed: x\n"
+    )
+    said = explain("-", log).output
+    assert "from: copy insertion (copy_insertion.cc)" in said
+    assert "partitioner" not in said
+
+
+@pytest.mark.parametrize(
+    ("said", "part"),
+    [
+        ("RESOURCE_EXHAUSTED: Shared memory size limit exceeded: requested 9", "shared memory"),
+        ("RESOURCE_EXHAUSTED: Ran out of memory in memory space vmem.", "on-chip memory"),
+    ],
+)
+def test_memory_of_a_kernel_is_no_memory_of_the_device(said: str, part: str) -> None:
+    out = explain(said).output
+    assert part in out
+    assert "huge-temporary" not in out
+
+
+def test_the_catalogue_is_small_and_each_of_its_files_has_a_component() -> None:
+    assert CATALOGUE.stat().st_size <= 400_000
+    paths = lzma.decompress(CATALOGUE.read_bytes()).partition(b"\n\n")[0].decode().split("\n")
+    assert len(paths) > 1000
+    assert [path for path in paths if component_of(path.split(" ")[0]) is None] == []
+
+
+def test_each_listed_pass_is_of_a_release() -> None:
+    names = [name for passes in _tables().passes.values() for name in passes]
+    assert [name for name in names if name not in passes_and_pipelines()] == []
 
 
 @pytest.mark.slow

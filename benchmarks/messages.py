@@ -1,0 +1,159 @@
+"""Make the catalogue of XLA's messages, and ask it for a sample.
+
+    python -m benchmarks.messages xla_messages.tsv.xz
+    python -m benchmarks.messages xla_messages.tsv.xz --sample 300 --seed 20261128
+
+The table has a line for each check and each error in XLA's sources: file, line, kind, condition,
+text. The catalogue keeps the files, the kinds and hashes of the fixed words.
+"""
+
+from __future__ import annotations
+
+import argparse
+import lzma
+import random
+import re
+import sys
+from array import array
+from collections import Counter
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+
+from hlo_lint.dumps.messages import CATALOGUE, GAP, KINDS, find_sources, listed_passes, word_hashes
+from hlo_lint.dumps.pass_lists import passes_and_pipelines
+
+_COMPARISONS = {"EQ": "==", "NE": "!=", "GE": ">=", "GT": ">", "LE": "<=", "LT": "<"}
+_VALUE = re.compile(r"…|%[-+ #0-9.*]*(?:ll|z)?[a-zA-Z]|\$\d|\{\}")
+_CHECK_PAIR = re.compile(r"(?:Q|D)?CHECK_(EQ|NE|GE|GT|LE|LT)")
+
+
+class Row(NamedTuple):
+    """A line of the table."""
+
+    file: str
+    line: str
+    kind: str
+    condition: str
+    text: str
+
+    @property
+    def short_kind(self) -> str:
+        """The letter of `KINDS`."""
+        name = self.kind.removeprefix("absl::").removesuffix("Error").removesuffix("StrCat")
+        if "RET_CHECK" in name or name == "Internal":
+            return "I"
+        if "CHECK" in name:
+            return "C"
+        if name.startswith("LOG"):
+            return "L"
+        if name in {"InvalidArgument", "FailedPrecondition", "OutOfRange", "NotFound"}:
+            return "P"
+        return {"Unimplemented": "U", "ResourceExhausted": "R", "emit": "M", "emitOp": "M"}.get(
+            name, "K"
+        )
+
+    @property
+    def logged(self) -> str:
+        """The condition as XLA logs it, and the text, with `…` for each value."""
+        condition = self.condition.partition(" << ")[0].strip()
+        if condition.startswith("(") and condition.endswith(")"):
+            condition = condition[1:-1]
+        if (pair := _CHECK_PAIR.fullmatch(self.kind)) and condition.count(",") == 1:
+            left, _, right = condition.partition(",")
+            condition = f"{left} {_COMPARISONS[pair[1]]}{right}"
+        return " … ".join(part for part in (condition, self.text) if part.strip())
+
+
+def rows(path: Path) -> Iterator[Row]:
+    """The lines of the table, sorted by file."""
+    with lzma.open(path, "rt", encoding="utf-8") as stream:
+        next(stream)
+        yield from sorted(Row(*line.rstrip("\n").split("\t")) for line in stream)
+
+
+def condensed(table: list[Row]) -> bytes:
+    """The catalogue: a line for each file with the kinds of its messages, then their hashes."""
+    lines = []
+    hashes = array("H")
+    for file, group in groupby(table, key=lambda row: row.file):
+        kept: dict[tuple[int, ...], str] = {}
+        for row in group:
+            words: list[int] = []
+            for part in _VALUE.split(row.logged):
+                if segment := word_hashes(part):
+                    words += [*segment, GAP]
+            kept.setdefault(tuple(words[:-1]), row.short_kind)
+        kept.pop((), None)
+        lines.append(" ".join((file, "".join(kept.values()), *passes_in(file))))
+        for message in kept:
+            hashes.extend((*message, 0))
+    if sys.byteorder == "big":
+        hashes.byteswap()
+    assert all(kind in KINDS for line in lines for kind in line.split(" ")[1])
+    return lzma.compress("\n".join(lines).encode() + b"\n\n" + hashes.tobytes(), preset=9)
+
+
+def passes_in(file: str) -> tuple[str, ...]:
+    """The passes of a file: those of the table, or the pass named as the file is."""
+    stem = file.rpartition("/")[2].partition(".")[0].replace("_", "-")
+    named = (name for name in passes_and_pipelines() if name.replace("_", "-").lower() == stem)
+    return listed_passes(file) or tuple(sorted(named)[:1])
+
+
+def quoted(row: Row, chance: random.Random) -> str:
+    """A message as a log has it: values filled in, wrapped, prefixed, sometimes cut."""
+    text = _VALUE.sub(lambda _: chance.choice(["7", "%fusion.3", "f32[8,128]{1,0}"]), row.logged)
+    file = row.file.rpartition("/")[2]
+    if row.kind.startswith(("CHECK", "DCHECK", "QCHECK")):
+        text = f"F1128 10:00:00.000001 4242 {file}:{row.line}] Check failed: {text}"
+    elif "RET_CHECK" in row.kind:
+        text = f"INTERNAL: RET_CHECK failure (external/xla/{row.file}:{row.line}) {text}"
+    elif row.text:
+        text = f"jaxlib.xla_extension.XlaRuntimeError: {text}"
+    if chance.random() < 0.2 and len(text) > 120:
+        text = text[: len(text) * 3 // 4]
+    return text.replace(" ", "\n    ", 1) if chance.random() < 0.2 else text
+
+
+def sample(table: list[Row], count: int, seed: int) -> None:
+    """Print the answers to messages drawn at random, and how many name the right file."""
+    chance = random.Random(seed)
+    outcomes: Counter[str] = Counter()
+    for row in chance.sample(table, count):
+        asked = quoted(row, chance)
+        sources = find_sources(asked)
+        right = [source.component for source in find_sources(f"{row.file}:{row.line}")]
+        named = {source.component for source in sources}
+        if not sources:
+            outcome = "unknown"
+        elif named == set(right):
+            outcome = "right"
+        else:
+            outcome = "among several" if set(right) <= named else "WRONG"
+        outcomes[outcome] += 1
+        outcomes["with a pass"] += any(source.passes for source in sources)
+        print(f"{outcome}: {row.file}:{row.line} {asked!r}")
+        for source in sources:
+            print(f"    {source.path}: {source.component} {', '.join(source.passes)}")
+    print(dict(outcomes))
+
+
+def main() -> None:
+    """Write the catalogue, or print a sample of answers."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("table", type=Path)
+    parser.add_argument("--sample", type=int)
+    parser.add_argument("--seed", type=int, default=20261128)
+    args = parser.parse_args()
+    table = list(rows(args.table))
+    if args.sample:
+        sample(table, args.sample, args.seed)
+        return
+    CATALOGUE.write_bytes(condensed(table))
+    print(f"{CATALOGUE}: {len(table)} messages, {CATALOGUE.stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    main()

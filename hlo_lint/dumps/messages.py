@@ -1,0 +1,296 @@
+"""The component and the pass of XLA that a message comes from.
+
+`messages.xz` is made by `python -m benchmarks.messages`: each file of XLA's sources with the kinds
+of its messages and hashes of their fixed words. `components.toml` says what the files are.
+"""
+
+from __future__ import annotations
+
+import lzma
+import re
+import sys
+import tomllib
+from array import array
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from math import log as logarithm
+from pathlib import Path
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from hlo_lint.text.patterns import late
+
+CATALOGUE: Final = Path(__file__).parent / "messages.xz"
+GAP: Final = 1
+"""Stands in a message where XLA prints a value."""
+KINDS: Final = {
+    "C": "a check that ends the process: as a rule a defect of XLA, or a program that this part "
+    "was not written for",
+    "I": "an internal error: as a rule a defect of XLA, or a program that this part does not take",
+    "P": "the program, its arguments or the flags do not fit; if a pass made the instruction, "
+    "it is a defect of XLA",
+    "U": "the program may be right; this release does not implement it",
+    "R": "memory or another resource is used up",
+    "M": "an operation of MLIR is refused: as a rule the part that wrote it is at fault, "
+    "for a kernel its author",
+    "L": "a line of the log that ends nothing by itself",
+    "K": "",
+}
+"""The party at fault as a rule, by kind of message."""
+MAX_LOG: Final = 1 << 18
+"""Characters of a log in which messages are looked for by their words: its end."""
+_LEAST_WEIGHT = 12.0
+"""The least weight of a match; a word in one message of 14,103 weighs 9.6."""
+_LEAST_SHARE = 0.6
+_MOST_SOURCES = 3
+
+_words = late(r"[a-z_][a-z_0-9]*").findall
+_places = late(r"(?<![\w/.])((?:[\w.+-]+/)*)(\w[\w.-]*\.(?:cc|h|cpp|cu)):(\d+)").finditer
+
+
+@dataclass(frozen=True)
+class Component:
+    """A part of XLA, or of what it calls."""
+
+    name: str
+    when: str
+    """When it runs."""
+    next: tuple[str, ...]
+    """Commands that show more."""
+    off: str = ""
+    """The flag that switches it off."""
+    optional: bool = False
+    """True if its passes may be switched off."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file of XLA's sources that a message comes from."""
+
+    path: str
+    """Below the root of XLA; only the name if the file is in no catalogue."""
+    component: Component
+    passes: tuple[str, ...]
+    """Its passes, as dumps name them."""
+    kind: str = ""
+    """The kind of message, a letter of `KINDS`; empty if only the file is known."""
+    quoted: str = ""
+    """The file as the log names it; empty if it was found by the words."""
+
+
+def word_hashes(text: str) -> list[int]:
+    """The words of a text as 16-bit hashes, none of them 0 or `GAP`."""
+    return [crc32(word.encode()) % 65534 + 2 for word in _words(text.lower())]
+
+
+def failure_in(log: str) -> str:
+    """The line of the first failed check in a log, and what follows it; without such, the log."""
+    place = next((place for place in _places(log) if _is_failure(log, place)), None)
+    return log[log.rfind("\n", 0, place.start()) + 1 :] if place else log
+
+
+def find_sources(log: str) -> tuple[Source, ...]:
+    """The files that the messages in a log come from, the first failure first.
+
+    A file that the log names counts; without such, messages are found by their fixed words. Empty
+    if the words stand in too many components to say.
+
+    >>> find_sources("spmd_partitioner.cc:123] Check failed: x")[0].component.name
+    'the SPMD partitioner'
+    """
+    log = log[-MAX_LOG:]
+    quoted = tuple(_quoted(log))
+    return quoted[:_MOST_SOURCES] if quoted else _by_words(log)
+
+
+def _quoted(log: str) -> Iterator[Source]:
+    places = list(_places(log))
+    # The lines of a log before the failure are warnings: the failed check says where it died.
+    places.sort(key=lambda place: not _is_failure(log, place))
+    failed = bool(places) and _is_failure(log, places[0])
+    seen = set()
+    for place in places:
+        if failed and not _is_failure(log, place):
+            return
+        paths = _paths_of(place[1] + place[2])
+        components = {component_of(path): path for path in reversed(paths)}
+        kind = ("I" if "RET_CHECK" in log[: place.start()][-40:] else "C") if failed else ""
+        if len(components) > 1:
+            # Files of one name: the words choose, or each is named.
+            chosen = [source for source in _by_words(log) if source.path in paths]
+            components = {source.component: source.path for source in chosen} or components
+        for component, path in components.items():
+            if component is not None and path not in seen:
+                seen.add(path)
+                yield Source(path, component, passes_of(path), kind, place[1] + place[2])
+
+
+def _is_failure(log: str, place: re.Match[str]) -> bool:
+    return (
+        "RET_CHECK failure (" in log[: place.start()][-60:]
+        or "Check failed" in log[place.end() : place.end() + 20]
+    )
+
+
+def _paths_of(quoted: str) -> list[str]:
+    """The files of the catalogue that a quoted path may be; the path itself if there are none."""
+    name = quoted.rpartition("/")[2]
+    paths = [path for path in _catalogue().paths if path.rpartition("/")[2] == name]
+    whole = [path for path in paths if quoted.endswith(path) or path.endswith(f"/{quoted}")]
+    if "/" in quoted and not whole and paths:
+        # A release with other folders: the file has moved, or has the name of another file.
+        return [_below_root(quoted), *paths] if component_of(_below_root(quoted)) else paths
+    return whole or paths or [_below_root(quoted)]
+
+
+def _below_root(path: str) -> str:
+    """`xla/service/x.cc` of `external/xla/xla/service/x.cc`"""
+    _, root, rest = path.rpartition("/xla/")
+    return f"xla/{rest}" if root else path
+
+
+class _Catalogue(NamedTuple):
+    paths: dict[str, tuple[str, ...]]
+    """The files, with their passes."""
+    files: Sequence[int]
+    """The number of the file of each message."""
+    kinds: str
+    """The kind of each message."""
+    hashes: array[int]
+    """The words of the messages, a 0 after each."""
+
+
+@cache
+def _catalogue() -> _Catalogue:
+    head, _, body = lzma.decompress(CATALOGUE.read_bytes()).partition(b"\n\n")
+    paths: dict[str, tuple[str, ...]] = {}
+    files = array("H")
+    kinds: list[str] = []
+    for number, line in enumerate(head.decode().split("\n")):
+        path, letters, *passes = line.split(" ")
+        paths[path] = tuple(passes)
+        kinds.append(letters)
+        files.extend([number] * len(letters))
+    hashes = array("H", body)
+    if sys.byteorder == "big":
+        hashes.byteswap()
+    return _Catalogue(paths, files, "".join(kinds), hashes)
+
+
+def _by_words(log: str) -> tuple[Source, ...]:
+    """The sources of the message in a log with the most words that are rare in other messages."""
+    places: dict[int, list[int]] = defaultdict(list)
+    words = word_hashes(log)
+    for number, word in enumerate(words):
+        places[word].append(number)
+    pairs = set(pairwise(words))
+    catalogue = _catalogue()
+    files = tuple(catalogue.paths)
+    hashes = catalogue.hashes
+    numbers: dict[int, int] = defaultdict(int)
+    messages = [0]
+    candidates: set[int] = set()
+    for position, (first, second) in enumerate(pairwise(hashes)):
+        if first == 0:
+            messages.append(position + 1)
+        else:
+            numbers[first] += 1
+            if (first, second) in pairs:
+                candidates.add(len(messages) - 1)
+    messages.append(len(hashes))
+    total = len(messages) - 1
+    scores: list[tuple[float, float, int]] = []
+    for number in candidates:
+        message = hashes[messages[number] : messages[number + 1] - 1]
+        weights = [logarithm(total / (1 + numbers[word])) if word > GAP else 0 for word in message]
+        matched = _matched(message, places)
+        weight = sum(weights[place] for place in matched)
+        share = weight / (sum(weights) or 1)
+        if weight >= _LEAST_WEIGHT and share >= _LEAST_SHARE:
+            scores.append((round(weight * share, 3), share, number))
+    best = max(scores, default=(0.0, 0.0, 0))
+    sources: dict[str, Source] = {}
+    for score, _, number in sorted(scores, reverse=True):
+        path = files[catalogue.files[number]]
+        component = component_of(path)
+        if score >= best[0] * 0.95 and component is not None:
+            sources.setdefault(
+                path, Source(path, component, passes_of(path), catalogue.kinds[number])
+            )
+    if len({source.component for source in sources.values()}) > _MOST_SOURCES:
+        return ()
+    return tuple(sources.values())[:_MOST_SOURCES]
+
+
+def _matched(message: Sequence[int], places: dict[int, list[int]]) -> list[int]:
+    """The words of a message that stand in a log, in order and side by side where no value is
+    printed between them: the best of the places where it may begin."""
+    best: list[int] = []
+    starts = {
+        start
+        for first, second in pairwise(message)
+        for start in (places.get(first, ()) if first > GAP else ())
+        if start + 1 in places.get(second, ())
+    }
+    for start in sorted(starts)[:50]:
+        matched: list[int] = []
+        cursor, gap = start, True
+        for place, word in enumerate(message):
+            if word == GAP:
+                gap = True
+                continue
+            reach = range(cursor, cursor + (40 if gap else 1))
+            spot = next((spot for spot in places.get(word, ()) if spot in reach), None)
+            if spot is not None:
+                matched.append(place)
+                cursor, gap = spot + 1, False
+        # A lone word beside values is no evidence.
+        runs = [place for place in matched if {place - 1, place + 1} & {*matched}]
+        if len(runs) > len(best):
+            best = matched
+    return best
+
+
+class _Tables(NamedTuple):
+    components: tuple[tuple[re.Pattern[str], Component], ...]
+    passes: dict[str, tuple[str, ...]]
+
+
+@cache
+def _tables() -> _Tables:
+    data = tomllib.loads((Path(__file__).parent / "components.toml").read_text("utf-8"))
+    components = tuple(
+        (
+            re.compile("|".join(entry["files"])),
+            Component(
+                entry["name"],
+                entry["when"],
+                tuple(entry["next"]),
+                entry.get("off", ""),
+                entry.get("optional", False),
+            ),
+        )
+        for entry in data["component"]
+    )
+    passes = {stem: tuple(names.split()) for stem, names in data["passes"].items()}
+    return _Tables(components, passes)
+
+
+@cache
+def component_of(path: str) -> Component | None:
+    """The component of a file: the first in the table with a pattern in its path."""
+    components = _tables().components
+    return next((component for files, component in components if files.search(path)), None)
+
+
+def passes_of(path: str) -> tuple[str, ...]:
+    """The passes of a file, as dumps name them; empty if it is of no pass, or of too many."""
+    return _catalogue().paths.get(path) or listed_passes(path)
+
+
+def listed_passes(path: str) -> tuple[str, ...]:
+    """The passes of a file in the table of those with another name."""
+    return _tables().passes.get(path.rpartition("/")[2].partition(".")[0], ())
