@@ -213,7 +213,8 @@ class Child:
 
     def log(self) -> str:
         """The end of the child's output since its last request."""
-        assert self._log is not None
+        if self._log is None:
+            return ""  # it did not start
         size = self._log.seek(0, os.SEEK_END)
         self._log.seek(max(0, size - MAX_LOG))
         return decode(self._log.read())
