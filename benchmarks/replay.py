@@ -53,6 +53,9 @@ from hlo_lint.xla.limits import Deadline, NoTimeLeft
 
 RESULTS = Path(__file__).parent / "REPLAY.md"
 RELEASES = Path(__file__).parent / "releases.tsv"
+KINDS = Path(__file__).parent / "replay_kinds.tsv"
+OTHER_CHANGE: Final = "another change of the pass"
+VERDICTS: Final = ("found", "other pass", "no pass named", "diff", "silent")
 ALONE: Final = "alone"
 WHOLE: Final = "whole"
 SECONDS: Final = 120.0
@@ -436,14 +439,15 @@ def _judge_dumps(old: Compiled, new: Compiled, outcome: Outcome) -> None:
         theirs = {key: names for key, names in theirs.items() if not key.startswith(DIED)}
         if not has_died:
             ours = {key: names for key, names in ours.items() if not key.startswith(DIED)}
-    new_ones = {key: names for key, names in ours.items() if key not in theirs}
+    # No pass is named where the difference came before the start of a pipeline.
+    new_ones = {key: names - {"pipeline-start"} for key, names in ours.items() if key not in theirs}
     outcome.says = [*new_ones]
     # A test may break a rule on purpose: its pass carries that on.
     given = {key.partition(":")[0] for key, names in theirs.items() if not names}
     outcome.new_says = [
         key for key, names in theirs.items() if names and key.partition(":")[0] not in given
     ]
-    guilty = {outcome.guilty} if outcome.guilty else {*outcome.passes}
+    guilty = {outcome.guilty} - {"", "pipeline-start"} or {*outcome.passes}
     if any(names & guilty for names in new_ones.values()):
         outcome.verdict = "found"
     elif any(new_ones.values()):
@@ -568,58 +572,86 @@ def read_commits(paths: Iterable[Path]) -> list[dict[str, Any]]:
     return commits
 
 
+@cache
+def kinds() -> Mapping[str, str]:
+    """The kind of what was lost for commits, by the first ten digits of their hashes."""
+    lines = KINDS.read_text("utf-8").splitlines()
+    return dict(line.split("\t", 1) for line in lines if not line.startswith("#"))
+
+
+def _is_reproduced(verdict: Mapping[str, Any]) -> bool:
+    is_other = kinds().get(verdict["commit"][:10]) == OTHER_CHANGE
+    return bool(verdict["reproduced"]) and not (verdict["reproduced"] == "module" and is_other)
+
+
 def page(verdicts: Sequence[Mapping[str, Any]]) -> str:
     """The page about all outcomes."""
     by_commit: dict[str, list[Mapping[str, Any]]] = {}
     for verdict in verdicts:
         by_commit.setdefault(verdict["index"], []).append(verdict)
-    shown = [v for v in verdicts if v["reproduced"]]
-    commits = {v["index"] for v in shown}
+    shown = [verdict for verdict in verdicts if _is_reproduced(verdict)]
     lines = [
         "# Replay",
         "",
-        "Bugs of released compilers, run before and after their fix. Made by "
-        "`python -m benchmarks.replay`, which says what is counted.",
+        "Bugs of released compilers, run before and after their fix. Written by "
+        "`python -m benchmarks.replay`, which defines the terms.",
         "",
-        f"{len(by_commit)} commits, {_modules(verdicts)} modules, each with its platform. "
-        f"Reproduced: {_modules(shown)} modules of {len(commits)} commits.",
+        f"{len(by_commit)} commits, {len(_modules(verdicts))} modules of their tests. Reproduced: "
+        f"{len(_modules(shown))} modules of {len({v['index'] for v in shown})} commits. "
+        "The tables count a module for each platform and each way, `whole` or `alone`.",
         "",
-        "| reproduced by | found | other pass named | in `diff` alone | silent |",
-        "|---|---:|---:|---:|---:|",
+        f"| reproduced by | {' | '.join(VERDICTS)} |",
+        f"|---|{'---:|' * len(VERDICTS)}",
     ]
     for kind in ("dies", "refuses", "values", "module"):
         counts = Counter(v["verdict"] for v in shown if v["reproduced"] == kind)
-        cells = " | ".join(str(counts[name]) for name in ("found", "other pass", "diff", "silent"))
-        lines.append(f"| {kind} | {cells} |")
-    lines += ["", "| commit | test | passes | where | releases | reproduced | verdict | says |"]
+        lines.append(f"| {kind} | {' | '.join(str(counts[name]) for name in VERDICTS)} |")
+    lines += ["", "| commit | test | pass | where | releases | reproduced | verdict | says |"]
     lines += ["|---|---|---|---|---|---|---|---|"]
     for v in shown:
         says = "; ".join(v["says"])[:160].replace("|", "\\|")
         lines.append(
-            f"| {v['commit'][:10]} | {v['test']} | {', '.join(v['passes'][:2])} | "
+            f"| {v['commit'][:10]} | {v['test']} | {v['guilty'] or ', '.join(v['passes'][:2])} | "
             f"{v['platform']} {v['way']} | {v['before']}, {v['after']} | "
             f"{v['reproduced']} | {v['verdict']} | {says} |"
         )
+    lines += ["", "## What is not found", ""]
+    lines += ["The kinds of `diff` and `silent`, from reading both modules:", ""]
+    lines += ["| kind | commits | modules |", "|---|---:|---:|"]
+    missed: dict[str, list[Mapping[str, Any]]] = {}
+    for v in verdicts:
+        if v["reproduced"] and v["verdict"] in ("diff", "silent"):
+            missed.setdefault(kinds().get(v["commit"][:10], "not read yet"), []).append(v)
+    for kind, of in sorted(missed.items(), key=lambda pair: -len({v["index"] for v in pair[1]})):
+        lines.append(f"| {kind} | {len({v['index'] for v in of})} | {len(_modules(of))} |")
     reasons = Counter(
-        re.sub(r"\d[\d.]*", "N", _reason(of)) for of in by_commit.values() if _reason(of)
+        _reason(of) for of in by_commit.values() if not any(v["reproduced"] for v in of)
     )
-    lines += ["", "Commits that are not reproduced, by the reason of their last module:", ""]
+    lines += ["", "## What is not reproduced", ""]
+    lines += ["Commits, by the reason that holds for most of their modules:", ""]
     lines += ["| commits | reason |", "|---:|---|"]
     lines += [f"| {count} | {reason} |" for reason, count in reasons.most_common()]
     untrue = sorted({say for v in shown for say in v["new_says"]})
-    lines += ["", "Errors and warnings on dumps of the new releases, to be read:", ""]
-    lines += [f"- {say}" for say in untrue] or ["none"]
+    lines += ["", "## Errors and warnings on dumps of the new releases", ""]
+    lines += [f"- {say}" for say in untrue] or ["None."]
     return "\n".join(lines) + "\n"
 
 
-def _modules(verdicts: Sequence[Mapping[str, Any]]) -> int:
-    return len({v["key"].rpartition("/")[0] for v in verdicts if v["way"]})
+def _modules(verdicts: Iterable[Mapping[str, Any]]) -> set[str]:
+    """The modules, without platform and way."""
+    return {"/".join(v["key"].split("/")[:2]) for v in verdicts if v["way"]}
 
 
 def _reason(of: Sequence[Mapping[str, Any]]) -> str:
-    if any(v["reproduced"] for v in of):
-        return ""
-    return str(of[-1]["reason"]).partition("\n")[0][:100].replace("|", "\\|")
+    """The reason why most modules of a commit are not reproduced, without what is special to it."""
+    reasons = [str(v["reason"]).partition("\n")[0] for v in of if v["way"] != WHOLE]
+    (reason, _), *_ = Counter(
+        "the old release is too old to compile for a chip that is absent"
+        if "too old" in reason
+        else reason.partition(": ")[0]
+        for reason in reasons or ["not run"]
+    ).most_common(1)
+    return reason
 
 
 def main() -> None:
