@@ -7,10 +7,10 @@ certain, and an instruction without a matching name is left out.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import compress, count
+from itertools import compress, count, product
 from operator import is_not, not_
 
 from hlo_lint.analysis.calls import calls_of
@@ -274,34 +274,40 @@ class PassPair:
         successor, and the parts of that: itself, its users, and the root that it runs."""
         for computation in self.changed:
             before, after = computation.before, computation.after
-            gone = [
-                before.at(number)
-                for number in computation.removed
-                if is_relevant(row := before.rows[number])
-                and (
-                    (kept := after.instruction(name_of(row))) is None
-                    or kept.opcode != opcode_of(row)
-                )
-            ]
-            readers: dict[str, list[Instruction]] = defaultdict(list)
-            for new in map(after.at, computation.added if gone else ()):
-                for name in set(new.operand_names) if new.name not in before.index else ():
-                    readers[name].append(new)
-            pairs = [(old, new) for old in gone for new in readers.get(_first_operand(old), ())]
-            for old, successor in pairs:
-                held = successor.operand_names
-                if not set(old.operand_names) <= set(held):
+            alike: dict[tuple[str, tuple[str, ...]], list[Instruction]] = defaultdict(list)
+            for number in computation.removed:
+                if not is_relevant(row := before.rows[number]):
                     continue
-                body = self.after.callee(successor) if successor.opcode == "async-start" else None
-                root = None if body is None else body.root
-                opcode = successor.opcode.removesuffix("-start") if root is None else root.opcode
-                is_same = successor.opcode == old.opcode and len(held) == len(old.operand_names)
-                if opcode == old.opcode.removesuffix("-start") and not is_same:
-                    yield (
-                        old,
-                        successor,
-                        (successor, *successor.users, *([] if root is None else [root])),
-                    )
+                kept = after.instruction(name_of(row))
+                if kept is None or kept.opcode != opcode_of(row):
+                    old = before.at(number)
+                    alike[old.opcode, old.operand_names].append(old)
+            readers: dict[tuple[str, str], list[Instruction]] = defaultdict(list)
+            for new in map(after.at, computation.added if alike else ()):
+                if new.name not in before.index:
+                    root = self._started_root(new)
+                    opcode = new.opcode.removesuffix("-start") if root is None else root.opcode
+                    for name in set(new.operand_names):
+                        readers[name, opcode].append(new)
+            for (opcode, operands), gone in alike.items():
+                base = opcode.removesuffix("-start")
+                # The operand with the fewest readers: many slices read one array.
+                near = min([readers[name, base] for name in operands], key=len, default=[])
+                successors = [
+                    new
+                    for new in near
+                    if (new.opcode != opcode or len(new.operand_names) != len(operands))
+                    and (len(operands) == 1 or set(operands).issubset(new.operand_names))
+                ]
+                for old, successor in _by_turns(gone, successors):
+                    root = self._started_root(successor)
+                    users = successor.users
+                    yield old, successor, (successor, *users, *([] if root is None else [root]))
+
+    def _started_root(self, start: Instruction) -> Instruction | None:
+        """The root of the computation that an `async-start` runs."""
+        body = self.after.callee(start) if start.opcode == "async-start" else None
+        return None if body is None else body.root
 
     def runners(self, body: Computation) -> Iterator[Instruction]:
         """The instructions that run a computation, in changed or added computations."""
@@ -360,8 +366,13 @@ def _only_in(module: Module, counterpart: Module) -> tuple[Computation, ...]:
     )
 
 
-def _first_operand(instruction: Instruction) -> str:
-    return next(iter(instruction.operand_names), "")
+def _by_turns(
+    gone: Sequence[Instruction], successors: Sequence[Instruction]
+) -> Iterator[tuple[Instruction, Instruction]]:
+    """Each old instruction with its successors; of several of each, only those at its own place."""
+    if len(gone) == 1 or len(successors) == 1:
+        return product(gone, successors)
+    return zip(gone, successors, strict=True) if len(gone) == len(successors) else iter(())
 
 
 def _identity(row: InstructionRecord) -> tuple[str, ...]:
