@@ -168,12 +168,19 @@ class LinesOfPython:
 
         The function is left out, as old releases do not print it; `function_of` adds it.
         """
-        key = instruction.computation, instruction.number, module.tables
-        if key not in self._known:
-            lines = (self._own(value, module) for value in chain(instruction, _taken))
-            line = next(filter(None, lines), None)
-            self._known[key] = line and self._without_function(line)
-        return self._known[key]
+        line, passed = None, []
+        for value in chain(instruction, _taken):
+            key = value.computation, value.number, module.tables
+            if key in self._known:
+                line = self._known[key]
+                break
+            passed.append(key)
+            if own := self._own(value, module):
+                line = self._without_function(own)
+                break
+        # All that was passed has this line too: a chain is walked once.
+        self._known.update(dict.fromkeys(passed, line))
+        return line
 
     def function_of(self, line: SourceLine | None) -> SourceLine | None:
         """A line with its function, where an instruction names it."""
