@@ -129,21 +129,21 @@ class RepeatedCall(Rule):
         """Operations that a fusion computes again, and fusions that compute the same operation."""
         module = final.module
         bodies = {body.name for opcode in _COSTLY for body in holders(module).get(opcode, ())}
-        runs_of: dict[Computation, dict[Hashable, list[tuple[Instruction, Instruction]]]] = {}
+        runs_of: dict[Computation, dict[Hashable, Instruction]] = {}
         for fusion, body in fusions_of(module, bodies):
             runs = runs_of.get(fusion.computation)
             if runs is None:
                 runs = runs_of[fusion.computation] = {}
                 for call in with_opcodes(fusion.computation, _COSTLY):
-                    runs.setdefault(_place(call, call.operand_names), []).append((call, call))
+                    runs.setdefault((_place(call, call.operand_names), _settings(call)), call)
             for hero, names in _heroes(body, fusion) if _REMATERIALIZED not in fusion.name else ():
-                others = runs.setdefault(_place(hero, names), [])
-                twin = next((run for run, call in others if _is_same(call, hero)), None)
-                others.append((fusion, hero))
-                if twin is not None and twin.opcode == "fusion":
+                twin = runs.setdefault((_place(hero, names), _settings(hero)), fusion)
+                if twin is fusion:
+                    continue
+                if twin.opcode == "fusion":
                     message = f"this fusion repeats the {hero.opcode} %{hero.name}"
                     yield Finding(fusion, f"{message}, which %{twin.name} computes too")
-                elif twin is not None:
+                else:
                     message = f"this {twin.opcode} runs again as %{hero.name} of %{fusion.name}"
                     yield Finding(twin, message)
 
@@ -153,12 +153,14 @@ def _twins(module: Module) -> Iterator[tuple[Instruction, Instruction]]:
     for computation in module.computations:
         by_place: dict[Hashable, list[Instruction]] = {}
         for call in with_opcodes(computation, _PURE):
-            others = by_place.setdefault(_place(call, call.operand_names), [])
             if _REMATERIALIZED not in call.name:
-                twin = next((earlier for earlier in others if _is_same(earlier, call)), None)
-                if twin is not None and _is_pure(call):
+                by_place.setdefault(_place(call, call.operand_names), []).append(call)
+        for calls in by_place.values():
+            first: dict[Hashable, Instruction] = {}
+            for call in calls if len(calls) > 1 else ():
+                twin = first.setdefault(_settings(call), call)
+                if twin is not call and _is_pure(call):
                     yield twin, call
-                others.append(call)
 
 
 def _is_pure(call: Instruction) -> bool:
@@ -195,7 +197,7 @@ def _place(instruction: Instruction, reads: tuple[str, ...]) -> Hashable:
     return instruction.opcode, instruction.type_text, reads
 
 
-def _is_same(first: Instruction, second: Instruction) -> bool:
-    """True if two operations on the same operands have the same attributes."""
-    ours, theirs = first.attributes, second.attributes
-    return all(ours.get(name) == theirs.get(name) for name in {*ours, *theirs} - _CHOICES)
+def _settings(instruction: Instruction) -> Hashable:
+    """The attributes that two operations on the same operands have to share to be the same."""
+    attributes = instruction.attributes.items()
+    return frozenset([item for item in attributes if item[0] not in _CHOICES])
