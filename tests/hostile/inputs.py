@@ -15,6 +15,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -1331,10 +1332,6 @@ def _validate(size: int) -> dict[str, bytes | str]:
 
 @_input("ranks: collectives of two processes", 2_000, 16, "ranks", "@/r0", "@/r1")
 def _rank_files(size: int) -> dict[str, bytes | str]:
-    adder = (
-        "%add (a: f32[], b: f32[]) -> f32[] {\n  %a = f32[] parameter(0)\n"
-        "  %b = f32[] parameter(1)\n  ROOT %s = f32[] add(%a, %b)\n}\n"
-    )
     calls = "".join(
         f"  %c.{i} = f32[8]{{0}} all-reduce(%p), replica_groups={{{{0,1}}}}, to_apply=%add, channel_id={i + 1}\n"
         for i in range(size)
@@ -1342,7 +1339,7 @@ def _rank_files(size: int) -> dict[str, bytes | str]:
     text = _module(
         PARAMETER + calls + "  ROOT %r = f32[8]{0} copy(%p)\n",
         ", is_scheduled=true, num_partitions=2",
-        adder,
+        _ADDER,
     )
     apart = text.replace(
         "all-reduce(%p), replica_groups={{0,1}}, to_apply=%add, channel_id=2\n", "copy(%p)\n"
@@ -1382,3 +1379,96 @@ def _bisect(size: int) -> dict[str, bytes | str]:
         _passes(size, lambda i: _chain(50 + (i > size // 2))),
     )
     return {f"{name}/{file}": text for name, d in (("a", a), ("b", b)) for file, text in d.items()}
+
+
+_ADDER = (
+    "%add (a: f32[], b: f32[]) -> f32[] {\n  %a = f32[] parameter(0)\n"
+    "  %b = f32[] parameter(1)\n  ROOT %s = f32[] add(%a, %b)\n}\n"
+)
+_LOOP = (
+    "%c (v: f32[8]) -> pred[] {\n  %v = f32[8]{0} parameter(0)\n"
+    '  ROOT %q = pred[] custom-call(%v), custom_call_target="q"\n}\n\n'
+    "%l (x: f32[8]) -> f32[8] {\n  %x = f32[8]{0} parameter(0)\n"
+    "  ROOT %n = f32[8]{0} negate(%x)\n}\n"
+)
+_GROUPS = "replica_groups={{0,1}}, to_apply=%add"
+_KEPT = 'metadata={op_name="jit(f)/@"}, frontend_attributes={a="@"}'
+STEPS = {
+    "all-reduces with new names": (
+        f"%r.@ = f32[8]{{0}} all-reduce(%p), channel_id=@, {_GROUPS}, {_KEPT}",
+        f"%s.@ = f32[8]{{0}} all-reduce(%p), channel_id=9@, {_GROUPS}",
+    ),
+    "all-reduces that start": (
+        f"%r.@ = f32[8]{{0}} all-reduce(%p), channel_id=@, {_GROUPS}, {_KEPT}",
+        f"%s.@ = f32[8]{{0}} all-reduce-start(%p), channel_id=@, {_GROUPS}\n"
+        "  %d.@ = f32[8]{0} all-reduce-done(%s.@)",
+    ),
+    "sends with new names": (
+        "%t.@ = token[] after-all()\n"
+        f"  %r.@ = (f32[8], u32[], token[]) send(%p, %t.@), channel_id=@, {_KEPT}",
+        "%u.@ = token[] after-all()\n"
+        "  %s.@ = (f32[8], u32[], token[]) send(%p, %u.@), channel_id=9@",
+    ),
+    "calls with effects that move": (
+        '%r.@ = f32[8]{0} custom-call(%p), custom_call_target="t", '
+        f"custom_call_has_side_effect=true, {_KEPT}",
+        '%s.@ = f32[8]{0} custom-call(%b), custom_call_target="t", '
+        "custom_call_has_side_effect=true",
+    ),
+    "loops with new names": (
+        f"%r.@ = f32[8]{{0}} while(%p), condition=%c, body=%l, {_KEPT}",
+        "%s.@ = f32[8]{0} while(%p), condition=%c, body=%l",
+    ),
+    "operands that change": (
+        f"%r.@ = f32[8]{{0}} add(%p, %b), {_KEPT}",
+        f"%r.@ = f32[8]{{0}} add(%b, %p), {_KEPT}",
+    ),
+    "instructions merged into two": (
+        f"%r.@ = f32[8]{{0}} negate(%p), {_KEPT}\n  %m.@ = f32[8]{{0}} add(%r.@, %b)",
+        "%m.@ = f32[8]{0} add(%b, %b)",
+    ),
+    "control predecessors that go": (
+        f"%r.@ = f32[8]{{0}} all-reduce(%p), channel_id=@, {_GROUPS}, control-predecessors={{%b}}",
+        f"%r.@ = f32[8]{{0}} all-reduce(%p), channel_id=@, {_GROUPS}",
+    ),
+}
+"""The lines of an instruction before and after a pass, by what happens to it; `@` is its number."""
+
+
+def _step(lines: tuple[str, str], size: int) -> dict[str, bytes | str]:
+    begin = PARAMETER + "  %b = f32[8]{0} negate(%p)\n"
+    bodies = [
+        "".join(f"  {line.replace('@', str(number))}\n" for number in range(1, size + 1))
+        for line in lines
+    ]
+    end = "  ROOT %e = f32[8]{0} copy(%p)\n"
+    texts = [_module(begin + body + end, "", _ADDER + _LOOP) for body in bodies]
+    return _passes(2, lambda i: texts[i])
+
+
+def _of_command(command: str, lines: tuple[str, str], size: int) -> dict[str, bytes | str]:
+    texts = list(_step(lines, size).values())
+    if command == "compare":
+        return {f"{name}/{FINAL}": text for name, text in zip("ab", texts, strict=True)}
+    return {"a.hlo": texts[0], "b.hlo": texts[1]} if command == "diff" else _step(lines, size)
+
+
+for _happening, _step_lines in STEPS.items():
+    for _words in (
+        ("check",),
+        ("check", "--blame"),
+        ("passes",),
+        ("validate",),
+        ("report", "-o", "/dev/null"),
+        ("compare", "@/a", "@/b"),
+        ("diff", "@/a.hlo", "@/b.hlo"),
+    ):
+        _input(f"{_words[0]}: {_happening}", 2_000, 32, *_words)(
+            partial(_of_command, _words[0], _step_lines)
+        )
+
+
+@_input("compare: a chain without metadata", 4_000, 32, "compare", "@/a", "@/b")
+def _compare_chain(size: int) -> dict[str, bytes | str]:
+    text = _chain(size)
+    return {f"a/{FINAL}": text, f"b/{FINAL}": text.replace("negate(%a.7)", "sine(%a.7)")}
