@@ -149,6 +149,28 @@ def test_each_listed_pass_is_of_a_release() -> None:
     assert [name for name in names if name not in passes_and_pipelines()] == []
 
 
+def test_the_instructions_of_a_message_are_looked_up_in_the_dump(tmp_path: Path) -> None:
+    dump = tmp_path / "f.hlo"
+    dump.write_text(
+        "HloModule f\n\n"
+        "%fused (p: f32[4]) -> f32[4] {\n"
+        "  %p = f32[4]{0} parameter(0)\n"
+        "  ROOT %slice.13.1 = f32[4]{0} negate(%p), "
+        'metadata={source_file="model.py" source_line=12}\n'
+        "}\n\n"
+        "ENTRY %main (x: f32[4]) -> f32[4] {\n"
+        "  %x = f32[4]{0} parameter(0)\n"
+        "  ROOT %loop_fusion = f32[4]{0} fusion(%x), kind=kLoop, calls=%fused\n"
+        "}\n"
+    )
+    log = tmp_path / "run.log"
+    log.write_text("loc(\"slice.13.1\"): 'scf.if' op along control flow edge\n")
+    said = CliRunner().invoke(cli, ["explain", str(log), str(dump)]).output
+    assert f"%slice.13.1: {dump}:5\n" in said
+    assert "from: model.py:12\n" in said
+    assert "called by: %loop_fusion\n" in said
+
+
 @pytest.mark.slow
 def test_xla_has_each_message() -> None:
     folder = Path(os.environ.get("HLO_LINT_RELEASES", "no folder"))

@@ -304,15 +304,23 @@ def _after_compiles(runs: list[Pipeline], ending: Ending, message: str) -> Itera
 
 def explained(message: str) -> Iterator[str]:
     """The meaning of a message, as far as it is known."""
-    from hlo_lint.report.messages import command_for, rules_for
+    from hlo_lint.dumps.messages import find_sources
+    from hlo_lint.report.messages import KNOWN, command_for, origin, rules_for
     from hlo_lint.rules.registry import all_rules
 
     rules = rules_for(message, all_rules())
     if rules:
         for rule in rules[:SHOWN]:
             yield f"{rule.name()}: {rule.summary()}"
-    elif answer := command_for(message):
+        return
+    answer = command_for(message, KNOWN)
+    if answer:
         yield answer[0]
+    sources = find_sources(message)
+    if sources and (answer is None or sources[0].quoted):
+        yield from origin(sources).splitlines()
+    elif answer is None and (general := command_for(message)):
+        yield general[0]
 
 
 def with_stacks(variables: Mapping[str, str], *, unbuffered: bool) -> dict[str, str]:

@@ -3,37 +3,77 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import click
 
-from hlo_lint.apps.cli import common, completion
+from hlo_lint.apps.cli import common, completion, parameters
+from hlo_lint.dumps.crash import MAX_LOG_BYTES
 from hlo_lint.report.page import render_page
 from hlo_lint.rules.registry import all_rules, find_rule
 from hlo_lint.text.errors import UsageError
 from hlo_lint.text.source import decode, shown
+from hlo_lint.text.stored import read_stored
 
 
 @click.command("explain")
-@click.argument("rule", metavar="RULE|MESSAGE|-", shell_complete=completion.rules)
-def command(rule: str) -> None:
-    """Print the page of a rule, or of the rule for a message of XLA.
+@click.argument("rule", metavar="RULE|MESSAGE|LOG|-", shell_complete=completion.rules)
+@click.argument("dump", required=False, type=parameters.PATH)
+def command(rule: str, dump: Path | None) -> None:
+    """Print the page of a rule, or the origin of a message of XLA and its rule.
 
     The page says why the RULE matters, with a bad and a good example. A MESSAGE may be a part of a
-    message, a source file (`layout_normalization.cc:431`), or a log on standard input (`-`).
+    message, a source file (`layout_normalization.cc:431`), a LOG, or a log on standard input (`-`).
+    The instructions that it names are looked up in the DUMP.
     """
     from hlo_lint.report.messages import command_for
 
+    if dump is not None:
+        click.echo(_answer(_log(rule), dump), nl=False)
+        return
     if rule != "-" and _is_name(rule) and command_for(rule) is None:
         click.echo(render_page(find_rule(rule)), nl=False)
         return
-    click.echo(_answer(decode(common.standard_input()) if rule == "-" else rule), nl=False)
+    click.echo(_answer(_log(rule)), nl=False)
 
 
+def _log(given: str) -> str:
+    """The text of a message, of a log, or of standard input."""
+    if given == "-":
+        return decode(common.standard_input())
+    try:
+        is_log = Path(given).is_file()
+    except (OSError, ValueError):  # a message is no path, and may be longer than paths are
+        is_log = False
+    return decode(read_stored(Path(given), MAX_LOG_BYTES)) if is_log else given
+
+
+def _places(log: str, dump: Path) -> str:
+    """The instructions of a dump that a log names, with the lines of Python."""
+    from hlo_lint.dumps.directory import open_dump
+    from hlo_lint.dumps.messages import failure_in
+    from hlo_lint.engine.mentions import mentions_in
+
+    lines = []
+    compilations = [pipeline for pipeline in open_dump(dump) if not pipeline.is_helper]
+    for mention in mentions_in(failure_in(log), compilations):
+        lines.append(shown(f"%{mention.instruction.name}: {mention.path}:{mention.line}"))
+        text = mention.instruction.text.strip()
+        lines.append(f"  {shown(text[:_WIDTH])}{'…' if len(text) > _WIDTH else ''}")
+        if mention.source:
+            lines.append(f"  from: {shown(mention.source)}")
+        if mention.callers:
+            lines.append(f"  called by: {', in '.join(map(shown, mention.callers))}")
+    return "\n".join(lines) + "\n" if lines else ""
+
+
+_WIDTH = 160
 _is_name = re.compile(r"[\w-]+").fullmatch
 
 
-def _answer(log: str) -> str:
-    """The component, the rules and the command for a message; for a single rule, its page.
+def _answer(log: str, dump: Path | None = None) -> str:
+    """The component, the rules and the command for a message, and the instructions of a dump that
+    it names; for a single rule, its page.
 
     Raises:
         UsageError: nothing is known of it.
@@ -49,11 +89,13 @@ def _answer(log: str) -> str:
         rules_for_files,
     )
 
+    places = "" if dump is None else _places(log, dump)
     rules = rules_for(log, all_rules())
     sources = find_sources(log)
     parts = [origin(sources)] if sources else []
     is_quoted = bool(sources and sources[0].quoted)
     if len(rules) == 1:
+        parts += [places] if places else []
         return "\n".join([*parts, f"{_asked(rules[0].name())}\n\n{render_page(rules[0])}"])
     if rules:
         title = f"{len(rules)} rules stand for such messages"
@@ -75,6 +117,8 @@ def _answer(log: str) -> str:
             lines += [f"  {rule.name()}: {rule.summary()}"]
             lines += [f"    XLA: {message.text}" for message in messages_of(rule)]
         parts.append("\n".join(lines) + "\n")
+    if places:
+        parts.append(places)
     if parts:
         return "\n".join(parts)
     raise UsageError(
