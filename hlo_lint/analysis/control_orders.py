@@ -14,10 +14,10 @@ from hlo_lint.analysis.pass_pairs import ChangedComputation, PassPair
 from hlo_lint.analysis.walks import control_successors, operands_first, reached
 from hlo_lint.hlo.attributes.splitting import control_predecessors
 from hlo_lint.hlo.ir import Computation, Instruction
-from hlo_lint.hlo.opcodes import COMMUNICATES, FORWARDS, TUPLES
+from hlo_lint.hlo.opcodes import COMMUNICATES, EXTERNAL, FORWARDS, TUPLES
 from hlo_lint.hlo.records import InstructionRecord, attributes_of, name_of, opcode_of, type_of
 
-HAS_EFFECTS: Final = COMMUNICATES | {"async-start", "custom-call", "infeed", "outfeed"}
+HAS_EFFECTS: Final = COMMUNICATES | EXTERNAL | {"async-start"}
 """Opcodes whose order devices, the host or other instructions can see."""
 _HANDS_ON: Final = FORWARDS | TUPLES | {"after-all"}
 

@@ -11,7 +11,7 @@ from hlo_lint.analysis.pass_pairs import PassPair, is_clone
 from hlo_lint.analysis.side_effects import MARKERS
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.hlo.opcodes import COMMUNICATES, RUNS_SCHEDULE, TUPLES
+from hlo_lint.hlo.opcodes import COMMUNICATES, EXTERNAL, RUNS_SCHEDULE, TUPLES
 from hlo_lint.hlo.records import (
     InstructionRecord,
     attributes_before_metadata,
@@ -63,8 +63,6 @@ tiles a fusion."""
 _MANUAL: Final = "manual}"
 """The mark of a sharding with manual devices: the program itself handles them."""
 _RESHARDED: Final = "the sharding's value"
-_EFFECTS: Final = frozenset({"custom-call", "infeed", "outfeed", "recv", "send"})
-"""Opcodes whose metadata is the only trace of the program line with the side effect."""
 _OF_A_NAME: Final = frozenset(
     {*_KEPT, _RESHARDED, "the manual devices of the sharding"} - {"origin"}
 )
@@ -298,7 +296,7 @@ def _may_start(record: InstructionRecord) -> bool:
 
 
 def _may_lose(record: InstructionRecord) -> bool:
-    return opcode_of(record) in _EFFECTS or _may_lose_any(attributes_of(record))
+    return opcode_of(record) in EXTERNAL or _may_lose_any(attributes_of(record))
 
 
 @lru_cache(maxsize=1 << 13)
@@ -394,7 +392,7 @@ def _is_untraced(old: Instruction, replacements: Iterable[Instruction]) -> bool:
 
 def _loses_metadata(old: Instruction, new: Instruction) -> bool:
     return (
-        old.opcode in _EFFECTS
+        old.opcode in EXTERNAL
         and "op_name=" in old.attributes.get("metadata", "")
         and "metadata" not in new.attributes
     )

@@ -15,7 +15,16 @@ from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
 from hlo_lint.hlo.constants import constant_of, number_of
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.hlo.opcodes import BINARY, COMMON, COMMUTATIVE, KEEPS_TYPE, OPCODES, UNARY
+from hlo_lint.hlo.opcodes import (
+    BINARY,
+    COMMON,
+    COMMUTATIVE,
+    FIRST_INDEX,
+    KEEPS_TYPE,
+    OPCODES,
+    SYMMETRIC,
+    UNARY,
+)
 from hlo_lint.hlo.records import (
     InstructionRecord,
     attributes_of,
@@ -58,11 +67,9 @@ _MEANING["custom-call"] = frozenset({"backend_config", "custom_call_target"})
 """The attributes of each opcode that determine its value, together with the operands."""
 _SWAPPED: Final = frozenset({"all-to-all", "all-reduce", "all-gather", "reduce-scatter", "sort"})
 """Opcodes that allow a permutation of operands, if the elements of the result follow it."""
-_CLAMPED: Final = frozenset({"dynamic-slice", "dynamic-update-slice", "gather", "scatter"})
+_CLAMPED: Final = FIRST_INDEX.keys() | {"gather", "scatter"}
 """Opcodes that clamp indices: several numbers may mean the same place."""
 _DEFAULTS: Final = frozenset({"1", "false", "{}"})
-_SYMMETRIC: Final = frozenset({"EQ", "NE"})
-"""Symmetric directions of a compare."""
 _MAX_CONE: Final = 10_000
 """The largest number of ancestors of an operand; beyond it nothing is reported."""
 
@@ -180,7 +187,7 @@ def _difference(old: Instruction, new: Instruction, change: PassPair) -> str:
     if replaced:
         differences.append(replaced)
     if is_reordered:
-        if old.attributes.get("direction") in _SYMMETRIC or old.opcode in COMMUTATIVE:
+        if old.attributes.get("direction") in SYMMETRIC or old.opcode in COMMUTATIVE:
             return ""
         if old.opcode in _CALLS and not _tells_apart(old, new, change.before):
             return ""

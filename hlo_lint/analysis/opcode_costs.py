@@ -20,7 +20,7 @@ from hlo_lint.hlo.attributes.windows import (
     read_window,
 )
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.hlo.opcodes import BINARY, NO_KERNEL, RUNS_SCHEDULE, UNARY
+from hlo_lint.hlo.opcodes import ELEMENTWISE, NO_KERNEL, RUNS_SCHEDULE
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, arrays, byte_sizes, shape_or_none
 from hlo_lint.text.patterns import late
 
@@ -29,7 +29,7 @@ TRANSCENDENTAL: Final = frozenset(
     "log log2 log-plus-one logistic power rsqrt sine sinh sqrt tan tanh".split()
 )
 """Elementwise opcodes that count as one transcendental operation for each element, not as flops."""
-_ELEMENTWISE: Final = (UNARY | BINARY | {"clamp", "select"}) - TRANSCENDENTAL
+_ELEMENTWISE: Final = ELEMENTWISE - TRANSCENDENTAL
 _MATRIX: Final = ("dot", "ragged-dot", "scaled-dot", "convolution")
 SLICES: Final = ("slice", "dynamic-slice", "gather")
 FREE: Final = NO_KERNEL | RUNS_SCHEDULE | {"async-update"}

@@ -10,6 +10,7 @@ from hlo_lint.analysis.loops import loops
 from hlo_lint.analysis.sequential_calls import Calls, sequential_calls
 from hlo_lint.analysis.walks import reached
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
+from hlo_lint.hlo.opcodes import EXTERNAL
 from hlo_lint.hlo.records import InstructionRecord, attributes_of, opcode_of
 from hlo_lint.text.patterns import late
 
@@ -25,7 +26,7 @@ MARKERS: Final = {
 """The targets of custom calls that mark a value for a pass, with the pass that removes them."""
 SHARDY: Final = "xla.sdy."
 """The prefix of custom-call targets for Shardy's operations."""
-EFFECTS: Final = frozenset({"custom-call", "infeed", "outfeed", "rng-get-and-update-state", "send"})
+EFFECTS: Final = (EXTERNAL - {"recv"}) | {"rng-get-and-update-state"}
 """Opcodes of instructions that may have an effect."""
 REPEATED: Final = EFFECTS | {"rng"}
 """Opcodes with effects, and those whose result differs each time they run."""

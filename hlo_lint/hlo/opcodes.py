@@ -231,6 +231,10 @@ BINARY: Final = _family("binary")
 """Elementwise opcodes of two operands."""
 COMMUTATIVE: Final = _family("commutes")
 """Binary opcodes whose operands may be swapped, and that combine the elements of a reduction."""
+SYMMETRIC: Final = frozenset({"EQ", "NE"})
+"""Directions of a compare whose operands may be swapped."""
+ELEMENTWISE: Final = UNARY | BINARY | {"clamp", "select"}
+"""Opcodes that compute each element of the result from the elements at its position."""
 KEEPS_TYPE: Final = (UNARY | BINARY) - _family("changes-type")
 """Elementwise opcodes whose result has the type of their operands."""
 KEEPS_LAYOUT: Final = UNARY | BINARY | _family("keeps-layout")
@@ -243,10 +247,16 @@ TRANSFERS: Final = frozenset({"send", "recv"})
 """Opcodes that start a transfer between two devices, or between a device and the host."""
 COLLECTIVES: Final = COMMUNICATES - TRANSFERS - {"send-done", "recv-done"}
 """Opcodes that exchange data within groups of devices; dones are left out."""
+HAS_GROUPS: Final = frozenset(
+    opcode for opcode in COLLECTIVES if "replica_groups" in OPCODES[opcode].allowed
+)
+"""Collectives of groups; `collective-permute` and its start have pairs of devices instead."""
 HAS_GLOBAL_IDS: Final = frozenset(
     opcode for opcode in COLLECTIVES if "use_global_device_ids" in OPCODES[opcode].allowed
 )
 """Collectives with `use_global_device_ids`; a text leaves it out if it is false."""
+EXTERNAL: Final = frozenset({"custom-call", "infeed", "outfeed", "recv", "send"})
+"""Opcodes that may exchange data with a library, the host or another device at any time."""
 CALLERS: Final = _family("calls")
 """Opcodes that may call a computation."""
 CONTROL_FLOW: Final = _family("control")
@@ -263,6 +273,8 @@ SAME_MEMORY: Final = FORWARDS - {"copy"}
 """Opcodes whose result is the value of operand 0, in the same memory."""
 SAME_ELEMENTS: Final = FORWARDS | {"copy-done", "reshape"}
 """Opcodes whose result has the elements of operand 0; their dimensions and memory may differ."""
+SAME_NUMBERS: Final = SAME_ELEMENTS | {"convert"}
+"""Opcodes whose result has the numbers of operand 0, rounded to another type at most."""
 TUPLES: Final = frozenset({"get-tuple-element", "tuple"})
 """Opcodes that only take elements of tuples, or form tuples."""
 PASSES_STATE: Final = _family("passes-state")

@@ -9,6 +9,7 @@ from hlo_lint.analysis.kinds import types_in
 from hlo_lint.hlo.arrays import operand_array, result_array
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.kinds import types_of
+from hlo_lint.hlo.opcodes import FIRST_INDEX
 from hlo_lint.hlo.records import opcode_of, type_of
 from hlo_lint.hlo.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, parse_shape
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
@@ -16,7 +17,6 @@ from hlo_lint.rules.findings import Finding
 
 HOST: Final = 5
 FAST: Final = 1
-_SLICES: Final = ("dynamic-slice", "dynamic-update-slice")
 
 _EARLY = (
     "module_0001.m.0001.layout_normalization.after_reshape-decomposer.before_layout_normalization"
@@ -94,7 +94,7 @@ class HostMemoryLeak(Rule):
                         computation.at(number), f"{result}, but host-offloader has not run"
                     )
             return
-        for opcode in _SLICES:
+        for opcode in FIRST_INDEX:
             for instruction in computation.with_opcode(opcode):
                 yield from _crossings(instruction, stage.backend)
 

@@ -10,7 +10,7 @@ from hlo_lint.analysis.device_groups import communicating, count_of, device_grou
 from hlo_lint.analysis.loops import COMPARISONS, MIRRORED, Counter, Loop, loops, state_element
 from hlo_lint.analysis.walks import operands_first
 from hlo_lint.hlo.ir import Instruction, Module, Operand
-from hlo_lint.hlo.opcodes import FORWARDS
+from hlo_lint.hlo.opcodes import SAME_NUMBERS
 from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding, Severity
@@ -27,8 +27,7 @@ _ARITHMETIC: Final[Mapping[str, Callable[[int, int], int]]] = {
     "remainder": lambda left, right: left % right,
     "divide": lambda left, right: left // right,
 }
-_HANDS_ON: Final = FORWARDS | {"convert", "reshape"}
-_EVALUATED: Final = _HANDS_ON.union(_ARITHMETIC, ("compare", "not"))
+_EVALUATED: Final = SAME_NUMBERS.union(_ARITHMETIC, ("compare", "not"))
 _MAX_PLACES: Final = 1000
 """The largest number of scalars evaluated for a single value."""
 _MAX_DEVICES: Final = 4096
@@ -308,7 +307,7 @@ def _evaluate(scalar: Instruction | None, ids: Mapping[str, int], module: Module
 
 def _computed(instruction: Instruction, values: list[int]) -> int | None:
     opcode = instruction.opcode
-    if opcode in _HANDS_ON:
+    if opcode in SAME_NUMBERS:
         return values[0]
     if opcode == "not":
         return 1 - values[0] if instruction.type_text.startswith("pred") else None

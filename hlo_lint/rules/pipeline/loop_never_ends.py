@@ -5,6 +5,7 @@ from __future__ import annotations
 from hlo_lint.analysis.endless_loops import NEVER, endless
 from hlo_lint.analysis.loops import Loop, loops
 from hlo_lint.hlo.ir import Module
+from hlo_lint.hlo.opcodes import EXTERNAL
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding, Severity
 
@@ -33,7 +34,6 @@ ENTRY e {{
 }}
 """
 _ERROR = "  // error"
-_HOST = frozenset({"infeed", "outfeed", "recv", "send", "custom-call"})
 
 
 class LoopNeverEnds(Rule):
@@ -92,4 +92,4 @@ class LoopNeverEnds(Rule):
 
 
 def _waits_for_the_host(loop: Loop) -> bool:
-    return not _HOST.isdisjoint(loop.body.opcodes | loop.condition.opcodes)
+    return not EXTERNAL.isdisjoint(loop.body.opcodes | loop.condition.opcodes)

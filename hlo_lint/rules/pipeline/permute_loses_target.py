@@ -8,7 +8,7 @@ from typing import Final
 from hlo_lint.analysis.device_groups import TRANSFER_PAIRS, transfer_pairs
 from hlo_lint.analysis.pass_pairs import ChangedComputation, PassPair
 from hlo_lint.hlo.ir import Computation, Instruction, Module
-from hlo_lint.hlo.opcodes import COLLECTIVES
+from hlo_lint.hlo.opcodes import HAS_GROUPS
 from hlo_lint.hlo.records import attributes_of, name_of, opcode_of
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding
@@ -17,8 +17,6 @@ from hlo_lint.text.phrases import listed
 from hlo_lint.text.source import whole_number
 
 _PERMUTES: Final = frozenset({"collective-permute", "collective-permute-start", "recv"})
-_FOR_ALL: Final = COLLECTIVES - _PERMUTES
-"""Opcodes that give data to every device that runs them."""
 _CHOOSES: Final = frozenset({"select", "conditional"})
 """Opcodes that may treat devices differently."""
 MAX_DEVICES: Final = 1 << 16
@@ -124,7 +122,7 @@ def _collectives(
     collectives = {}
     for number in numbers:
         opcode = opcode_of(computation.rows[number])
-        if opcode in _PERMUTES or opcode in _FOR_ALL:
+        if opcode in _PERMUTES or opcode in HAS_GROUPS:
             instruction = computation.at(number)
             pairs = _pairs_of(instruction)
             if opcode == "recv" and not pairs:

@@ -8,14 +8,14 @@ from typing import Final
 from hlo_lint.analysis.calls import MARKS, fusions_of, holders, with_opcodes
 from hlo_lint.analysis.side_effects import MARKERS, SHARDY
 from hlo_lint.hlo.ir import Computation, Instruction, Module
-from hlo_lint.hlo.opcodes import COMMUNICATES
+from hlo_lint.hlo.opcodes import COLLECTIVES, COMMUNICATES
 from hlo_lint.rules.base import Bad, Compilation, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
-_COSTLY: Final = COMMUNICATES.union(
+_PURE: Final = COLLECTIVES.union(
     "convolution custom-call dot reduce reduce-window select-and-scatter sort".split()
 )
-_PURE: Final = _COSTLY.difference("recv recv-done send send-done".split())
+_COSTLY: Final = _PURE | COMMUNICATES
 _REMATERIALIZED: Final = ".remat"
 _CHOICES: Final = {"channel_id", "metadata"}
 """Attributes that do not affect the result."""

@@ -11,13 +11,12 @@ from hlo_lint.analysis.kinds import template_of
 from hlo_lint.analysis.value_numbering import ValueNumbering
 from hlo_lint.analysis.walks import operands_first, reached
 from hlo_lint.hlo.ir import Computation, Instruction, Module
-from hlo_lint.hlo.opcodes import COMMUTATIVE
+from hlo_lint.hlo.opcodes import COMMUTATIVE, SYMMETRIC
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
 _OF_EQUALS: Final = {"LT": False, "GT": False, "NE": False, "LE": True, "GE": True, "EQ": True}
 """The result of comparing a value with itself, by direction."""
-_SYMMETRIC: Final = frozenset({"EQ", "NE"})
 _MAX_SIZE: Final = 500
 """The largest comparator that is checked, in instructions."""
 _PROGRAM = """
@@ -153,7 +152,7 @@ def _forms(
         ]
         attributes, _, _ = value.attributes_text.partition(", metadata=")
         direction = value.attributes.get("direction", "")
-        if direction in _SYMMETRIC or value.opcode in COMMUTATIVE:
+        if direction in SYMMETRIC or value.opcode in COMMUTATIVE:
             read.sort()
         literal = value.operands_text if value.opcode == "constant" else ""
         forms[value] = numbering.number((value.opcode, value.type_text, attributes, literal, *read))

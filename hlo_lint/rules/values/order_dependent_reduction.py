@@ -11,6 +11,7 @@ from hlo_lint.analysis.kinds import template_of
 from hlo_lint.hlo.arrays import operand_array, result_array
 from hlo_lint.hlo.constants import number_of
 from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.opcodes import SAME_NUMBERS, SYMMETRIC
 from hlo_lint.hlo.records import operands_of, references_of
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
@@ -27,7 +28,6 @@ MAX_WHOLE: Final = 32
 """The largest number of elements that no backend splits: XLA:CPU splits 33."""
 _NEUTRAL: Final = {"add": "0", "multiply": "1"}
 """The neutral initial value of each operation."""
-_HANDS_ON: Final = frozenset({"bitcast", "convert", "copy"})
 _PROGRAM = """
 step {{
   a = f32[] parameter(0)
@@ -188,7 +188,7 @@ def _leaves_ties(pair: Instruction) -> bool:
         return False
     compared = {_parameter(operand.instruction) for operand in test.operands}
     # A reducer's parameters are all accumulators, then all new elements.
-    return compared == {0, len(choices)} and test.attributes.get("direction") not in ("EQ", "NE")
+    return compared == {0, len(choices)} and test.attributes.get("direction") not in SYMMETRIC
 
 
 def _parameter(value: Instruction | None) -> int | None:
@@ -197,4 +197,4 @@ def _parameter(value: Instruction | None) -> int | None:
 
 
 def _bare(value: Instruction | None) -> Instruction | None:
-    return None if value is None else renamed_source(value, _HANDS_ON)
+    return None if value is None else renamed_source(value, SAME_NUMBERS)

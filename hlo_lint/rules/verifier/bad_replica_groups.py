@@ -9,6 +9,7 @@ from hlo_lint.analysis.device_groups import Mode, groups_of, mode_of
 from hlo_lint.analysis.verifier.checks import on
 from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.opcodes import HAS_GROUPS
 from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
 
@@ -175,17 +176,7 @@ class BadReplicaGroups(VerifierRule):
         """),
     )
 
-    @on(
-        "all-gather",
-        "all-gather-start",
-        "all-reduce",
-        "all-reduce-start",
-        "all-to-all",
-        "collective-broadcast",
-        "ragged-all-to-all",
-        "reduce-scatter",
-        local=True,
-    )
+    @on(*sorted(HAS_GROUPS), local=True)
     def groups(self, scope: Scope, collective: Instruction) -> Iterator[Violation]:
         """The groups contain each device of the module exactly once."""
         has_device_ids = "use_global_device_ids=true" in collective.attributes_text

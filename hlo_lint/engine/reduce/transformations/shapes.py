@@ -14,7 +14,7 @@ from hlo_lint.engine.reduce.transformations.base import (
     Transformation,
 )
 from hlo_lint.hlo.dtypes import is_float, is_integer
-from hlo_lint.hlo.opcodes import BINARY, KEEPS_LAYOUT, UNARY
+from hlo_lint.hlo.opcodes import KEEPS_LAYOUT
 from hlo_lint.hlo.shape import ArrayShape, Index, Shape, TupleShape, leaves, part, shape_or_none
 from hlo_lint.text.source import whole_number
 
@@ -23,9 +23,7 @@ _MAPS_SIZES = frozenset(
     "all-gather all-to-all reduce-scatter bitcast-convert scatter scan fft topk triangular-solve "
     "cholesky while map ragged-all-to-all add-dependency set-dimension-size".split()
 )
-_ALIKE = (
-    UNARY | BINARY | KEEPS_LAYOUT | {"select", "clamp", "copy", "convert", "sort"}
-) - _MAPS_SIZES
+_ALIKE = (KEEPS_LAYOUT | {"copy"}) - _MAPS_SIZES
 """Opcodes whose operands of the result's rank have the result's dimensions."""
 _FREE = frozenset(
     {"parameter", "constant", "iota", "rng", "custom-call", "partition-id", "replica-id"}

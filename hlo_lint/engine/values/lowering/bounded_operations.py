@@ -30,13 +30,13 @@ from hlo_lint.engine.values.lowering.graph import (
 from hlo_lint.hlo.attributes.windows import WindowDimension
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.layouts import common_factors
-from hlo_lint.hlo.opcodes import BINARY, UNARY
+from hlo_lint.hlo.opcodes import ELEMENTWISE
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, spelled_index
 
 if TYPE_CHECKING:
     from hlo_lint.engine.values.lowering.lower import Lowering
 
-_ELEMENTWISE: Final = (UNARY | BINARY | {"clamp", "select"}) - {"bitcast-convert"}
+_ELEMENTWISE: Final = ELEMENTWISE - {"bitcast-convert"}
 _BEYOND: Final = 77
 """The filler of a bounded array that becomes static: a read of it changes the results visibly."""
 

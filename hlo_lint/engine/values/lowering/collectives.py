@@ -24,24 +24,16 @@ from hlo_lint.engine.values.lowering.graph import (
 from hlo_lint.engine.values.lowering.shards import INTO, OUT_OF, border
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.hlo.opcodes import BINARY
+from hlo_lint.hlo.opcodes import BINARY, COLLECTIVES, DONE_OF, HAS_GLOBAL_IDS
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, spelled_index
 
 if TYPE_CHECKING:
     from hlo_lint.engine.values.lowering.lower import Lowering, Values
 
-_STARTS: Final = frozenset({"all-gather-start", "all-reduce-start", "collective-permute-start"})
-_DONES: Final = frozenset({"all-gather-done", "all-reduce-done", "collective-permute-done"})
+_DONES: Final = frozenset(DONE_OF[start] for start in DONE_OF.keys() & COLLECTIVES)
 _MAX_PARTS: Final = 1 << 10
 """The largest number of parts that a device has in a ragged exchange."""
-LOWERED: Final = (
-    frozenset(
-        "all-gather all-reduce all-to-all collective-broadcast collective-permute "
-        "partition-id ragged-all-to-all reduce-scatter replica-id".split()
-    )
-    | _STARTS
-    | _DONES
-)
+LOWERED: Final = COLLECTIVES | _DONES | {"partition-id", "replica-id"}
 """Opcodes that read the number of their device, or the values of other devices."""
 
 
@@ -178,7 +170,7 @@ def _groups(lowering: Lowering, instruction: Instruction, base: str) -> list[tup
     listed: Sequence[Sequence[int]] = [group for group in listed_groups(instruction) if group]
     if "channel_id" not in instruction.attributes:
         crosses = "replicas"
-    elif base not in _GLOBAL:
+    elif base not in HAS_GLOBAL_IDS:
         crosses = "partitions"
     else:
         is_global = instruction.attribute("use_global_device_ids") is True
@@ -213,10 +205,6 @@ def _groups(lowering: Lowering, instruction: Instruction, base: str) -> list[tup
         )
         for group in listed
     ]
-
-
-_GLOBAL: Final = frozenset({"all-gather", "all-reduce", "reduce-scatter"})
-"""Opcodes that have `use_global_device_ids`."""
 
 
 def listed_groups(instruction: Instruction) -> Sequence[Sequence[int]]:

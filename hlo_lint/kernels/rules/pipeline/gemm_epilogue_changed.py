@@ -11,6 +11,7 @@ from hlo_lint.analysis.buffers import source_of
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.hlo.constants import number_of
 from hlo_lint.hlo.ir import Computation, Instruction, Operand
+from hlo_lint.hlo.opcodes import SAME_NUMBERS
 from hlo_lint.hlo.shape import ArrayShape, arrays
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding
@@ -20,8 +21,6 @@ if TYPE_CHECKING:  # loaded where a module has such a call
 
 _TOLERANCE = 0.01
 """The relative tolerance of factors: constants of bf16 are printed rounded."""
-
-_RENAMES = frozenset({"bitcast", "convert", "copy", "reshape"})
 
 _AFTER = "module_0001.m.0002.simplification.after_cublas-gemm-rewriter.before_algsimp.txt"
 _BEFORE = "module_0001.m.0001.simplification.after_pipeline-start.before_cublas-gemm-rewriter.txt"
@@ -189,7 +188,7 @@ def _sums(computation: Computation, call: Instruction) -> Iterator[_Sum]:
 def _sources(instruction: Instruction) -> list[str] | None:
     """The names of the two factors, seen through data movement."""
     sources = (
-        (operand, source_of(operand, _RENAMES | {"transpose"}))
+        (operand, source_of(operand, SAME_NUMBERS | {"transpose"}))
         for operand in instruction.operands[:2]
     )
     return sorted(operand.name if source is None else source.name for operand, source in sources)
@@ -252,7 +251,7 @@ def _term(operand: Operand) -> _Term | None:
             dimensions = value.integers_attribute("dimensions") or ()
             if len(dimensions) == 1:
                 dimension = dimensions[0]
-        elif value.opcode not in _RENAMES:
+        elif value.opcode not in SAME_NUMBERS:
             break
         value = operands[0].instruction if operands else None
     return None if value is None else _Term(value, factor, dimension)
@@ -260,7 +259,7 @@ def _term(operand: Operand) -> _Term | None:
 
 def _constant(operand: Operand) -> float | None:
     """The value of an operand whose elements are all the same constant."""
-    return number_of(source_of(operand, _RENAMES | {"broadcast"}))
+    return number_of(source_of(operand, SAME_NUMBERS | {"broadcast"}))
 
 
 def _agree(config: GemmConfig, factor: float, total: _Sum, term: _Term) -> bool:
