@@ -31,8 +31,6 @@ _BOUNDED: Final = _KNOWN.union(
     "shift-right-logical select".split()
 )
 """Sources of integers that a pass may prove to fit into fewer bits."""
-_PRECISION: Final = {"f64": (11, 52), "f32": (8, 23), "f16": (5, 10), "bf16": (8, 7)}
-"""Bits of the exponent and of the mantissa."""
 
 
 def bypassed(old: Instruction, new: Instruction, before: Module) -> tuple[int, Instruction] | None:
@@ -125,11 +123,14 @@ def _changes_values(step: Instruction, source: Instruction, module: Module) -> b
         case "collective-permute":
             return any(source != target for source, target in device_groups(step, module))
         case "reduce-precision":
-            held = _PRECISION.get(source.type_text.partition("[")[0])
+            facts = ELEMENT_TYPES.get(source.type_text.partition("[")[0])
+            if facts is None or not facts.is_float:
+                return False
+            held = facts.bits - facts.significand_bits, facts.significand_bits - 1
             kept = step.integer_attribute("exponent_bits"), step.integer_attribute("mantissa_bits")
             # A rounded value may have no bits left to lose.
             rounded = source.opcode in ("convert", "reduce-precision")
-            return held is not None and None not in kept and held > kept and not rounded
+            return None not in kept and held > kept and not rounded
         case "custom-call":
             return step.custom_call_target in _PLACES
         case "select":
