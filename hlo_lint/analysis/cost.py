@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
+from hlo_lint.analysis.buffers import renamed_source
 from hlo_lint.analysis.calls import callees_of, calls_of
 from hlo_lint.analysis.loops import Loop, loops
 from hlo_lint.analysis.opcode_costs import (
@@ -25,7 +26,7 @@ from hlo_lint.analysis.opcode_costs import (
     cost_of_kind,
     library_cost,
 )
-from hlo_lint.analysis.walks import chain, operands_first, reached
+from hlo_lint.analysis.walks import operands_first, reached
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.kinds import reading_of
 from hlo_lint.hlo.opcodes import RUNS_SCHEDULE, wrapped_opcode
@@ -191,13 +192,7 @@ def _results(body: Computation) -> list[Instruction]:
     if root is None:
         return []
     results = root.producers if root.opcode == "tuple" else (root,)
-    return [_source(result) for result in results]
-
-
-def _source(result: Instruction) -> Instruction:
-    """The instruction behind a chain of bitcasts."""
-    steps = list(chain(result, lambda node: node.producer() if node.opcode == "bitcast" else None))
-    return steps[-1]
+    return [renamed_source(result, ("bitcast",)) or result for result in results]
 
 
 def _updates_in_place(body: Computation) -> list[Instruction]:

@@ -345,7 +345,7 @@ class BrokenAsync(VerifierRule):
         """Only the done of a start reads it, or instructions that pass it on."""
         return _wrong_consumers(scope.computation)
 
-    @on_computation_if(lambda opcodes: _has_pairs(opcodes))
+    @on_computation_if(lambda opcodes: any(opcode.endswith(SUGAR) for opcode in opcodes))
     def flows(self, scope: Scope) -> Iterable[Violation]:
         """Start, updates and done form a single chain with the same computation."""
         return chain(_chains(scope), _readers(scope.computation))
@@ -416,10 +416,6 @@ def _unless_read_once(start: Instruction, done: str) -> Iterator[Violation]:
 def _is_async(opcode: str, suffix: str) -> bool:
     """True for `async-start` and the like, and for sugared opcodes such as `add-start`."""
     return opcode.endswith(suffix) and opcode not in DONE_OF and opcode not in _START_OF
-
-
-def _has_pairs(opcodes: frozenset[str]) -> bool:
-    return any(opcode.endswith(SUGAR) for opcode in opcodes)
 
 
 def _chains(scope: Scope) -> Iterator[Violation]:
