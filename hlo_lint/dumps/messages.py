@@ -247,6 +247,15 @@ def _matched(message: Sequence[int], places: dict[int, list[int]]) -> list[int]:
             if spot is not None:
                 matched.append(place)
                 cursor, gap = spot + 1, False
+        # Before the first pair of words may stand single words between values.
+        cursor = start
+        for place in reversed(range(matched[0] if matched else 0)):
+            spots = [
+                spot for spot in places.get(message[place], ()) if cursor - 40 <= spot < cursor
+            ]
+            if spots:
+                matched.insert(0, place)
+                cursor = spots[-1]
         # A lone word beside values is no evidence.
         runs = [place for place in matched if {place - 1, place + 1} & {*matched}]
         if len(runs) > len(best):

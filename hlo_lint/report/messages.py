@@ -103,6 +103,15 @@ KNOWN = {
         "cuBLAS refuses a GEMM",
         "hlo-lint check --select layout,autotuning DUMP",
     ),
+    "DNN library initialization failed": (
+        "cuDNN does not start: as a rule its version does not fit, or memory is used up",
+        "read the lines of the log before it",
+    ),
+    "CUDA_ERROR_NO_DEVICE|Unable to initialize backend": (
+        "no device can be used: the driver, the plugin or the device is missing, and no program "
+        "was compiled for it",
+        "read the lines of the log before it",
+    ),
     "device compute in host memory space|does device compute in host": (
         "an instruction computes on a value in host memory, so it runs on the host",
         "hlo-lint check --select computes-on-host-memory DUMP",
@@ -168,7 +177,11 @@ GENERAL = {
         "XLA's verifier refuses the module",
         "hlo-lint check --select verifier DUMP",
     ),
-    "RET_CHECK failure|Check failed:|SIGSEGV|SIGABRT": (
+    "[Ss]egmentation fault|SIGSEGV|SIGABRT": (
+        "the process died in native code: the log does not tell where",
+        "hlo-lint check DUMP names the pass if it was compiling; hlo-lint exec python PROGRAM.py",
+    ),
+    "RET_CHECK failure|Check failed:": (
         "a part of XLA got a program that it does not support",
         "hlo-lint check DUMP",
     ),
