@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from hlo_lint.apps.cli.ending import Ending, PythonPlace, python_place
+from hlo_lint.apps.cli.ending import ProgramEnd, PythonPlace, python_place
 from hlo_lint.apps.cli.exec import environment
 from hlo_lint.apps.cli.main import cli
 from hlo_lint.apps.cli.xla_flags import dumped_to, knows_emitters, quoted
@@ -172,8 +172,8 @@ def test_a_kill_from_outside_is_told_from_a_crash() -> None:
         "hlo-lint: the program was killed from outside: SIGKILL (`dmesg` tells whether memory ran "
         "out)"
     )
-    assert str(Ending(-9, None, True)).endswith("by the kernel, out of memory: SIGKILL")
-    assert str(Ending(139)) == "the program exited with 139 (SIGSEGV)"
+    assert str(ProgramEnd(-9, None, True)).endswith("by the kernel, out of memory: SIGKILL")
+    assert str(ProgramEnd(139)) == "the program exited with 139 (SIGSEGV)"
 
 
 def test_a_failed_check_in_a_compile_leads_to_the_pass_and_the_line() -> None:

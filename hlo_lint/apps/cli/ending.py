@@ -32,8 +32,8 @@ INTERVAL = 0.2
 """Seconds between two looks at a program."""
 
 
-class Ending(NamedTuple):
-    """How a program ended."""
+class ProgramEnd(NamedTuple):
+    """The exit status of a program, and the reason for its end."""
 
     code: int
     """Of `Popen.returncode`: the negative number of a signal, or the exit status."""
@@ -57,7 +57,7 @@ class Ending(NamedTuple):
         return f"the program exited with {self.code}" + (f" ({by_signal})" if by_signal else "")
 
 
-class Watch:
+class OutputWatch:
     """Copies the output of a program to its own streams and into a log, and notices hangs."""
 
     def __init__(self, process: subprocess.Popen[bytes], log: BinaryIO) -> None:
@@ -205,13 +205,13 @@ def read_end(path: Path) -> str:
         return ""
 
 
-def page(ending: Ending, folder: Path, log: Path) -> Iterator[str]:
+def page(ending: ProgramEnd, folder: Path, log: Path) -> Iterator[str]:
     """The lines of the page: where the program died, why, and what to run next."""
     for number, line in enumerate(_page(ending, folder, log)):
         yield shown(line if number else f"hlo-lint: {line}")
 
 
-def _page(ending: Ending, folder: Path, log: Path) -> Iterator[str]:
+def _page(ending: ProgramEnd, folder: Path, log: Path) -> Iterator[str]:
     text = read_end(log)
     pipelines = [run for run in _by_time(folder) if not run.is_helper]
     message = last_message(text)
@@ -274,7 +274,7 @@ def _in_compile(run: Pipeline, site: CrashSite) -> str:
     return f"it compiled {run.title} ({run.compiler}): {which} {names} of {pipelines}{later}"
 
 
-def _after_compiles(runs: list[Pipeline], ending: Ending, message: str) -> Iterator[str]:
+def _after_compiles(runs: list[Pipeline], ending: ProgramEnd, message: str) -> Iterator[str]:
     """The finished modules, with the calls of the last one that no pass of HLO looks into."""
     last = runs[-1]
     # Python's own exceptions come from a line of Python; all others from native code.

@@ -129,7 +129,7 @@ def command(
 
 def _run(
     program: Sequence[str], folder: Path, log: Path, hang_seconds: float | None
-) -> ending.Ending:
+) -> ending.ProgramEnd:
     """Run a program to its end; its errors are printed, and kept in a log."""
     variables = ending.with_stacks(
         environment(os.environ, folder, program), unbuffered=hang_seconds is not None
@@ -142,8 +142,8 @@ def _run(
         watching.started(program, variables, stdout=output, stderr=subprocess.PIPE) as process,
         _interrupts_passed_to(process),
     ):
-        hung = ending.Watch(process, file).wait(folder, hang_seconds)
-    return ending.Ending(
+        hung = ending.OutputWatch(process, file).wait(folder, hang_seconds)
+    return ending.ProgramEnd(
         process.returncode, hang_seconds if hung else None, ending.memory_kills() > kills
     )
 
