@@ -30,7 +30,7 @@ from hlo_lint.analysis.scheduled_collectives import (
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.names import DumpName, parse_name
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.dumps.selection import compiled_names, one_file
+from hlo_lint.dumps.selection import FIRST, compiled_names, one_file
 from hlo_lint.hlo.ir import Module
 from hlo_lint.text.errors import DumpError, os_errors_as
 from hlo_lint.text.files import is_proto
@@ -157,6 +157,17 @@ class RankedModule:
         first, *others = self._compared
         compared = (_divergence(first, variant) for variant in others)
         return tuple(divergence for divergence in compared if divergence is not None)
+
+    @cached_property
+    def other_programs(self) -> tuple[Variant, ...]:
+        """The variants of another program than the first variant's, if a compilation did not end.
+
+        Where processes share the results of the autotuner, they wait there for each other.
+        """
+        first, *others = self.variants
+        if first.is_final and all(variant.is_final for variant in others):
+            return ()
+        return tuple(variant for variant in others if _differ_at_first(first, variant))
 
     @property
     def is_cut(self) -> bool:
@@ -341,6 +352,15 @@ def _pipeline_of(path: Path) -> Pipeline | None:
         if any(dump.path == path for dump in pipeline.dumps):
             return pipeline
     return None
+
+
+def _differ_at_first(first: Variant, second: Variant) -> bool:
+    """True if two variants differ before the first pass."""
+    ours, theirs = _pipeline_of(first.path), _pipeline_of(second.path)
+    if ours is None or theirs is None or not (ours.begins and theirs.begins):
+        return False
+    apart = bisect(ours, theirs).first
+    return apart is not None and apart.title == FIRST
 
 
 def _first_other_text(first: Pipeline, second: Pipeline) -> str | None:

@@ -87,6 +87,41 @@ def test_a_swap_on_one_rank_is_found_with_the_pass_that_made_it(ranks: Path) -> 
     assert "jit_body: compiled to 2 different texts" in done.stdout
 
 
+def stop_in_the_middle(rank: Path, *, factor: str = "2") -> None:
+    """Leave the first half of a compilation, of a program that multiplies by a factor."""
+    for path in rank.glob("*jit_body*"):
+        if path.is_file() and ("after_optimizations" in path.name or f"after_{PASS}" in path.name):
+            path.unlink()
+        elif path.suffix == ".txt":
+            text = path.read_text("utf-8").replace("constant(2)", f"constant({factor})")
+            path.unlink()  # a link to the dump of all ranks
+            path.write_text(text, "utf-8")
+
+
+def test_different_programs_of_compilations_that_did_not_end_are_an_error(ranks: Path) -> None:
+    for number in range(4):
+        stop_in_the_middle(ranks / f"rank{number}", factor="3" if number == 2 else "2")
+    done = run(*(ranks / f"rank{number}" for number in range(4)))
+    assert done.returncode == 1
+    assert done.stdout.startswith("error: jit_body: the ranks compile different programs\n")
+    assert "rank0 and 2 more: " in done.stdout
+    assert "4 ranks, 1 module: the collectives agree; the programs of 1 differ" in done.stdout
+
+
+def test_one_program_that_did_not_end_is_no_error(ranks: Path) -> None:
+    for number in range(4):
+        stop_in_the_middle(ranks / f"rank{number}")
+    assert run(*(ranks / f"rank{number}" for number in range(4))).returncode == 0
+
+
+def test_different_programs_that_ended_are_no_error(ranks: Path) -> None:
+    for path in (ranks / "rank3").glob("*jit_body*.txt"):
+        text = path.read_text("utf-8").replace("constant(2)", "constant(3)")
+        path.unlink()
+        path.write_text(text, "utf-8")
+    assert run(ranks).returncode == 0
+
+
 def test_json_names_the_ranks_and_the_place(ranks: Path) -> None:
     swap_collectives(ranks / "rank17")
     found = json.loads(run(ranks / "rank1?", "--output-format", "json").stdout)

@@ -32,7 +32,8 @@ def command(
     A DIR is the dump folder of one process or device; a pattern stands for several, and one DIR
     alone for the folders in it, or for the processes whose timestamps its file names begin with.
 
-    Exit status: 0 the collectives agree, 1 they do not, 2 wrong use.
+    Exit status: 0 the collectives agree, 1 they do not, or compilations of different programs did
+    not end, 2 wrong use.
     """
     ranks = rank_folders(paths)
     modules = compare_ranks(ranks)
@@ -41,6 +42,7 @@ def command(
     if all(len(ranked.missing) + 1 >= len(ranks) for ranked in modules):
         raise DumpError(f"nothing compared: no module is on two of {len(ranks)} ranks")
     diverging = [ranked for ranked in modules if ranked.divergences]
+    unlike = [ranked for ranked in modules if ranked.other_programs]
     if output_format == "json":
         listed = [_as_dict(ranked) for ranked in modules]
         common.print_json(ranks=[rank.name for rank in ranks], modules=listed)
@@ -48,12 +50,28 @@ def command(
         for ranked in diverging:
             for divergence in ranked.divergences:
                 _show_divergence(ranked, divergence)
+        for ranked in unlike:
+            if not ranked.divergences:  # its cause says so
+                _show_programs(ranked)
         if not quiet:
             _show_modules(modules)
             which = f" of {len(diverging)} do not" if diverging else ""
             count = counted(len(modules), "module")
-            click.echo(f"{len(ranks)} ranks, {count}: the collectives{which} agree")
-    ctx.exit(1 if diverging else 0)
+            end = f"; the programs of {len(unlike)} differ" if unlike else ""
+            click.echo(f"{len(ranks)} ranks, {count}: the collectives{which} agree{end}")
+    ctx.exit(1 if diverging or unlike else 0)
+
+
+def _show_programs(module: RankedModule) -> None:
+    title = f"{shown(module.name) or 'the module'}: the ranks compile different programs"
+    click.echo(click.style("error: ", fg="red", bold=True) + click.style(title, bold=True))
+    for variant in (module.variants[0], *module.other_programs):
+        click.echo(f"  {_few(variant.ranks)}: {shown(str(variant.path))}")
+    click.echo("  they differ before the first pass, and not every compilation ended")
+    click.echo(
+        "  note: processes that share the autotuner's results wait there for each other: a process "
+        "with another program has other fusions to time"
+    )
 
 
 def _show_divergence(module: RankedModule, divergence: Divergence) -> None:
@@ -137,6 +155,7 @@ def _as_dict(module: RankedModule) -> dict[str, Any]:
     return {
         "name": module.name,
         "missing": list(module.missing),
+        "other_programs": [list(variant.ranks) for variant in module.other_programs],
         "variants": [
             {
                 "fingerprint": variant.fingerprint,
