@@ -95,11 +95,13 @@ def fix_of(place: LocatedFinding) -> Fix | None:
 
 
 def _caret(span: Span, finding: Finding, text: str) -> Span:
-    """The span to underline: the instruction's name, or the operand that the finding names."""
+    """The span to underline: the instruction's name, or the operand or word of the finding."""
     if not isinstance(finding.at, Instruction):
         return span
     spans = InstructionSpans(text[span.start : span.end], finding.at.row)
-    if finding.operand is None:
+    if finding.word:
+        part = spans.word(finding.word) or spans.name
+    elif finding.operand is None:
         part = spans.name
     else:
         operand = spans.operand_span(finding.operand)

@@ -32,7 +32,7 @@ def plain_history(report: Report, *, quiet: bool, verbose: bool) -> str:
 
 
 def _lines(report: Report, *, quiet: bool, verbose: bool) -> Iterator[Spans]:
-    skipped = [] if quiet else list(skipped_lines(report, verbose=verbose))
+    skipped = [] if quiet else list(skipped_lines(report, minor=verbose, each=verbose))
     yield from (((line, "dim"),) for line in skipped)
     if skipped and report.findings:
         yield ()

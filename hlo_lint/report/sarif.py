@@ -83,7 +83,7 @@ def _lost(dropped: int) -> list[str]:
 def _log(report: Report, findings: Sequence[Diagnostic], lost: Sequence[str]) -> JsonObject:
     rules = list(dict.fromkeys(finding.rule for finding in findings))
     notifications = [_notification(line, level="warning") for line in lost]
-    lines, reasons = list(skipped_lines(report, verbose=True)), report.skipped_by_reason()
+    lines, reasons = list(skipped_lines(report, minor=True)), report.skipped_by_reason()
     notifications += [
         _notification(line, paths[0])
         for line, paths in zip(lines[:MAX_SKIPPED], reasons.values(), strict=False)

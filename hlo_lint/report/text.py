@@ -143,21 +143,22 @@ def hidden_line(hidden: Sequence[Diagnostic]) -> str:
 
 
 def _skipped(report: Report, verbose: bool) -> Iterator[_Line]:
-    for line in skipped_lines(report, verbose=verbose):
+    for line in skipped_lines(report, minor=verbose, each=verbose):
         label, _, rest = line.partition(": ")
         yield _Line(((f"{label}: ", "dim"),), ((rest, "dim"),))
 
 
-def skipped_lines(report: Report, *, verbose: bool = False) -> Iterator[str]:
-    """A line for each reason, with the first of the paths.
+def skipped_lines(report: Report, *, minor: bool = False, each: bool = False) -> Iterator[str]:
+    """A line for each reason, with the first of the paths; with `each`, for each path.
 
-    Minor reasons are among them with `verbose`, and where no file was read.
+    Minor reasons are among them with `minor`, and where no file was read.
     """
-    minor = verbose or not report.stats.get("files")
+    minor = minor or not report.stats.get("files")
     for reason, paths in report.skipped_by_reason(minor=minor).items():
         label = NOT_LOOKED_AT if reason.startswith(NOT_LOOKED_AT) else "skipped: "
-        where = listed(map(shown, paths), 1)
-        yield f"{label}{where}: {shown(reason.removeprefix(NOT_LOOKED_AT))}"
+        text = shown(reason.removeprefix(NOT_LOOKED_AT))
+        for where in map(shown, paths) if each else [listed(map(shown, paths), 1)]:
+            yield f"{label}{where}: {text}"
 
 
 def took(seconds: float | None, output: IO[str]) -> str:

@@ -52,6 +52,8 @@ class Finding(NamedTuple):
     """The kind of defect, if a rule reports several at the same instruction. It is part of the
     identity in baselines, unlike the message. For a span, the default is the message without names
     and numbers."""
+    word: str = ""
+    """The opcode, type, attribute or value to underline in place of the instruction's name."""
     fix: Fix | None = None
     """The fix of a finding in a text other than HLO; for HLO, `Rule.fix` makes it."""
 

@@ -1351,3 +1351,7 @@ def test_a_reason_to_skip_files_is_said_once() -> None:
     assert [line for line in ran.out.splitlines() if line.startswith("skipped: ")] == [
         "skipped: 0.hlo and 2 more: it holds no HLO"
     ]
+    verbose = run("check", "--sniff", "--allow-empty", "--verbose", ".")
+    assert [line for line in verbose.out.splitlines() if line.startswith("skipped: ")] == [
+        f"skipped: {number}.hlo: it holds no HLO" for number in range(3)
+    ]

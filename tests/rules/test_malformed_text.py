@@ -54,7 +54,7 @@ def test_of_four_broken_texts_three_are_found_without_jaxlib() -> None:
         ("  n = constant(1)", "constant needs a type: its operands do not determine it"),
         ("  n = f32[1] slice(p), slice={[0:1]}, slice={[0:2]}", "duplicate attribute slice"),
         ("  n = f32[4,]{0} copy(p)", "f32[4,]{0}: expected a size"),
-        ("  n = pred[4] compare(p, p), direction=LESS", "unknown direction: LESS: did you mean"),
+        ("  n = pred[4] compare(p, p), direction=LESS", "unknown direction: LESS"),
         ("  n = f32[4] fft(p), fft_type=FFT, fft_length={x}", "fft_length: expected a list of"),
     ],
 )
@@ -63,6 +63,25 @@ def test_a_person_can_act_on_what_is_said(line: str, says: str) -> None:
     (finding,) = hlo_lint.lint(text, RULE).findings
     assert finding.line == 5
     assert says in finding.message
+
+
+@pytest.mark.parametrize(
+    ("line", "underlined"),
+    [
+        ("  f23 = f23[4]{0} negate(p)", "f23[4]"),
+        ("  ad = f32[4]{0} ad(p, p)", "ad(p, p)"),
+        ("  n = f32[4]{0} negate(p), dimension={0}", "dimension={0}"),
+        ("  n = pred[4] compare(p, p), direction=LESS", "LESS"),
+        ("  n = f32[4,]{0} copy(p)", "f32[4,]{0} copy"),
+        ("  n = f32[4]{0} call(p), to_apply=nope", "nope"),
+        ("  n = f32[4]{0} negate(p), dimensions={0}", "dimensions={0}"),
+        ("  n = constant(1)", "constant(1)"),
+    ],
+)
+def test_the_caret_is_under_the_word(line: str, underlined: str) -> None:
+    text = f"HloModule m\n\nENTRY e {{\n  p = f32[4]{{0}} parameter(0)\n{line}\n}}\n"
+    (finding,) = hlo_lint.lint(text, ["form"]).findings
+    assert line[finding.column - 1 :].startswith(underlined)
 
 
 @pytest.mark.parametrize(

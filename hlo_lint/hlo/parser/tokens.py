@@ -81,6 +81,14 @@ class InstructionSpans:
         name = _match_name(self.text, 0, self.shape.start)
         return Span(*name.span(1)) if name else None
 
+    def word(self, word: str) -> Span | None:
+        """The span of an opcode, of a word of the shape or of the first such in the attributes."""
+        if word == opcode_of(self.record):
+            return self.opcode
+        find = re.compile(rf"(?<![\w.\-]){re.escape(word)}(?![\w.\-])").search
+        found = find(self.text, *self.shape) or find(self.text, self.tail)
+        return Span(*found.span()) if found else None
+
     @cached_property
     def operand_spans(self) -> tuple[OperandSpan | None, ...]:
         """The span of each operand; None for a nested instruction.

@@ -88,9 +88,14 @@ class MalformedText(Rule):
         for opcode in kinds_of(module):
             for instruction in instructions_where(module, opcode, _is_malformed):
                 attributes = attributes_before_metadata(instruction.attributes_text)
-                problem = _problem(opcode, instruction.type_text, attributes)
+                mistake = _problem(opcode, instruction.type_text, attributes)
                 literal = _literal_problem(instruction.type_text, instruction.operands_text)
-                yield Finding(instruction, problem or literal)
+                message, word, *notes = mistake or (literal, "")
+                yield Finding(instruction, message, tuple(notes), word=word)
+
+
+_Problem = tuple[str, ...]
+"""A message, the word of the text to underline, which may be empty, and notes."""
 
 
 def _line(module: Module, offset: int) -> Span:
@@ -110,34 +115,34 @@ def _is_malformed(kind: RowKind) -> bool:
     )
 
 
-def _problem(opcode: str, type_text: str, attributes: str) -> str:
+def _problem(opcode: str, type_text: str, attributes: str) -> _Problem:
     """The first mistake in an instruction; empty if it is well-formed."""
     try:
         if type_text:
             parse_shape(type_text)
     except ShapeSyntaxError as error:
-        return f"{type_text}: {error.message}"
+        return f"{type_text}: {error.message}", type_text
     return _attribute_problem(opcode, bool(type_text), attributes)
 
 
 @lru_cache(maxsize=1 << 15)
-def _attribute_problem(opcode: str, has_type: bool, attributes: str) -> str:
+def _attribute_problem(opcode: str, has_type: bool, attributes: str) -> _Problem:
     """The first mistake in the attributes of an instruction, or a message on a missing type."""
     demands = demands_on(opcode)
     if demands is None:
-        return ""
+        return ()
     if demands.has_free_type and not has_type:
-        return f"{opcode} needs a type: its operands do not determine it"
+        return f"{opcode} needs a type: its operands do not determine it", opcode
     try:
         spans = split_attributes_strictly(attributes)
     except AttributeSyntaxError as error:
-        return error.message
+        return error.message, ""
     missing = [name for name in demands.required if name not in spans]
     wrong = [name for name in spans if name not in demands.allowed and _is_known(name)]
     if missing:
-        return f"{opcode} needs the attribute {' and '.join(missing)}"
+        return f"{opcode} needs the attribute {' and '.join(missing)}", opcode
     if wrong:
-        return f"{opcode} has no attribute {wrong[0]}"
+        return f"{opcode} has no attribute {wrong[0]}", wrong[0]
     return _value_problem(attributes, spans)
 
 
@@ -163,16 +168,16 @@ def _is_known(name: str) -> bool:
     return name in ATTRIBUTE_NAMES
 
 
-def _value_problem(attributes: str, spans: Mapping[str, tuple[int, int]]) -> str:
+def _value_problem(attributes: str, spans: Mapping[str, tuple[int, int]]) -> _Problem:
     if not attributes:
-        return ""
+        return ()
     from hlo_lint.hlo.attributes.reading import read_attribute
 
     last = 0
     for name, (start, end) in [*spans.items(), ("", (len(attributes), len(attributes)))]:
         heads = _find_heads(attributes[last:start])
         if len(heads) > bool(name) and "/" not in attributes[last:start]:
-            return f"duplicate attribute {heads[0]}"
+            return f"duplicate attribute {heads[0]}", heads[0]
         last, value = end, attributes[start:end]
         try:
             if name and not ("=" in value and name in CALLING_ATTRIBUTES):
@@ -182,14 +187,15 @@ def _value_problem(attributes: str, spans: Mapping[str, tuple[int, int]]) -> str
             from hlo_lint.hlo.attributes.devices import NOT_A_PERMUTATION
 
             if error.message != NOT_A_PERMUTATION:  # XLA accepts it
-                return f"{name}: {error.message}"
+                return f"{name}: {error.message}", name
         words = _WORDS.get(name, value).split()
         if name in _WORDS and value not in words:
-            return f"unknown {name}: {value}: {nearest(value, frozenset(words))}"
-    return ""
+            return f"unknown {name}: {value}", value, nearest(value, frozenset(words))
+    return ()
 
 
 def _header_problem(header: str) -> str:
+    """The first mistake of a header; empty if it is well-formed."""
     name = _header_name(header)
     if name is None:
         return "a module needs a name"
@@ -199,7 +205,9 @@ def _header_problem(header: str) -> str:
     except AttributeSyntaxError as error:
         return error.message
     unknown = [name for name in spans if not _is_known(name)]
-    return f"unknown attribute: {unknown[0]}" if unknown else _value_problem(attributes, spans)
+    if unknown:
+        return f"unknown attribute: {unknown[0]}"
+    return next(iter(_value_problem(attributes, spans)), "")
 
 
 def _in_computations(module: Module) -> Findings:
@@ -226,7 +234,9 @@ def _in_computations(module: Module) -> Findings:
                 if name not in above and name not in inline:
                     is_later = module.computation(name) is not None
                     state = "is called before it is defined" if is_later else "does not exist"
-                    yield Finding(computation.at(position), f"computation %{name} {state}")
+                    yield Finding(
+                        computation.at(position), f"computation %{name} {state}", word=name
+                    )
         if not _is_inline(computation):
             above.add(computation.name)
         has_entry = has_entry or computation.is_entry

@@ -150,4 +150,4 @@ def _near(word: str) -> Iterable[str]:
 
 def _finding(instruction: Instruction, noun: str, word: str, words: Iterable[str]) -> Finding:
     near = nearest(word, words, "no release of XLA has it", cutoff=_LIKE)
-    return Finding(instruction, f"unknown {noun}: {word}", notes=(near,))
+    return Finding(instruction, f"unknown {noun}: {word}", notes=(near,), word=word)
