@@ -42,8 +42,7 @@ def check_in_parts(
         DumpError: a process died, for example of too little memory.
     """
     # Texts that were given in memory or edited cannot be read by other processes.
-    is_read = any(file.is_read for pipeline in dump for file in pipeline.dumps)
-    if is_read or (cache is None and address is None and jobs < 2):
+    if any(file.is_read for pipeline in dump for file in pipeline.dumps):
         return checker.check_dump(dump, progress)
     check_folders = partial(checker.check_folders, dump.pipelines)
     with open_executor(address, jobs, checker.task) as executor:
@@ -133,9 +132,8 @@ def _digests(
             if len(group) > 1
             for position in group
         }
-    here = executor.is_local and executor.jobs < 2
     size = sum(pipeline.size for pipeline in wanted.values())
-    if here or (executor.is_local and size < PARALLEL_MIN_BYTES):
+    if executor.is_local and size < PARALLEL_MIN_BYTES:
         return {
             position: content_digest(executor.task, pipeline)
             for position, pipeline in wanted.items()
