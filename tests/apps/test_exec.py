@@ -148,6 +148,17 @@ def test_a_signal_and_a_hang_lead_to_the_line(death: str, first: str) -> None:
     assert lines[2].endswith("die.py:4 in die")
 
 
+def test_each_rank_has_a_folder_and_the_page_leads_to_ranks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for rank in "01":
+        monkeypatch.setenv("SLURM_PROCID", rank)
+        lines = page_of("os.abort()", DIED)
+        assert Path("hlo-dump", f"rank{rank}.log").exists()
+    assert len(list(Path("hlo-dump", "rank1").glob("*.txt"))) > 1
+    assert "next: hlo-lint ranks hlo-dump" in lines
+
+
 def test_the_children_of_a_program_that_hangs_are_killed() -> None:
     death = "import subprocess; subprocess.run(['sleep', '4321'])"
     lines = page_of(death, None, "--hang-seconds", "0.5")
@@ -194,9 +205,26 @@ def test_an_exception_in_python_is_not_blamed_on_xla() -> None:
     assert "message: ValueError: no data" in lines
 
 
-def test_a_signal_after_the_compiles_is_of_an_emitter_or_of_a_run() -> None:
+def test_a_signal_after_the_compiles_is_of_native_code() -> None:
     lines = page_of("os.kill(os.getpid(), signal.SIGSEGV)", ENDED)
-    assert lines[1].endswith("; after them it died in an emitter or running a module")
+    assert lines[1].endswith("it died in an emitter, a module that ran, or other native code")
+
+
+@pytest.mark.slow
+def test_a_custom_call_without_a_handler_is_named_with_its_line() -> None:
+    Path("call.py").write_text(
+        "import jax, jax.numpy as jnp\n"
+        "@jax.jit\n"
+        "def f(x):\n"
+        "    of = jax.ShapeDtypeStruct((8,), x.dtype)\n"
+        "    return jax.ffi.ffi_call('no_such_kernel', of)(x) + 1\n"
+        "f(jnp.ones(8))\n"
+    )
+    ran = subprocess.run([*EXEC, sys.executable, "call.py"], capture_output=True, text=True)
+    assert "; after them it died in an emitter or running a module\n" in ran.stderr
+    assert "its custom calls: no_such_kernel\n" in ran.stderr
+    assert "No FFI handler registered for no_such_kernel" in ran.stderr
+    assert "call.py:6 in <module>\n" in ran.stderr
 
 
 @pytest.mark.parametrize(

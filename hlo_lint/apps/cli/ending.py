@@ -164,6 +164,7 @@ _find_stacks = late(
 _find_frames = late(r'^\s*File "([^"\n]+)", line (\d+),? in ([^\n]+)$', re.M).findall
 _find_fatal = late(r"^(?:F\d{4} \S+\s+\d+ (\S+\.cc:\d+)\] |(LLVM ERROR): )(.+)$", re.M).findall
 _find_problems = late(r"^[WE]\d{4} \S+\s+\d+ (\S+\.cc:\d+)\] (.+)$", re.M).findall
+_is_from_xla = late(r"(?:Jax|Xla)RuntimeError|\.cc:\d+: ").search
 _is_library = late(r"site-packages|dist-packages|/lib/python3|^<frozen").search
 
 
@@ -237,7 +238,9 @@ def _page(ending: ProgramEnd, folder: Path, log: Path) -> Iterator[str]:
     place = python_place(text)
     if place is not None:
         yield f"Python: {place}"
-    if ending.hung_for is not None or "rendezvous" in message.lower():
+    if folder.name.startswith("rank") and len(list(folder.parent.glob("rank*/"))) > 1:
+        next_commands.insert(0, _command("ranks", folder.parent))
+    elif ending.hung_for is not None or "rendezvous" in message.lower():
         next_commands.insert(0, _command("ranks", folder.parent) + ", with a folder for each rank")
     elif pipelines and not message:
         next_commands.append(_command("report", folder))
@@ -277,10 +280,13 @@ def _in_compile(run: Pipeline, site: CrashSite) -> str:
 def _after_compiles(runs: list[Pipeline], ending: ProgramEnd, message: str) -> Iterator[str]:
     """The finished modules, with the calls of the last one that no pass of HLO looks into."""
     last = runs[-1]
-    # Python's own exceptions come from a line of Python; all others from native code.
-    is_native = ending.code < 0 or "RuntimeError" in message or not message
     verb = "hung" if ending.hung_for is not None else "died"
-    where = f"it {verb} in an emitter or running a module" if is_native else f"it {verb} in Python"
+    if _is_from_xla(message):
+        where = f"it {verb} in an emitter or running a module"
+    elif message and ending.code >= 0:
+        where = f"it {verb} in Python"
+    else:
+        where = f"it {verb} in an emitter, a module that ran, or other native code"
     yield (
         f"where: the HLO passes of {counted(len(runs), 'module')} ended, those of {last.title} "
         f"last; after them {where}"

@@ -27,6 +27,8 @@ from hlo_lint.text.source import shown
 
 FOLDER = "hlo-dump"
 """The folder of the dumps, in the working directory; the next ones are `hlo-dump-2` and so on."""
+RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
+"""Variables in which torchrun, srun and mpirun tell a process its number."""
 
 
 @click.command("exec", context_settings={"allow_interspersed_args": False})
@@ -162,13 +164,15 @@ def environment(
 
 
 def _folder(given: Path | None) -> Path:
-    """A new folder for the dumps.
+    """A new folder for the dumps; that of a rank is in the folder of all ranks.
 
     Raises:
         UsageError: the given one cannot be made, or has something in it.
     """
-    names = (Path(FOLDER if number == 1 else f"{FOLDER}-{number}") for number in count(1))
-    folder = given or next(name for name in names if not name.exists())
+    rank = next((os.environ[name] for name in RANKS if os.environ.get(name, "").isdigit()), None)
+    own = "" if rank is None else f"rank{rank}"
+    names = (Path(FOLDER if number == 1 else f"{FOLDER}-{number}", own) for number in count(1))
+    folder = given / own if given else next(name for name in names if not name.exists())
     with os_errors_as(f"{folder}: cannot be made", UsageError):
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):

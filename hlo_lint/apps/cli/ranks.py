@@ -67,7 +67,7 @@ def _show_programs(module: RankedModule) -> None:
     click.echo(click.style("error: ", fg="red", bold=True) + click.style(title, bold=True))
     for variant in (module.variants[0], *module.other_programs):
         click.echo(f"  {_few(variant.ranks)}: {shown(str(variant.path))}")
-    click.echo("  they differ before the first pass, and not every compilation ended")
+    click.echo("  they differ before the first pass, and some compilations did not end")
     click.echo(
         "  note: processes that share the autotuner's results wait there for each other: a process "
         "with another program has other fusions to time"
