@@ -23,7 +23,7 @@ from hlo_lint.text.patterns import late
 
 TRANSFER_PAIRS: Final = "_xla_send_recv_source_target_pairs"
 """The frontend attribute of a send or receive with the pairs of its original permute."""
-_find_pairs = late(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}").findall
+_find_pairs = late(r"\{\s*(\d{1,18})\s*,\s*(\d{1,18})\s*\}").findall
 
 
 class Mode(Enum):

@@ -23,6 +23,7 @@ from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.opcodes import ELEMENTWISE, NO_KERNEL, RUNS_SCHEDULE
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, arrays, byte_sizes, shape_or_none
 from hlo_lint.text.patterns import late
+from hlo_lint.text.source import whole_number
 
 TRANSCENDENTAL: Final = frozenset(
     "acos acosh asin asinh atan2 atanh cbrt cosh cosine erf exp2 exponential exponential-minus-one "
@@ -265,7 +266,8 @@ def _attribute(attributes: str, name: str) -> str:
 
 def _numbers(attributes: str, name: str) -> tuple[int, ...]:
     words = _attribute(attributes, name).strip("{}").split(",")
-    return tuple(int(word) for word in words if word.strip().isdecimal())
+    numbers = [whole_number(word.strip()) for word in words]
+    return tuple(number for number in numbers if number is not None and number >= 0)
 
 
 def library_cost(call: Instruction) -> Cost:
@@ -281,7 +283,9 @@ def library_cost(call: Instruction) -> Cost:
         gemm = config.get("gemm_backend_config", config)
         dims = gemm.get("dot_dimension_numbers") if isinstance(gemm, Mapping) else None
         named = dims.get("lhs_contracting_dimensions", ()) if isinstance(dims, Mapping) else ()
-        numbers = [int(number) for number in named if str(number).isdecimal()]
+        listed = named if isinstance(named, list) else ()
+        read = [whole_number(str(number)) for number in listed]
+        numbers = [number for number in read if number is not None and number >= 0]
         if numbers and max(numbers) < left.rank:
             contracted = prod(left.dims[number] for number in numbers)
             flops = 2 * results[0].elements * contracted

@@ -40,6 +40,7 @@ from hlo_lint.hlo.records import (
     root_mark_of,
     type_of,
 )
+from hlo_lint.text.source import whole_number
 
 _MAX_NUMBERS: Final = 2_000_000
 """The number of structures above which they are dropped before the next comparison."""
@@ -297,7 +298,8 @@ def _place(reference: str, places: dict[str, Read]) -> Read:
     if place is None:
         name, *elements = reference.split("#")
         position, path = places.get(name, (-1, ()))
-        path += tuple(int(element) for element in elements if element.isdecimal())
+        numbers = map(whole_number, elements)
+        path += tuple(number for number in numbers if number is not None)
         place = places[reference] = position, path
     return place
 

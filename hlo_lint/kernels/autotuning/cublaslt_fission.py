@@ -183,7 +183,7 @@ def _is_gemm_rewriter_candidate(dot: Instruction) -> bool:
     side, a supported type, and a batch dimension that is not most minor.
     """
     lhs, rhs = (_array(operand) for operand in dot.operands)
-    shape = dot.shape
+    shape = dot.shape_or_none
     if not isinstance(shape, ArrayShape):
         return False
     if not _types_are_known(lhs.dtype, rhs.dtype, shape.dtype):

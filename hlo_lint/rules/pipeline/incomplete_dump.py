@@ -8,6 +8,7 @@ from hlo_lint.dumps.names import numbered_twice
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.rules.base import Bad, DumpFolder, Findings, Good, Rule, first_line
 from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.text.source import whole_number
 
 _MODULE = """
 HloModule jit_f
@@ -71,9 +72,9 @@ def _gaps(pipelines: Sequence[Pipeline]) -> Iterator[tuple[str, str]]:
     if hidden := values.get("xla_dump_hlo_pipeline_re"):
         gap = f"only pipelines that match {hidden} left dumps"
         yield gap, "--xla_dump_hlo_pipeline_re=.*"
-    most = values.get("xla_dump_max_hlo_modules", "")
+    most = whole_number(values.get("xla_dump_max_hlo_modules", "")) or 0
     modules = {dump.name.module_id for p in pipelines for dump in p.dumps[:1] if dump.name}
-    if most.isdecimal() and 0 < int(most) <= len(modules):
+    if 0 < most <= len(modules):
         gap = f"{len(modules)} modules, the limit of xla_dump_max_hlo_modules={most}"
         yield gap, "--xla_dump_max_hlo_modules=-1"
     mixed = _mixed(pipelines)

@@ -197,9 +197,10 @@ class _Memory:
         if self._fusion is None:
             return operand_memory(self._buffers, self._call, number)
         source = source_of(self._call.operands[number])
-        if source is None or source.opcode != "parameter":
+        parameter = None if source is None else source.parameter_number
+        if parameter is None:
             return ()
-        return operand_memory(self._buffers, self._fusion, int(source.operands_text))
+        return operand_memory(self._buffers, self._fusion, parameter)
 
 
 def _parameter_of(buffers: BufferAssignment, given: tuple[AssignedValue, ...]) -> int | None:
