@@ -123,10 +123,11 @@ values: $(BIN)/hlo-lint  ## run every step of the dumps of ARCHIVES, then errors
 	$(BIN)/python -m benchmarks.values --archives $(ARCHIVES) $(wildcard fixtures/dumps/*)
 	$(BIN)/python -m benchmarks.planted --seed 26 --archives $(ARCHIVES) $(addprefix --corpora=,$(CORPORA)) $(wildcard fixtures/dumps/*)
 
-fuzz: $(VENV)/tools  ## fuzz each change of each example, FUZZ_GRAPHS (5000) mutated graphs, every target by bytes for FUZZ_SECONDS (60); what was found is in build
+fuzz: $(VENV)/tools  ## fuzz each change of each example, FUZZ_GRAPHS (5000) mutated graphs, FUZZ_STEPS (5000) mutated steps, every target by bytes for FUZZ_SECONDS (60); what was found is in build
 	$(BIN)/python $(PIP_INSTALL) --editable '.[fuzz]'
 	$(BIN)/python -m tests.fuzz.graphs --every
 	$(BIN)/python -m tests.fuzz.graphs --count $(or $(FUZZ_GRAPHS),5000) fixtures
+	$(BIN)/python -m tests.fuzz.steps --count $(or $(FUZZ_STEPS),5000)
 	$(BIN)/python -m tests.fuzz --seconds $(or $(FUZZ_SECONDS),60) --cases $(or $(FUZZ_CASES),300) $(addprefix --output ,$(FUZZ_OUTPUT))
 
 hostile: $(VENV)/tools  ## time and memory of hostile inputs; writes benchmarks/HOSTILE.md
