@@ -594,6 +594,18 @@ def test_bisect_prints_the_pass_and_where(tmp_path: Path) -> None:
     assert (same.status, "the same after each of" in same.out) == (0, True)
 
 
+def test_bisect_of_two_programs_names_their_first_dump_as_no_pass() -> None:
+    older, newer = (
+        str(DUMPS / release / "cublaslt_fission") for release in ("gpu-jax0.10.2", "gpu-jax0.11.2")
+    )
+    ran = run("bisect", older, newer)
+    assert ran.out.splitlines()[:2] == [
+        "module_0001.jit_batched_dot: before_optimizations",
+        "  the first dump after which they differ",
+    ]
+    assert "it ran in both" not in ran.out
+
+
 def test_bisect_says_where_a_pass_had_come_to_when_it_left_its_dump(tmp_path: Path) -> None:
     """The first dump after the difference may be from the midst of copy-insertion."""
     whole = PAIRS / "cpu_without_cse" / "all"

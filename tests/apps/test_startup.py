@@ -128,3 +128,20 @@ def test_the_package_imports_nothing_of_its_own(tmp_path: Path) -> None:
     """Until a name is asked for: pytest imports it for its plug-in in every run."""
     own = {name for name in imported("import hlo_lint", tmp_path) if name.startswith("hlo_lint")}
     assert own == {"hlo_lint"}
+
+
+def test_every_command_prints_its_help_without_the_extras() -> None:
+    code = """\
+import sys
+from click.testing import CliRunner
+for name in ("numpy", "ml_dtypes", "jax", "jaxlib", "google.protobuf", "pygls", "fsspec"):
+    sys.modules[name] = None
+from hlo_lint.apps.cli.main import COMMANDS, cli
+for name in COMMANDS:
+    ran = CliRunner().invoke(cli, [name, "--help"])
+    assert ran.exit_code == 0 and ran.output.startswith("Usage: "), (name, ran.output)
+ran = CliRunner().invoke(cli, ["hunt", "-o", "found"])
+assert ran.exit_code == 2 and "pip install 'hlo-lint[xla]'" in ran.output, ran.output
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr

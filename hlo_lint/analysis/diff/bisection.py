@@ -200,7 +200,8 @@ def _notes(first: BisectionStep | None, before: Pipeline, after: Pipeline) -> It
                 yield f"{side} disables {disabled[0]}"
             else:
                 yield f"{side} has no dump of it: the pass did not run there, or changed nothing"
-        if first.before is not None and first.after is not None:
+        is_pass = bool(first.pipeline or first.stage)
+        if is_pass and first.before is not None and first.after is not None:
             yield "it ran in both on the same module, with different results"
     for side, run in (("A", before), ("B", after)):
         if not run.steps:

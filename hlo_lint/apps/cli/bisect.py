@@ -53,8 +53,8 @@ def _show(bisection: Bisection, everything: bool) -> None:
     else:
         click.echo(click.style(f"{title}: {shown(bisection.first.title)}", bold=True))
         what = "pass" if bisection.first.pipeline or bisection.first.stage else "dump"
-        before = counted(bisection.steps, "step")
-        click.echo(f"  the first {what} after which they differ; the same after {before} before it")
+        same = f"; the same after {counted(bisection.steps, 'step')} before it"
+        click.echo(f"  the first {what} after which they differ{same if bisection.steps else ''}")
         for side, dump in zip("AB", bisection.compared or (), strict=False):
             click.echo(f"  {side}: {shown(str(dump.path))}")
     for note in bisection.notes:

@@ -11,10 +11,7 @@ import click
 
 from hlo_lint.apps.cli import common, parameters
 from hlo_lint.apps.cli.tables import print_table
-from hlo_lint.apps.hunt.campaign import CAUSES, HuntPlan
-from hlo_lint.apps.hunt.generate import fair_texts
-from hlo_lint.apps.hunt.judge import compilers_of
-from hlo_lint.text.errors import UsageError
+from hlo_lint.text.errors import DumpError, UsageError
 from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown
 
@@ -54,6 +51,12 @@ def command(
 
     Exit status: 0 nothing new was found, 1 something was, 2 wrong use.
     """
+    try:
+        from hlo_lint.apps.hunt.campaign import CAUSES, HuntPlan
+        from hlo_lint.apps.hunt.generate import fair_texts
+        from hlo_lint.apps.hunt.judge import compilers_of
+    except ImportError as error:
+        raise DumpError(f"pip install 'hlo-lint[xla]' to run modules: {error}") from error
     texts = tuple(fair_texts(sources))
     if sources and not texts:
         raise UsageError("--from: no module there is small, and as a front end writes it")
