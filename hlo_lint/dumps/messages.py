@@ -11,8 +11,9 @@ import re
 import sys
 import tomllib
 from array import array
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -45,6 +46,13 @@ MAX_LOG: Final = 1 << 18
 _LEAST_WEIGHT = 12.0
 """The least weight of a match; a word in one message of 14,103 weighs 9.6."""
 _LEAST_SHARE = 0.6
+_LEAST_SHARE_OF_LONG = 0.95
+_LONG = 300
+_LEAST_RUN = 3
+"""Words side by side that a match has, or all of a shorter message."""
+_LONGEST_VALUE = 40
+"""Words that a value in a message may have."""
+_MOST_STARTS = 50
 _MOST_SOURCES = 3
 
 _words = late(r"[a-z_][a-z_0-9]*").findall
@@ -202,6 +210,8 @@ def _by_words(log: str) -> tuple[Source, ...]:
                 candidates.add(len(messages) - 1)
     messages.append(len(hashes))
     total = len(messages) - 1
+    # A long text has parts of many messages.
+    least_share = _LEAST_SHARE if len(words) < _LONG else _LEAST_SHARE_OF_LONG
     scores: list[tuple[float, float, int]] = []
     for number in candidates:
         message = hashes[messages[number] : messages[number + 1] - 1]
@@ -209,7 +219,7 @@ def _by_words(log: str) -> tuple[Source, ...]:
         matched = _matched(message, places)
         weight = sum(weights[place] for place in matched)
         share = weight / (sum(weights) or 1)
-        if weight >= _LEAST_WEIGHT and share >= _LEAST_SHARE:
+        if weight >= _LEAST_WEIGHT and share >= least_share:
             scores.append((round(weight * share, 3), share, number))
     best = max(scores, default=(0.0, 0.0, 0))
     sources: dict[str, Source] = {}
@@ -225,42 +235,53 @@ def _by_words(log: str) -> tuple[Source, ...]:
     return tuple(sources.values())[:_MOST_SOURCES]
 
 
-def _matched(message: Sequence[int], places: dict[int, list[int]]) -> list[int]:
+def _matched(message: Sequence[int], places: Mapping[int, Sequence[int]]) -> list[int]:
     """The words of a message that stand in a log, in order and side by side where no value is
     printed between them: the best of the places where it may begin."""
     best: list[int] = []
     starts = {
         start
         for first, second in pairwise(message)
-        for start in (places.get(first, ()) if first > GAP else ())
-        if start + 1 in places.get(second, ())
+        if first > GAP
+        for start in places.get(first, ())[-_MOST_STARTS:]
+        if _first(places.get(second, ()), start + 1, start + 2) is not None
     }
-    for start in sorted(starts)[:50]:
+    for start in sorted(starts)[-_MOST_STARTS:]:
         matched: list[int] = []
         cursor, gap = start, True
         for place, word in enumerate(message):
             if word == GAP:
                 gap = True
                 continue
-            reach = range(cursor, cursor + (40 if gap else 1))
-            spot = next((spot for spot in places.get(word, ()) if spot in reach), None)
+            spot = _first(places.get(word, ()), cursor, cursor + (_LONGEST_VALUE if gap else 1))
             if spot is not None:
                 matched.append(place)
                 cursor, gap = spot + 1, False
         # Before the first pair of words may stand single words between values.
         cursor = start
         for place in reversed(range(matched[0] if matched else 0)):
-            spots = [
-                spot for spot in places.get(message[place], ()) if cursor - 40 <= spot < cursor
-            ]
-            if spots:
+            spot = _first(places.get(message[place], ()), cursor - _LONGEST_VALUE, cursor)
+            if spot is not None:
                 matched.insert(0, place)
-                cursor = spots[-1]
-        # A lone word beside values is no evidence.
-        runs = [place for place in matched if {place - 1, place + 1} & {*matched}]
-        if len(runs) > len(best):
+                cursor = spot
+        # A lone word beside values is no evidence: in a long text each may stand by chance.
+        held = {*matched}
+        longest = max(
+            (
+                next(length for length in range(1, len(message) + 1) if place + length not in held)
+                for place in matched
+            ),
+            default=0,
+        )
+        if longest >= min(_LEAST_RUN, len(message)) and len(matched) > len(best):
             best = matched
     return best
+
+
+def _first(places: Sequence[int], low: int, high: int) -> int | None:
+    """The first of sorted places in a range."""
+    index = bisect_left(places, low)
+    return places[index] if index < len(places) and places[index] < high else None
 
 
 class _Tables(NamedTuple):
