@@ -241,7 +241,8 @@ def _page(ending: ProgramEnd, folder: Path, log: Path) -> Iterator[str]:
     if folder.name.startswith("rank") and len(list(folder.parent.glob("rank*/"))) > 1:
         next_commands.insert(0, _command("ranks", folder.parent))
     elif ending.hung_for is not None or "rendezvous" in message.lower():
-        next_commands.insert(0, _command("ranks", folder.parent) + ", with a folder for each rank")
+        several = "with several processes, each under `hlo-lint exec`: hlo-lint ranks"
+        next_commands.insert(0, f"{several} {shlex.quote(str(folder))}")
     elif pipelines and not message:
         next_commands.append(_command("report", folder))
     for command in next_commands[:2]:
