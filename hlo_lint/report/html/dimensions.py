@@ -126,7 +126,7 @@ def _pieces(mover: Instruction, operand: ArrayShape, result: ArrayShape) -> _Pie
             turned = mover.integers_attribute("dimensions")
             if turned is None or sorted(turned) != list(range(operand.rank)):
                 return None
-            if any(result.dims[i] != operand.dims[number] for i, number in enumerate(turned)):
+            if result.dims != tuple(operand.dims[number] for number in turned):
                 return None
             return _whole(operand.dims, [turned.index(number) for number in range(operand.rank)])
         case "copy" if operand.dims == result.dims:
