@@ -193,7 +193,7 @@ rng-get-and-update-state |                                | delta=1             
 REFUSALS = """
 negate                  | pred[3]                         |                      | no elements of type pred
 sine                    | s32[3]                          |                      | no elements of type s32
-negate                  | f32[3]; f32[3]                  |                      | takes 1 operands
+negate                  | f32[3]; f32[3]                  |                      | takes 1 operand,
 add                     | f32[3]; s32[3]                  |                      | the types f32 and s32
 add                     | f32[3,4]; f32[3,5]              |                      | sizes differ: 4 and 5
 add                     | f32[3]; f32[3,4]                |                      | 1 and 2 dimensions

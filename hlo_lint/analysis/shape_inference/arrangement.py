@@ -23,6 +23,7 @@ from hlo_lint.analysis.shape_inference.types import (
 from hlo_lint.hlo.attributes.plain import Padding, Slice
 from hlo_lint.hlo.dtypes import BITS, is_integer
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Shape
+from hlo_lint.text.phrases import counted
 
 
 def _untyped_broadcast(operation: Operation) -> Shape:
@@ -173,7 +174,7 @@ def _pad(operation: Operation) -> Shape:
     if value.rank:
         raise Impossible(f"pad fills with a scalar, got {value}")
     if len(paddings) != operand.rank:
-        raise Impossible(f"padding names {len(paddings)} dimensions for {operand}")
+        raise Impossible(f"padding names {counted(len(paddings), 'dimension')} for {operand}")
     if not same_type(operand.dtype, value.dtype):
         raise Impossible(f"pad fills {operand.dtype} with {value.dtype}")
     sizes = []

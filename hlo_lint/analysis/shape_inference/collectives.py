@@ -23,6 +23,7 @@ from hlo_lint.analysis.shape_inference.types import (
     wrong_result,
 )
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Shape, TupleShape
+from hlo_lint.text.phrases import counted
 
 
 def _group_size(operation: Operation) -> int:
@@ -231,7 +232,8 @@ def _ragged_all_to_all(operation: Operation) -> Shape:
     arrays = operation.arrays()
     for number, array in enumerate(arrays[2:], 2):
         if array.rank not in (1, 2):
-            raise Impossible(f"operand {number} of ragged-all-to-all has {array.rank} dimensions")
+            dimensions = counted(array.rank, "dimension")
+            raise Impossible(f"operand {number} of ragged-all-to-all has {dimensions}")
         if not compatible(array, arrays[2]):
             raise Impossible(f"operands 2 and {number} of ragged-all-to-all differ")
     return _plain(arrays[1])

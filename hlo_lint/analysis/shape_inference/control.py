@@ -16,6 +16,7 @@ from hlo_lint.analysis.shape_inference.operation import (
 )
 from hlo_lint.analysis.shape_inference.types import brief, compatible, demand_compatible
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape
+from hlo_lint.text.phrases import counted
 
 
 def _get_tuple_element(operation: Operation) -> Shape:
@@ -35,8 +36,8 @@ def _same(operation: Operation) -> Shape:
 def _demand_arguments(operation: Operation, called: Signature, shapes: tuple[Shape, ...]) -> None:
     if len(called.parameters) != len(shapes):
         raise Impossible(
-            f"{operation.opcode} passes {len(shapes)} operands to a computation of "
-            f"{len(called.parameters)} parameters"
+            f"{operation.opcode} passes {counted(len(shapes), 'operand')} to a computation of "
+            f"{counted(len(called.parameters), 'parameter')}"
         )
     for number, (text, shape) in enumerate(zip(called.parameters, shapes, strict=True)):
         message = f"{operation.opcode} passes {{}} as operand {number}, the parameter is {{}}"
@@ -90,7 +91,8 @@ def _conditional(operation: Operation) -> Shape:
     if selector.dtype == "pred" and len(branches) != 2:
         raise Impossible(f"conditional on a pred has two branches, got {len(branches)}")
     if len(passed) != len(branches):
-        raise Impossible(f"conditional passes {len(passed)} operands to {len(branches)} branches")
+        operands = counted(len(passed), "operand")
+        raise Impossible(f"conditional passes {operands} to {len(branches)} branches")
     result = known(branches[0].root)
     for number, (branch, shape) in enumerate(zip(branches, passed, strict=True)):
         if len(branch.parameters) != 1:

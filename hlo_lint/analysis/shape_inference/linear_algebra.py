@@ -19,6 +19,7 @@ from hlo_lint.analysis.shape_inference.types import (
 )
 from hlo_lint.hlo.dtypes import COMPLEX_OF_PART, is_complex, is_float
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Shape, TupleShape
+from hlo_lint.text.phrases import counted
 
 
 def _fft(operation: Operation) -> Shape:
@@ -30,7 +31,7 @@ def _fft(operation: Operation) -> Shape:
     if not 1 <= rank <= 3:
         raise Impossible(f"fft transforms one to three dimensions, got {rank}")
     if operand.rank < rank:
-        raise Impossible(f"fft of {rank} dimensions of {operand}")
+        raise Impossible(f"fft of {counted(rank, 'dimension')} of {operand}")
     demand_known(operand.dtype)
     last = operand.dims[-1]
     if fft_type in ("FFT", "IFFT"):

@@ -25,6 +25,7 @@ from hlo_lint.analysis.shape_inference.types import (
 )
 from hlo_lint.hlo.opcodes import BINARY, UNARY
 from hlo_lint.hlo.shape import ArrayShape, Shape, shape_or_none
+from hlo_lint.text.phrases import counted
 
 _FAMILIES: Final = {
     "arrangement": (
@@ -174,7 +175,8 @@ def check_shape(
 def _infer(inference: Inference, operation: Operation) -> Inferred:
     if inference.arity is not None and len(operation.operands) != inference.arity:
         given = len(operation.operands)
-        return Refusal(f"{operation.opcode} takes {inference.arity} operands, got {given}")
+        arity = counted(inference.arity, "operand")
+        return Refusal(f"{operation.opcode} takes {arity}, got {given}")
     if inference.infer is None:
         return Open.FREE
     try:

@@ -29,6 +29,7 @@ from hlo_lint.analysis.shape_inference.types import (
     same_size,
 )
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Shape
+from hlo_lint.text.phrases import counted
 
 if TYPE_CHECKING:
     from hlo_lint.hlo.attributes.windows import ConvolutionDimensionNumbers, WindowDimension
@@ -125,7 +126,8 @@ def _convolution(operation: Operation) -> Shape:
     rank = len(numbers.input_spatial) + 2
     for number, array in ((0, left), (1, right)):
         if array.rank != rank:
-            raise Impossible(f"operand {number} of convolution has {array.rank} dimensions")
+            dimensions = counted(array.rank, "dimension")
+            raise Impossible(f"operand {number} of convolution has {dimensions}")
     window = _window(operation, rank - 2)
     batch, features = _grouped(operation, left, right, numbers)
 

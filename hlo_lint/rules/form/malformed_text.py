@@ -82,8 +82,14 @@ class MalformedText(Rule):
     def check(self, module: Module) -> Findings:
         """The first mistake of the header, of each computation and of each instruction."""
         if module.header:
-            if problem := _header_problem(module.header):
-                yield Finding(_line(module, module.text.find(module.header)), problem)
+            if mistake := _header_problem(module.header):
+                start, (message, word, *notes) = module.text.find(module.header), mistake
+                place = module.header.rfind(word) if word else -1
+                span = _line(module, start)
+                if place > 0:
+                    place += module.start + start
+                    span = Span(place, place + len(word))
+                yield Finding(span, message, tuple(notes))
             yield from _in_computations(module)
         for opcode in kinds_of(module):
             for instruction in instructions_where(module, opcode, _is_malformed):
@@ -194,20 +200,20 @@ def _value_problem(attributes: str, spans: Mapping[str, tuple[int, int]]) -> _Pr
     return ()
 
 
-def _header_problem(header: str) -> str:
+def _header_problem(header: str) -> _Problem:
     """The first mistake of a header; empty if it is well-formed."""
     name = _header_name(header)
     if name is None:
-        return "a module needs a name"
+        return "a module needs a name", ""
     attributes = header[name.end() :]
     try:
         spans = split_attributes_strictly(attributes)
     except AttributeSyntaxError as error:
-        return error.message
+        return error.message, ""
     unknown = [name for name in spans if not _is_known(name)]
     if unknown:
-        return f"unknown attribute: {unknown[0]}"
-    return next(iter(_value_problem(attributes, spans)), "")
+        return f"unknown attribute: {unknown[0]}", unknown[0]
+    return _value_problem(attributes, spans)
 
 
 def _in_computations(module: Module) -> Findings:

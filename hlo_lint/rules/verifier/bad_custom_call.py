@@ -12,6 +12,7 @@ from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import ArrayShape, BufferShape, OpaqueShape, TupleShape
 from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
+from hlo_lint.text.phrases import counted
 
 
 class BadCustomCall(VerifierRule):
@@ -67,9 +68,8 @@ class BadCustomCall(VerifierRule):
             return
         count = len(call.operand_names)
         if len(constraints) != count:
-            message = (
-                f"operand_layout_constraints has {len(constraints)} shapes for {count} operands"
-            )
+            shapes, operands = counted(len(constraints), "shape"), counted(count, "operand")
+            message = f"operand_layout_constraints has {shapes} for {operands}"
             yield Violation("custom-call-constraints", call, message)
             return
         for number, shape in enumerate(constraints):

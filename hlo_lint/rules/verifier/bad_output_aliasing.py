@@ -17,6 +17,7 @@ from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import ArrayShape, BufferShape, Shape, part, spelled_index
 from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
+from hlo_lint.text.phrases import counted
 
 
 class BadOutputAliasing(VerifierRule):
@@ -139,7 +140,7 @@ def _error(scope: Scope, instruction: Instruction, alias: Alias, result: Shape) 
     if instruction.opcode == "async-start" and not alias.output_index:
         return "the aliasing of async-start names the whole output, expected a part"
     if not 0 <= alias.operand < count:
-        return f"the aliasing names operand {alias.operand}, but there are {count} operands"
+        return f"the aliasing names operand {alias.operand} of {counted(count, 'operand')}"
     if alias.operand < len(instruction.operand_names):
         operand = instruction.operand_shape(alias.operand)
     else:

@@ -16,6 +16,7 @@ from hlo_lint.hlo.shape import ArrayShape, BufferShape, ShapeSyntaxError, leaves
 from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
 from hlo_lint.text.patterns import late
+from hlo_lint.text.phrases import counted
 
 
 class BadSharding(VerifierRule):
@@ -118,7 +119,8 @@ def _array_error(
     if isinstance(sharding, NamedSharding):
         rank = len(sharding.dimensions)
         if rank and rank != shape.rank:
-            return f"the sharding has {rank} dimensions, expected {shape.rank} for {shape}"
+            dimensions = counted(rank, "dimension")
+            return f"the sharding has {dimensions}, expected {shape.rank} for {shape}"
         count = prod(axis.size for axis in sharding.mesh.axes)
         if devices != 1 and (count > devices or (is_spmd and 1 < count != devices)):
             return f"the mesh has {count} devices, but the module has {devices}"
@@ -132,7 +134,8 @@ def _array_error(
         # XLA reads a single subgroup of all devices as that subgroup, without dimensions.
         is_whole = prod(sharding.tiles[:rank]) == 1 and len(set(sharding.subgroups)) == 1
         if rank != shape.rank and not is_whole:
-            return f"the sharding tiles {rank} dimensions, expected {shape.rank} for {shape}"
+            dimensions = counted(rank, "dimension")
+            return f"the sharding tiles {dimensions}, expected {shape.rank} for {shape}"
         if len(numbers) != prod(sharding.tiles):
             return f"{prod(sharding.tiles)} tiles for {len(numbers)} devices"
     if len(set(numbers)) != len(numbers):

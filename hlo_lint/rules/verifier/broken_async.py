@@ -18,6 +18,7 @@ from hlo_lint.hlo.records import name_in, opcode_of, references_of
 from hlo_lint.hlo.shape import TupleShape, part
 from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
+from hlo_lint.text.phrases import counted
 
 
 class BrokenAsync(VerifierRule):
@@ -503,7 +504,8 @@ def _binding(scope: Scope, start: Instruction, after: Instruction) -> Iterator[V
     check = "async-done-shape" if is_done else "async-update-shape"
     count, total = len(bound.elements), len(shapes)
     if count > total or (is_done and count < total):
-        message = f"{after.opcode} has {count} bound operands for {total} parameters"
+        operands, parameters = counted(count, "bound operand"), counted(total, "parameter")
+        message = f"{after.opcode} has {operands} for {parameters}"
         yield Violation(check, after, message)
         return
     old = part(before, (0,))

@@ -14,6 +14,7 @@ from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.records import name_in, name_of, opcode_of, references_of
 from hlo_lint.rules.base import Bad, Good, Stage
 from hlo_lint.rules.verifier import VerifierRule
+from hlo_lint.text.phrases import counted
 
 
 class BrokenFusion(VerifierRule):
@@ -159,7 +160,8 @@ class BrokenFusion(VerifierRule):
             return
         taken, given = len(body.positions("parameter")), len(fusion.operand_names)
         if taken < given:
-            message = f"the fusion has {given} operands, but %{body.name} has {taken} parameters"
+            operands, parameters = counted(given, "operand"), counted(taken, "parameter")
+            message = f"the fusion has {operands}, but %{body.name} has {parameters}"
             excess = [fusion.producer(number) for number in range(taken, given)]
             is_warning = all(operand is not None and _stays_outside(operand) for operand in excess)
             note = (
