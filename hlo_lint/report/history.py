@@ -55,6 +55,8 @@ def _history(finding: Diagnostic) -> Iterator[tuple[str, str]]:
     where = f"{finding.first_path or finding.path}:{line}:{column}"
     if finding.instruction is not None:
         yield "in", f"%{finding.instruction} of %{finding.computation} of {finding.module}"
+    if finding.origin is not None:
+        yield "from", str(finding.origin)
     yield "first at", where
     if finding.seen_in is None:
         yield "history", "unknown: the rule does not check every dump"

@@ -320,6 +320,7 @@ def test_what_is_found_in_the_last_module_is_followed_back_from_there() -> None:
     assert lines.count("since: pass fusion-wrapper of pre-scheduling-passes, step 0057") == 2
     (first,) = FISSION.glob("*0001*.0057.*.after_fusion-wrapper.*")
     assert sum(line.startswith(f"first at: {first}:") for line in lines) == 2
+    assert "from: programs.py:40 in batched_dot" in lines
     assert lines[-1] == "2 findings: 2 not resolved"
 
 
