@@ -112,6 +112,8 @@ def nearest(
 
     >>> nearest("ignroe", ["select", "ignore"]), nearest("ad", ["add", "and", "pad"])
     ('did you mean ignore?', 'did you mean add?')
+    >>> nearest("x", ["select"])
+    'there is select'
     """
     from difflib import SequenceMatcher, get_close_matches
 
@@ -128,4 +130,5 @@ def nearest(
         return f"did you mean {max(near, key=likeness)}?"
     if otherwise:
         return otherwise
-    return f"there are {', '.join(names)}" if names else "there are none"
+    verb = "is" if len(names) == 1 else "are"
+    return f"there {verb} {', '.join(names) or 'none'}"

@@ -215,7 +215,7 @@ def test_a_change_that_only_some_inputs_show_is_found_with_them(near: Path) -> N
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("other", "no parameter is named q: there are p"),
+        ("other", "no parameter is named q: there is p"),
         ("shape", "p has the shape (3,), the parameter f32[8,3]{1,0}"),
         ("absent", "not a .npz file of arrays"),
     ],
