@@ -86,8 +86,8 @@ class InstructionSpans:
         if word == opcode_of(self.record):
             return self.opcode
         find = re.compile(rf"(?<![\w.\-]){re.escape(word)}(?![\w.\-])").search
-        found = find(self.text, *self.shape) or find(self.text, self.tail)
-        return Span(*found.span()) if found else None
+        match = find(self.text, *self.shape) or find(self.text, self.tail)
+        return Span(*match.span()) if match else None
 
     @cached_property
     def operand_spans(self) -> tuple[OperandSpan | None, ...]:
