@@ -617,7 +617,7 @@ def page(verdicts: Sequence[Mapping[str, Any]]) -> str:
             f"{v['reproduced']} | {v['verdict']} | {says} |"
         )
     lines += ["", "## What is not found", ""]
-    lines += ["The kinds of `diff` and `silent`, from reading both modules:", ""]
+    lines += ["The kinds of `diff` and `silent`, by title and first lines of the difference:", ""]
     lines += ["| kind | commits | modules |", "|---|---:|---:|"]
     missed: dict[str, list[Mapping[str, Any]]] = {}
     for v in verdicts:
