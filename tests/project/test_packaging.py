@@ -118,7 +118,7 @@ def test_a_newcomer_does_what_the_readme_begins_with(wheel: Path, tmp_path: Path
     assert "= from: programs.py:40 in batched_dot" in check.stdout
     assert check.stdout.endswith("1 fixable with `hlo-lint fix`\n")
     assert fix.stdout.startswith("fixed 1 finding in fixed/module_0001.jit_batched_dot.0030.")
-    assert report.stdout.startswith("report.html: 1 finding, ")
+    assert report.stdout.startswith("report.html: 1 error, ")
     page = (tmp_path / "report.html").read_text("utf-8")
     assert page.startswith("<!DOCTYPE html>")
     assert "reshape-moves-data" in page
