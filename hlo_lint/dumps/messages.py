@@ -75,7 +75,7 @@ class Component:
 
 
 @dataclass(frozen=True)
-class Source:
+class MessageSource:
     """A file of XLA's sources that a message comes from."""
 
     path: str
@@ -100,7 +100,7 @@ def failure_in(log: str) -> str:
     return log[log.rfind("\n", 0, place.start()) + 1 :] if place else log
 
 
-def find_sources(log: str) -> tuple[Source, ...]:
+def find_sources(log: str) -> tuple[MessageSource, ...]:
     """The files that the messages in a log come from, the first failure first.
 
     A file that the log names counts; without such, messages are found by their fixed words. Empty
@@ -114,7 +114,7 @@ def find_sources(log: str) -> tuple[Source, ...]:
     return quoted[:_MOST_SOURCES] if quoted else _by_words(log)
 
 
-def _quoted(log: str) -> Iterator[Source]:
+def _quoted(log: str) -> Iterator[MessageSource]:
     places = list(_places(log))
     # The lines of a log before the failure are warnings: the failed check says where it died.
     places.sort(key=lambda place: not _is_failure(log, place))
@@ -133,7 +133,7 @@ def _quoted(log: str) -> Iterator[Source]:
         for component, path in components.items():
             if component is not None and path not in seen:
                 seen.add(path)
-                yield Source(path, component, passes_of(path), kind, place[1] + place[2])
+                yield MessageSource(path, component, passes_of(path), kind, place[1] + place[2])
 
 
 def _is_failure(log: str, place: re.Match[str]) -> bool:
@@ -188,7 +188,7 @@ def _catalogue() -> _Catalogue:
     return _Catalogue(paths, files, "".join(kinds), hashes)
 
 
-def _by_words(log: str) -> tuple[Source, ...]:
+def _by_words(log: str) -> tuple[MessageSource, ...]:
     """The sources of the message in a log with the most words that are rare in other messages."""
     places: dict[int, list[int]] = defaultdict(list)
     words = word_hashes(log)
@@ -222,13 +222,13 @@ def _by_words(log: str) -> tuple[Source, ...]:
         if weight >= _LEAST_WEIGHT and share >= least_share:
             scores.append((round(weight * share, 3), share, number))
     best = max(scores, default=(0.0, 0.0, 0))
-    sources: dict[str, Source] = {}
+    sources: dict[str, MessageSource] = {}
     for score, _, number in sorted(scores, reverse=True):
         path = files[catalogue.files[number]]
         component = component_of(path)
         if score >= best[0] * 0.95 and component is not None:
             sources.setdefault(
-                path, Source(path, component, passes_of(path), catalogue.kinds[number])
+                path, MessageSource(path, component, passes_of(path), catalogue.kinds[number])
             )
     if len({source.component for source in sources.values()}) > _MOST_SOURCES:
         return ()
@@ -264,7 +264,7 @@ def _matched(message: Sequence[int], places: Mapping[int, Sequence[int]]) -> lis
             if spot is not None:
                 matched.insert(0, place)
                 cursor = spot
-        # A lone word beside values is no evidence: in a long text each may stand by chance.
+        # A lone word beside values proves nothing: in a long text it may stand by chance.
         held = {*matched}
         longest = max(
             (

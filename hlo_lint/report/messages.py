@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from hlo_lint.dumps.messages import KINDS, Source
+from hlo_lint.dumps.messages import KINDS, MessageSource
 from hlo_lint.rules.base import Rule
 from hlo_lint.text.patterns import late
 
@@ -58,7 +58,7 @@ KNOWN = {
         "hlo-lint check --select huge-temporary,copied-donation,copied-loop-state DUMP",
     ),
     "Very slow compile|slow_operation_alarm|Constant folding an instruction is taking": (
-        "a compilation takes long; the program is no less right for it",
+        "a compilation takes long; the result is still right",
         "hlo-lint passes DUMP",
     ),
     "donated buffers were not usable": (
@@ -248,7 +248,7 @@ def command_for(
     return next((answer for pattern, answer in answers.items() if re.search(pattern, log)), None)
 
 
-def origin(sources: Sequence[Source]) -> str:
+def origin(sources: Sequence[MessageSource]) -> str:
     """The lines that say where a message comes from: component, pass, time, fault, next commands.
 
     Sources of a single component share their lines; several say that it may be each of them.

@@ -20,7 +20,7 @@ from hlo_lint.text.stored import read_stored
 @click.argument("rule", metavar="RULE|MESSAGE|LOG|-", shell_complete=completion.rules)
 @click.argument("dump", required=False, type=parameters.PATH)
 def command(rule: str, dump: Path | None) -> None:
-    """Print the page of a rule, or the origin of a message of XLA and its rule.
+    """Print the page of a rule, or the origin of a message of XLA.
 
     The page says why the RULE matters, with a bad and a good example. A MESSAGE may be a part of a
     message, a source file (`layout_normalization.cc:431`), a LOG, or a log on standard input (`-`).
@@ -43,7 +43,7 @@ def _log(given: str) -> str:
         return decode(common.standard_input())
     try:
         is_log = Path(given).is_file()
-    except (OSError, ValueError):  # a message is no path, and may be longer than paths are
+    except (OSError, ValueError):  # a message may be longer than a path can be
         is_log = False
     return decode(read_stored(Path(given), MAX_LOG_BYTES)) if is_log else given
 
