@@ -647,6 +647,10 @@ def test_explain_says_why_and_shows_bad_and_good() -> None:
         assert part in ran.out
 
 
+def test_explain_of_a_word_of_a_message_leads_to_the_rule() -> None:
+    assert "--select reshape-moves-data" in run("explain", "ReshapeIsBitcast").out
+
+
 @pytest.mark.parametrize(
     ("name", "offered"), [("nonsense", "`hlo-lint rules`"), ("layout", "reshape-moves-data")]
 )

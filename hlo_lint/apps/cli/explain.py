@@ -68,7 +68,8 @@ def _places(log: str, dump: Path) -> str:
 
 
 _WIDTH = 160
-_is_name = re.compile(r"[\w-]+").fullmatch
+# A word in capitals, such as ReshapeIsBitcast, is a part of a message: names of rules have none.
+_is_name = re.compile(r"[a-z\d_-]+").fullmatch
 
 
 def _answer(log: str, dump: Path | None = None) -> str:
