@@ -1098,7 +1098,7 @@ def test_what_may_change_a_value_is_mended_only_on_request_and_said_to_be_there(
     before = snapshot(Path("d"))
     ran = run("fix", "d")
     assert (ran.status, snapshot(Path("d"))) == (1, before)
-    assert "nothing to fix" in ran.errors
+    assert "nothing fixed" in ran.errors
     assert ran.errors.endswith("1 fixable with `hlo-lint fix --unsafe-fixes`\n")
     assert "(unsafe; hlo-lint fix --unsafe-fixes)" in run("check", "d").out
     write("hlo_lint.toml", "unsafe-fixes = true")

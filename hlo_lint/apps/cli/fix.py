@@ -204,7 +204,8 @@ def _record(target: Path) -> None:
 
 def _fixed(result: FixResult, written: Sequence[Path]) -> str:
     if not result.edits:
-        return "nothing to fix"
+        # A fix may be there that is unsafe, or was refused.
+        return "nothing fixed" if any(at.fix for at in result.findings) else "nothing to fix"
     where = shown(str(written[0])) if len(written) == 1 else f"{len(written)} files"
     return f"fixed {counted(len(result.fixed), 'finding')} in {where}"
 
