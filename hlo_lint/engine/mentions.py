@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
+from hlo_lint.analysis.walks import chain
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.diagnose import origin_of
 from hlo_lint.hlo.ir import Instruction
@@ -71,12 +73,8 @@ def mentions_in(log: str, pipelines: Sequence[Pipeline]) -> Iterator[Mention]:
 
 
 def _callers(instruction: Instruction, everything: Sequence[Instruction]) -> Iterator[Instruction]:
-    body = instruction.computation.name
-    seen = set()
-    while body not in seen:
-        seen.add(body)
-        caller = next((user for user in everything if body in user.called_computations), None)
-        if caller is None:
-            return
-        yield caller
-        body = caller.computation.name
+    def caller_of(called: Instruction) -> Instruction | None:
+        body = called.computation.name
+        return next((user for user in everything if body in user.called_computations), None)
+
+    return islice(chain(instruction, caller_of), 1, None)

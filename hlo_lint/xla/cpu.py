@@ -13,9 +13,9 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, lru_cache
 from importlib import import_module
-from importlib.util import find_spec
 from math import prod
 from pathlib import Path
 from types import ModuleType
@@ -237,7 +237,10 @@ def _compiled(
 def _bindings() -> ModuleType:
     """XLA's Python bindings of its runtime; jaxlib named them differently before 0.6.1."""
     names = ("jaxlib._jax", "jaxlib.xla_extension")
-    return import_module(next(name for name in names if find_spec(name)))
+    for name in names:
+        with suppress(ModuleNotFoundError):
+            return import_module(name)
+    return import_module(names[0])  # raises
 
 
 @cache

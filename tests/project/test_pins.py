@@ -26,7 +26,7 @@ def test_each_pin_admits_the_oldest_and_the_newest_python(python: str) -> None:
             continue  # for another platform
         if installed.version == version:  # not so in `make test-latest`
             looked_at += 1
-            needed = installed.metadata["Requires-Python"] or ""
+            needed = next(iter(installed.metadata.get_all("Requires-Python") or ()), "")
             if python not in SpecifierSet(needed):
                 refusing.append(f"{name} {needed}")
     if not looked_at:
