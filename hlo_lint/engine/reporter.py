@@ -156,9 +156,13 @@ class Reporter:
     def add_in(self, rule: Rule, finding: Finding, dumps: Sequence[PassDump]) -> None:
         """Add a finding in file number `finding.file` of several."""
         dump = dumps[finding.file]
-        modules = dump.file.modules
-        is_only = isinstance(finding.at, Instruction) and len(modules) == 1
-        self.add(LocatedFinding(rule, finding, dump, modules[0] if is_only else None))
+        module = None
+        if isinstance(finding.at, Instruction):
+            body = finding.at.computation
+            # A file may hold several modules; most hold a single one.
+            module, *others = dump.file.modules
+            module = next((m for m in others if body in m.computations), module)
+        self.add(LocatedFinding(rule, finding, dump, module))
 
     def skip(self, dump: PassDump, reason: str, rule: Rule, *, minor: bool) -> None:
         """Add a rule that could not be checked in a dump, with the reason."""
