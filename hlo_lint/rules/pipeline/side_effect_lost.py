@@ -478,14 +478,16 @@ def _stops(mark: Instruction, pass_name: str) -> bool:
 def _marked(mark: Instruction, gone: Mapping[str, Instruction]) -> Iterator[str]:
     """The names of the values that a marker, or a chain of removed markers, is applied to."""
     yield from reached(
-        [mark.operand_names[0]], lambda name: gone[name].operand_names[:1] if name in gone else ()
+        mark.operand_names[:1], lambda name: gone[name].operand_names[:1] if name in gone else ()
     )
 
 
 def _is_decided_later(conditional: Instruction, change: PassPair) -> bool:
     """True if a conditional is gone but its predicate still has users."""
     after = change.after.computation(conditional.computation.name)
-    choice = None if after is None else after.instruction(conditional.operand_names[0])
+    if after is None or not conditional.operand_names:  # a text may leave out the operands
+        return False
+    choice = after.instruction(conditional.operand_names[0])
     if choice is None or choice.opcode == "constant" or not choice.users:
         return False
     choosing = {user.name for user in choice.users if user.opcode == "conditional"}
