@@ -39,6 +39,13 @@ ENTRY %e (p: f32[4]) -> f32[4] {
   ROOT %r = f32[4]{0} all-reduce(%n), channel_id=1, replica_groups={{0}}, use_global_device_ids=true, to_apply=%add
 }
 """  # noqa: E501
+INFINITE = """HloModule m
+
+ENTRY e {
+  z = f32[] constant(0)
+  ROOT r = f32[] log(z)
+}
+"""
 HEALTHY = str(DUMPS / "gpu-jax0.10.2" / "cublaslt_fission")
 SLOWER = tuple(str(FIXTURES / "profiles" / name) for name in ("all", "without_fusion"))
 
@@ -70,6 +77,7 @@ CASES: dict[tuple[str, int], tuple[str, ...]] = {
     ("passes", 0): (str(CRASH),),
     ("passes", 2): ("bad.hlo",),
     ("run", 0): ("bad.hlo",),
+    ("run", 1): ("infinite.hlo", "--first-nan"),
     ("run", 2): ("garbage.hlo",),
     ("config", 0): (),
     ("cache", 0): ("info",),
@@ -101,7 +109,8 @@ OTHERS = {"capture", "exec", "hunt", "server"}
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for name, text in (("bad", BAD), ("good", GOOD), ("garbage", "HloModule m\n\nENTRY e {\n ?\n")):
+    texts = {"bad": BAD, "good": GOOD, "infinite": INFINITE}
+    for name, text in (texts | {"garbage": "HloModule m\n\nENTRY e {\n ?\n"}).items():
         (tmp_path / f"{name}.hlo").write_text(text)
     (tmp_path / "empty").mkdir()
     for run, second in (
