@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import filterfalse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -274,10 +275,13 @@ def as_report(
     findings += tuple(result.internal_errors)
     hidden: tuple[Diagnostic, ...] = ()
     if (least := settings.min_severity) is not None:
-        # Resolved findings are here only if the caller asked for them.
-        shown = [f.severity.is_at_least(least) or f.resolved_by is not None for f in findings]
-        hidden = tuple(f for f, is_shown in zip(findings, shown, strict=True) if not is_shown)
-        findings = tuple(f for f, is_shown in zip(findings, shown, strict=True) if is_shown)
+
+        def is_shown(finding: Diagnostic) -> bool:
+            # Resolved findings are here only if the caller asked for them.
+            return finding.severity.rank <= least.rank or finding.resolved_by is not None
+
+        hidden = tuple(filterfalse(is_shown, findings))
+        findings = tuple(filter(is_shown, findings))
     stats = {"files": result.files, "modules": result.modules}
     for severity in Severity:
         stats[f"{severity.value}s"] = sum(f.severity is severity for f in findings)

@@ -29,7 +29,6 @@ from hlo_lint.engine.reduce.transformations.passes import ApplyPass
 from hlo_lint.engine.reduce.xla import ONLY_PASSES, CrashTest, Guard, cause_of, is_check
 from hlo_lint.engine.stages import Stages
 from hlo_lint.report.repro import Environment, Repro
-from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.registry import find_rule
 from hlo_lint.text.errors import DumpError, UsageError
 from hlo_lint.text.phrases import listed
@@ -133,7 +132,7 @@ def _chosen(findings: Sequence[Diagnostic], wanted: str | None) -> Diagnostic:
     instruction = instruction.lstrip("%")
     if rule:
         find_rule(rule)
-    for diagnostic in sorted(findings, key=lambda finding: [*Severity].index(finding.severity)):
+    for diagnostic in sorted(findings, key=lambda finding: finding.severity.rank):
         if rule in ("", diagnostic.rule) and instruction in ("", diagnostic.instruction):
             return diagnostic
     there = dict.fromkeys(

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.rules.entry import ChosenRules
-from hlo_lint.rules.findings import Severity
 
 _Place = tuple[str, int]
 """A file and a line."""
@@ -86,5 +85,5 @@ def _with_notes(finding: Diagnostic, group: Sequence[Diagnostic]) -> Diagnostic:
         if more not in said and said not in more:
             notes[f"{part.rule}: {part.message}"] = None
         notes.update(dict.fromkeys(part.notes))
-    severity = min((part.severity for part in group), key=list(Severity).index)
+    severity = min((part.severity for part in group), key=lambda severity: severity.rank)
     return replace(finding, notes=tuple(notes), severity=severity)

@@ -138,7 +138,7 @@ def hidden_line(hidden: Sequence[Diagnostic]) -> str:
     numbers = [sum(at.severity is severity for at in hidden) for severity in reversed(ORDER)]
     rules = Counter(finding.rule for finding in hidden)
     by_rule = listed([f"{rule} {count}" for rule, count in rules.most_common()], MAX_RULES)
-    least = max((finding.severity for finding in hidden), key=list(Severity).index).value
+    least = max((finding.severity for finding in hidden), key=lambda severity: severity.rank).value
     return f"{severities(*numbers)} not shown: {by_rule} (--min-severity {least})"
 
 
@@ -190,7 +190,7 @@ def print_text(console: Console, findings: Sequence[Diagnostic], *, verbose: boo
 
 def _worst_last(findings: Sequence[Diagnostic], verbose: bool) -> list[Group]:
     groups = [Group(finding) for finding in findings] if verbose else grouped(findings)
-    return sorted(groups, key=lambda group: ORDER.index(group.first.severity))
+    return sorted(groups, key=lambda group: -group.first.severity.rank)
 
 
 def width_of(console: Console) -> int:

@@ -347,7 +347,7 @@ class Rule:
 
     @classmethod
     def needs(cls) -> tuple[Iterable[str] | None, Iterable[str] | None]:
-        """The opcodes and words at least one of which occurs in any text with findings."""
+        """Opcodes and words; a text without any of them has no findings of this rule."""
         return cls.opcodes, cls.mentions
 
     @classmethod

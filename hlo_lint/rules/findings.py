@@ -26,10 +26,10 @@ class Severity(Enum):
     INFO = "info"
     """Information; it does not affect the exit status."""
 
-    def is_at_least(self, other: Severity) -> bool:
-        """True if this severity is at least as high as another."""
-        order = list(Severity)
-        return order.index(self) <= order.index(other)
+    @property
+    def rank(self) -> int:
+        """The place in the order of severities: 0 for an error."""
+        return list(Severity).index(self)
 
 
 class Finding(NamedTuple):

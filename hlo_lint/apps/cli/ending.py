@@ -254,7 +254,7 @@ def _command(name: str, folder: Path) -> str:
 
 
 def _by_time(folder: Path) -> list[Pipeline]:
-    """The compilations of a folder, the one that wrote last at the end."""
+    """The compilations of a folder, by the time of their last file."""
     try:
         runs = list(open_dump(folder))
     except DumpError:
@@ -279,7 +279,7 @@ def _in_compile(run: Pipeline, site: CrashSite) -> str:
 
 
 def _after_compiles(runs: list[Pipeline], ending: ProgramEnd, message: str) -> Iterator[str]:
-    """The finished modules, with the calls of the last one that no pass of HLO looks into."""
+    """The finished modules, and the custom calls of the last module."""
     last = runs[-1]
     verb = "hung" if ending.hung_for is not None else "died"
     if _is_from_xla(message):
