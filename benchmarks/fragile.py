@@ -200,7 +200,7 @@ def report(tuning: dict[str, list[Run]], judged: dict[str, list[Run]]) -> list[s
     tuning = {name: without(runs, fingerprints) for name, runs in tuning.items()}
     lines = [
         f"`SURE` fitted to what XLA chose: {fitted(tuning.values(), model, chosen):.3f}; in the "
-        f"module: {fragile_winner.SURE:.3f}.",
+        f"module: {fragile_winner.SURE:.3f}."
     ]
     for winner, counted in ((chosen, "what XLA chose"), (shortest, "the shortest time")):
         cut = fitted(tuning.values(), bare, winner)

@@ -301,10 +301,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of what is planted, and where")
     options = parser.parse_args()
     state = State(options.state)
-    with (
-        tempfile.TemporaryDirectory() as scratch,
-        ProcessPoolExecutor(options.jobs) as pool,
-    ):
+    with tempfile.TemporaryDirectory() as scratch, ProcessPoolExecutor(options.jobs) as pool:
         given = tuple(folders_of(options, scratch)), options.corpora
         waiting = [
             pool.submit(planted_edit, *given, number, options.seed, what)

@@ -142,11 +142,7 @@ def write_text(name: str, file: Path) -> None:
         return
     with tempfile.TemporaryDirectory(dir=file.parent) as folder:
         compiled(
-            AFTER[name](),
-            device_of("cpu"),
-            xla_dump_to=folder,
-            xla_dump_hlo_as_text=True,
-            **FAST,
+            AFTER[name](), device_of("cpu"), xla_dump_to=folder, xla_dump_hlo_as_text=True, **FAST
         )
         texts = Path(folder).glob("*after_optimizations.txt")
         max(texts, key=lambda path: path.stat().st_size).rename(file)

@@ -391,11 +391,7 @@ def _named(passes: Collection[str], started: Collection[str]) -> list[str]:
 
 
 def _compiled(
-    text: ReplayText,
-    only: Sequence[str],
-    judge: Judge,
-    given: Mapping[str, str],
-    folder: Path,
+    text: ReplayText, only: Sequence[str], judge: Judge, given: Mapping[str, str], folder: Path
 ) -> Compiled:
     """The dump of a text, with the flags that the release knows."""
     # XLA schedules what it compiles.

@@ -217,10 +217,7 @@ def gather(state: State, waiting: Sequence[Future[Verdict]]) -> None:
 def main() -> None:
     options = parser_of(RESULTS, __doc__).parse_args()
     state = State(options.state)
-    with (
-        tempfile.TemporaryDirectory() as scratch,
-        ProcessPoolExecutor(options.jobs) as pool,
-    ):
+    with tempfile.TemporaryDirectory() as scratch, ProcessPoolExecutor(options.jobs) as pool:
         several = pool.map(tasks_of, folders_of(options, scratch))
         tasks = [task for tasks in several for task in tasks]
         waiting = [

@@ -29,10 +29,7 @@ class HloLexer(RegexLexer):
             (r"[^\w\s\"/%]+", Punctuation),
             (r".|\n", Text),
         ],
-        "dimensions": [
-            (r"[^\]]+", Number),
-            (r"\](?:\{[^}]*\})?", Keyword.Type, "#pop"),
-        ],
+        "dimensions": [(r"[^\]]+", Number), (r"\](?:\{[^}]*\})?", Keyword.Type, "#pop")],
     }
 
 
@@ -51,7 +48,7 @@ class ConsoleLexer(RegexLexer):
             (r"^ *-(?!->).*\n", Name.Variable),
             (r"^@@.*\n", Comment),
             (r".+?(?=\s*\^+\n)|.*\n", Text),
-        ],
+        ]
     }
 
 

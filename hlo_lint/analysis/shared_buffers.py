@@ -47,11 +47,7 @@ _ALIASING: Final = "output_to_operand_aliasing"
 _DECLARES: Final = frozenset(
     opcode for opcode, facts in OPCODES.items() if _ALIASING in facts.allowed
 )
-_UPDATED: Final = {
-    "dynamic-update-slice": 0,
-    "ragged-all-to-all": 1,
-    "set-dimension-size": 0,
-}
+_UPDATED: Final = {"dynamic-update-slice": 0, "ragged-all-to-all": 1, "set-dimension-size": 0}
 """The operand whose memory the result takes."""
 _IN_PLACE: Final = _UPDATED.keys() | _DECLARES | {"all-reduce-start", "fusion", "scatter"}
 _WRITES_NOTHING: Final = NO_KERNEL | CONTROL_FLOW

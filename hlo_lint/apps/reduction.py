@@ -148,8 +148,7 @@ def _problem_of(
         (named for named in modules_of(dump) if named.name == finding.module), dump.module
     )
     rule = next(
-        (chosen for chosen in settings.chosen_rules() if chosen.name() == finding.rule),
-        None,
+        (chosen for chosen in settings.chosen_rules() if chosen.name() == finding.rule), None
     ) or find_rule(finding.rule)
     stages = Stages(pipeline, settings.stage_of if settings.has_stages else None)
     stage = stages.of(dump, module)

@@ -252,8 +252,7 @@ class Reporter:
             resolved_by, notes = end.resolved_by, (*end.notes, *notes)
         if context or notes or severity is not None:
             finding = finding._replace(
-                notes=(*finding.notes, *context, *notes),
-                severity=severity or finding.severity,
+                notes=(*finding.notes, *context, *notes), severity=severity or finding.severity
             )
             place = place._replace(finding=finding)
         seen = len(history.seen) + len(history.beside)

@@ -412,7 +412,7 @@ class ArtefactType(NamedTuple):
 
 
 ARTEFACT_TYPES: dict[str, ArtefactType] = {
-    "BufferAssignment": ArtefactType("buffer assignment", "-buffer-assignment.txt", _buffers),
+    "BufferAssignment": ArtefactType("buffer assignment", "-buffer-assignment.txt", _buffers)
 }
 """Each artefact, by its type."""
 

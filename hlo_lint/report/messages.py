@@ -165,10 +165,7 @@ GENERAL = {
         "processes or devices wait for each other in a collective",
         "hlo-lint ranks DUMPS",
     ),
-    r"(?<![\w-])[Nn]a[Nn](?![\w-])": (
-        "the program makes a NaN",
-        "hlo-lint run --first-nan DUMP",
-    ),
+    r"(?<![\w-])[Nn]a[Nn](?![\w-])": ("the program makes a NaN", "hlo-lint run --first-nan DUMP"),
     "CUDA_ERROR_ILLEGAL_ADDRESS|illegal memory access|CUDA_ERROR_MISALIGNED": (
         "a kernel reads or writes where it must not",
         "hlo-lint check --select memory,autotuning DUMP",

@@ -25,12 +25,7 @@ class Option(Generic[T]):
     """
 
     def __init__(
-        self,
-        default: T,
-        doc: str,
-        *,
-        least: float | None = None,
-        choices: tuple[T, ...] = (),
+        self, default: T, doc: str, *, least: float | None = None, choices: tuple[T, ...] = ()
     ) -> None:
         self.default: T = default
         self.doc = doc

@@ -240,10 +240,7 @@ class Child:
             self._log = None
 
     def _answer(
-        self,
-        seconds: float,
-        request: Mapping[str, Any] | None = None,
-        blocks: Sequence[Any] = (),
+        self, seconds: float, request: Mapping[str, Any] | None = None, blocks: Sequence[Any] = ()
     ) -> Answer:
         """The answer to a request, or to `setup`, which is sent without a request."""
         process = self._process

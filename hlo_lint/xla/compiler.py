@@ -89,11 +89,7 @@ class XlaCompiler(AbstractContextManager["XlaCompiler"]):
         self._children.close()
 
     def compile(
-        self,
-        text: str,
-        target_config: str,
-        flags: str = "",
-        devices: Sequence[int] = (1, 1),
+        self, text: str, target_config: str, flags: str = "", devices: Sequence[int] = (1, 1)
     ) -> Ending:
         """Compile a text for a GPU, described in the text format, or for a TPU.
 

@@ -264,10 +264,7 @@ def _device() -> tuple[Any, Callable[[NDArray[Any]], Any], Callable[[Any], NDArr
     device = client.make_cpu_client().devices()[0]
 
     # Attributes that jax adds to a sharding, and that jaxlib reads before 0.11.
-    added = {
-        "memory_kind": None,
-        "_to_xla_hlo_sharding": lambda *_: client.HloSharding.replicate(),
-    }
+    added = {"memory_kind": None, "_to_xla_hlo_sharding": lambda *_: client.HloSharding.replicate()}
     sharding = type("OneDevice", (jaxlib.SingleDeviceSharding,), added)(device)
 
     def put(array: NDArray[Any]) -> Any:

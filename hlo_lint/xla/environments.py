@@ -274,10 +274,7 @@ def cache_folder() -> Path:
 
 
 def _make(
-    folder: Path,
-    release: str,
-    packages: Sequence[str],
-    announce: Callable[[str], None],
+    folder: Path, release: str, packages: Sequence[str], announce: Callable[[str], None]
 ) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     python = _python_in(folder)

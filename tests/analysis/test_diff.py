@@ -312,34 +312,25 @@ def test_metadata_is_cut_out_wherever_it_stands() -> None:
         (
             "add(%exp, %neg)",
             "add(%neg, %exp)",
-            [
-                "~ sum operand 0: %exp -> %neg",
-                "~ sum operand 1: %neg -> %exp",
-            ],
+            ["~ sum operand 0: %exp -> %neg", "~ sum operand 1: %neg -> %exp"],
         ),
         ("negate(%q)", "negate(%p)", ["~ neg operand 0: %q -> %p"]),
         (
             "%neg = f32[8]{0}",
             "%neg = f32[8]{0:T(128)}",
-            [
-                "~ neg shape: f32[8]{0} -> f32[8]{0:T(128)}",
-            ],
+            ["~ neg shape: f32[8]{0} -> f32[8]{0:T(128)}"],
         ),
         (
             "add(%exp, %neg)",
             'add(%exp, %neg), backend_config={"a":1}',
-            [
-                '~ sum backend_config: None -> {"a":1}',
-            ],
+            ['~ sum backend_config: None -> {"a":1}'],
         ),
         ("{(f32[8]{0}, f32[8]{0})", "{(f32[8]{0}, f32[9]{0})", ["header entry_computation_layout"]),
         ("  ROOT", "  %dead = f32[8]{0} sine(%q)\n  ROOT", ["+ dead"]),
         (
             "negate(%q)",
             "negate(%q), control-predecessors={%exp}",
-            [
-                "~ neg control-predecessors: None -> %exp",
-            ],
+            ["~ neg control-predecessors: None -> %exp"],
         ),
     ],
 )

@@ -496,10 +496,7 @@ class NarrowConvert(Rule):
     skip_fusion_bodies = False
     leaves_dead = False
     examples: ClassVar[tuple[Bad | Good, ...]] = (
-        Bad(
-            FUSED.replace("convert(narrow)\n", "convert(narrow)  // error\n"),
-            fixed=WITHOUT,
-        ),
+        Bad(FUSED.replace("convert(narrow)\n", "convert(narrow)  // error\n"), fixed=WITHOUT),
     )
 
     def check(self, computation: Computation) -> Findings:

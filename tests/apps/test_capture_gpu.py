@@ -74,9 +74,7 @@ def programs(done: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any]
 @pytest.mark.skipif(
     not {"0.10.0", "0.11.2"} <= INTERPRETERS.keys(), reason="it takes both jax 0.10.0 and 0.11.2"
 )
-def test_the_dot_of_the_report_is_safe_on_one_release_and_dies_on_the_other(
-    tmp_path: Path,
-) -> None:
+def test_the_dot_of_the_report_is_safe_on_one_release_and_dies_on_the_other(tmp_path: Path) -> None:
     done = capture(
         *("--target", "h200", "programs.py:batched_dot", *SHAPES),
         *("--keep", str(tmp_path / "kept"), "--output-format", "json", "--min-severity", "info"),

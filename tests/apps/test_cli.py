@@ -403,10 +403,7 @@ def test_a_reader_that_goes_away_ends_the_program_quietly() -> None:
     os.close(begin)
     with open(end, "wb") as gone:
         done = subprocess.run(
-            command("check", "loose.hlo"),
-            stdout=gone,
-            stderr=subprocess.PIPE,
-            env=environment(),
+            command("check", "loose.hlo"), stdout=gone, stderr=subprocess.PIPE, env=environment()
         )
     assert done.stderr == b""
 

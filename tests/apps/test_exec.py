@@ -170,9 +170,7 @@ def test_the_children_of_a_program_that_hangs_are_killed() -> None:
 def test_a_program_that_prints_does_not_hang() -> None:
     prints = "import time\nfor _ in range(5): time.sleep(0.3); print('step')\nraise SystemExit(4)"
     ran = subprocess.run(
-        [*EXEC, "--hang-seconds", "1", sys.executable, "-c", prints],
-        capture_output=True,
-        text=True,
+        [*EXEC, "--hang-seconds", "1", sys.executable, "-c", prints], capture_output=True, text=True
     )
     assert ran.returncode == 4
     assert ran.stdout == "step\n" * 5

@@ -375,14 +375,7 @@ def test_a_reader_that_goes_away_ends_it_as_sigpipe_does(words: str, tmp_path: P
 @needs_bash
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 @pytest.mark.parametrize(
-    "words",
-    [
-        "rules",
-        "check m.hlo",
-        "check --output-format json m.hlo",
-        "fix - < m.hlo",
-        "--help",
-    ],
+    "words", ["rules", "check m.hlo", "check --output-format json m.hlo", "fix - < m.hlo", "--help"]
 )
 def test_a_full_standard_output_is_one_error(words: str, tmp_path: Path) -> None:
     ran = shell(f"$LINT {words} > /dev/full", tmp_path)

@@ -182,11 +182,7 @@ def test_patterns_and_the_baseline_are_relative_to_the_file_not_to_the_working_d
         ),
         ('select = ["layout"]', ["--select", "unreadable-text"], {"unreadable-text"}),
         ('ignore = ["form"]', ["--select", "unreadable-text"], {"unreadable-text"}),
-        (
-            "severity = { form = 'off' }",
-            ["--select", "unreadable-text"],
-            {"unreadable-text"},
-        ),
+        ("severity = { form = 'off' }", ["--select", "unreadable-text"], {"unreadable-text"}),
         ('select = ["form"]', ["--ignore", "unreadable-text"], {"unused-allowance"}),
         ('select = ["unreadable-text"]', ["--ignore", "form"], set()),
         (
@@ -199,11 +195,7 @@ def test_patterns_and_the_baseline_are_relative_to_the_file_not_to_the_working_d
             ["--extend-select", "unreadable-text", "--ignore", "form"],
             {"unreadable-text"},
         ),
-        (
-            'select = ["form"]\nseverity = { unreadable-text = "off" }',
-            [],
-            {"unused-allowance"},
-        ),
+        ('select = ["form"]\nseverity = { unreadable-text = "off" }', [], {"unused-allowance"}),
         (
             'select = ["form"]\nseverity = { unreadable-text = "off" }',
             ["--extend-select", "unreadable-text"],
@@ -249,9 +241,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(
-    "rule",
-    [rule for rule in all_rules() if rule.command == "check"],
-    ids=lambda rule: rule.name(),
+    "rule", [rule for rule in all_rules() if rule.command == "check"], ids=lambda rule: rule.name()
 )
 def test_a_severity_holds_for_every_rule_and_for_the_exit_status(
     rule: Rule, tmp_path: Path

@@ -36,10 +36,7 @@ def program(case: str) -> Callable[..., Any]:
     primitive: Any = Primitive(f"call_of_{case}")
     primitive.def_abstract_eval(lambda x, y: jax.core.ShapedArray(y.shape, y.dtype))
     rule = jax.ffi.ffi_lowering(
-        payload.target,
-        api_version=2,
-        backend_config=payload.opaque,
-        operand_output_aliases={1: 0},
+        payload.target, api_version=2, backend_config=payload.opaque, operand_output_aliases={1: 0}
     )
     mlir.register_lowering(primitive, rule, platform="cpu")
 
@@ -115,9 +112,7 @@ def test_xla_goes_on_with_the_mended_module() -> None:
     texts: list[str] = []
     with live.install("fix", platforms=["cpu"]) as checks:
         register_hlo_module_transformation(
-            lambda proto: texts.append(long_text(proto)),
-            name="after",
-            platforms=["cpu"],
+            lambda proto: texts.append(long_text(proto)), name="after", platforms=["cpu"]
         )
         try:
             compile_until_xla_misses_the_kernel("add_wrong_legacy")

@@ -310,10 +310,7 @@ def test_a_run_of_one_pass_fits_several_releases_its_own_among_them(case: str) -
         ("post-layout_assignment.after_autotuner.before_x", ["gpu-jax0.9.0", "gpu-jax0.10.0"]),
         ("post-layout_assignment.after_x.before_autotuner", ["gpu-jax0.9.0", "gpu-jax0.10.0"]),
         ("autotuner.after_pipeline-start.before_x", ["gpu-jax0.10.2"]),
-        (
-            "config-assigner.after_pipeline-start.before_x",
-            ["gpu-jax0.11.2", "gpu-jax0.12.0"],
-        ),
+        ("config-assigner.after_pipeline-start.before_x", ["gpu-jax0.11.2", "gpu-jax0.12.0"]),
         ("nonsense.after_pipeline-start.before_y", []),
     ],
 )

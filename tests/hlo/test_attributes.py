@@ -158,10 +158,7 @@ VALUES: list[tuple[str, str, object]] = [
     (
         "operand_layout_constraints",
         "{f32[8]{0}, s4[2]}",
-        (
-            parse_shape("f32[8]{0}"),
-            parse_shape("s4[2]"),
-        ),
+        (parse_shape("f32[8]{0}"), parse_shape("s4[2]")),
     ),
     ("operand_layout_constraints", "{}", ()),
     ("outfeed_shape", "f32[4,8]{0,1}", parse_shape("f32[4,8]{0,1}")),
@@ -333,10 +330,7 @@ def test_a_literal_as_an_attribute_is_numpy_on_demand() -> None:
 def test_the_order_of_devices_belongs_to_the_mesh_in_front_of_it() -> None:
     tail = ", replica_groups=mesh['x'=2], device_ids=(1,0) {'x'}, to_apply=%add"
     spans = {name: tail[start:end] for name, (start, end) in split_attributes(tail).items()}
-    assert spans == {
-        "replica_groups": "mesh['x'=2], device_ids=(1,0) {'x'}",
-        "to_apply": "%add",
-    }
+    assert spans == {"replica_groups": "mesh['x'=2], device_ids=(1,0) {'x'}", "to_apply": "%add"}
 
 
 def test_a_field_of_metadata_may_stand_behind_a_blank() -> None:
@@ -464,7 +458,7 @@ MALFORMED: dict[str, dict[str, list[str]]] = {
         "a number does not fit": ["{size=9223372036854775808}", f"{{size={'9' * 5000}}}"],
     },
     "dim_labels": {
-        "expected labels of dimensions, like b01f_01io->b01f": ["i", "bf_io->i", "bf_io", ""],
+        "expected labels of dimensions, like b01f_01io->b01f": ["i", "bf_io->i", "bf_io", ""]
     },
     "block_scaling_config": {
         "expected lhs or rhs": ["{x}", "{{}}", "{lhs={} x}"],
@@ -475,7 +469,7 @@ MALFORMED: dict[str, dict[str, list[str]]] = {
         ],
     },
     "entry_computation_layout": {
-        "expected shapes in braces, like {(f32[8]{0})->f32[8]{0}}": ["{(f32[8])}", "{f32[8]->()}"],
+        "expected shapes in braces, like {(f32[8]{0})->f32[8]{0}}": ["{(f32[8])}", "{f32[8]->()}"]
     },
     "origin": {
         'expected an array, like {"x" {1}} or {}': ["{x}", "{(x)}", "{({},x)}"],

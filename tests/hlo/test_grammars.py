@@ -326,14 +326,7 @@ INSTRUCTIONS: dict[str, InstructionRecord] = {
         ("x", "y"),
     ),
     '%k = f32[] custom-call(), backend_config={lower = true, ir = "ML\\EF}"}': (
-        *(
-            "",
-            "k",
-            "f32[]",
-            "custom-call",
-            "",
-            ', backend_config={lower = true, ir = "ML\\EF}"}',
-        ),
+        *("", "k", "f32[]", "custom-call", "", ', backend_config={lower = true, ir = "ML\\EF}"}'),
         (),
     ),
     "%g = f32[2]{0} all-reduce(%x), replica_groups=mesh['x'=2] {'x'}, to_apply=%sum": (
@@ -723,8 +716,7 @@ DUMP_NAMES = {
         "", 1, "jit_f", None, "", "", "", "before_optimizations.txt"
     ),
     "module_0001.jit_f.sm_9.0a_gpu_after_optimizations-buffer-assignment.txt": DumpName(
-        *("", 1, "jit_f", None, "", "", ""),
-        "sm_9.0a_gpu_after_optimizations-buffer-assignment.txt",
+        *("", 1, "jit_f", None, "", "", ""), "sm_9.0a_gpu_after_optimizations-buffer-assignment.txt"
     ),
     "module_0001.jit_f.gfx942_gpu_after_optimizations.txt": DumpName(
         "", 1, "jit_f", None, "", "", "", "gfx942_gpu_after_optimizations.txt"

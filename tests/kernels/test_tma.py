@@ -64,11 +64,7 @@ HEALTHY = Descriptor(
     descriptor_address=0x7FFD054484C0,
 )
 PACKED = replace(
-    HEALTHY,
-    element=U4_16,
-    global_strides=(64, 3648),
-    box_dims=(128, 128, 1),
-    swizzle=0,
+    HEALTHY, element=U4_16, global_strides=(64, 3648), box_dims=(128, 128, 1), swizzle=0
 )
 FLAT = Descriptor(BFLOAT16, 2, (128, 57), (256,), (64, 128), (1, 1))
 INTERLEAVED = replace(HEALTHY, interleave=2, swizzle=1)
@@ -94,28 +90,18 @@ ALONE: dict[str, list[tuple[Consumer, Descriptor, str, Descriptor]]] = {
         (
             *(Consumer.JAXLIB, replace(HEALTHY, element=tensor_map_type(13)), "data_type"),
             replace(HEALTHY, element=tensor_map_type(0), box_dims=(128, 128, 1)),
-        ),
+        )
     ],
     "rank": [
+        (*(Consumer.CUDA, replace(MAX_SIZE, rank=6), "rank"), MAX_SIZE),
         (
-            *(Consumer.CUDA, replace(MAX_SIZE, rank=6), "rank"),
-            MAX_SIZE,
-        ),
-        (
-            *(
-                Consumer.CUDA,
-                Descriptor(BFLOAT16, 0, (), (), (), ()),
-                "rank",
-            ),
+            *(Consumer.CUDA, Descriptor(BFLOAT16, 0, (), (), (), ()), "rank"),
             Descriptor(BFLOAT16, 1, (64,), (), (8,), (1,)),
         ),
     ],
     "rank-interleaved": [(Consumer.CUDA, replace(FLAT, interleave=1), "rank", FLAT)],
     "entries": [
-        (
-            *(Consumer.CUDA, replace(HEALTHY, global_strides=(256,)), "len(global_strides)"),
-            HEALTHY,
-        ),
+        (*(Consumer.CUDA, replace(HEALTHY, global_strides=(256,)), "len(global_strides)"), HEALTHY),
         (Consumer.JAXLIB, replace(HEALTHY, box_dims=(64, 128)), "len(box_dims)", HEALTHY),
     ],
     "descriptor-address": [
@@ -133,10 +119,7 @@ ALONE: dict[str, list[tuple[Consumer, Descriptor, str, Descriptor]]] = {
             *(Consumer.CUDA, replace(INTERLEAVED, box_dims=(16, 8, 1), address=16), "address"),
             replace(INTERLEAVED, box_dims=(16, 8, 1), address=32),
         ),
-        (
-            *(Consumer.CUDA, replace(PACKED, address=16), "address"),
-            replace(PACKED, address=None),
-        ),
+        (*(Consumer.CUDA, replace(PACKED, address=16), "address"), replace(PACKED, address=None)),
     ],
     "dims": [
         (
@@ -193,16 +176,13 @@ ALONE: dict[str, list[tuple[Consumer, Descriptor, str, Descriptor]]] = {
             *(Consumer.CUDA, replace(HEALTHY, box_dims=(64, 257, 1)), "box_dims[1]"),
             replace(HEALTHY, box_dims=(64, 256, 1)),
         ),
-        (
-            *(Consumer.MOSAIC, replace(HEALTHY, box_dims=(64, 128, 0)), "box_dims[2]"),
-            HEALTHY,
-        ),
+        (*(Consumer.MOSAIC, replace(HEALTHY, box_dims=(64, 128, 0)), "box_dims[2]"), HEALTHY),
     ],
     "box-size": [
         (
             *(Consumer.CUDA, replace(HEALTHY, box_dims=(64, 229, 8)), "prod(box_dims)"),
             replace(HEALTHY, box_dims=(64, 228, 8)),
-        ),
+        )
     ],
     "box-bytes": [
         (
@@ -266,10 +246,7 @@ ALONE: dict[str, list[tuple[Consumer, Descriptor, str, Descriptor]]] = {
         ),
     ],
     "swizzle-packed": [
-        (
-            *(Consumer.CUDA, replace(PACKED, swizzle=5), "swizzle"),
-            replace(PACKED, swizzle=4),
-        ),
+        (*(Consumer.CUDA, replace(PACKED, swizzle=5), "swizzle"), replace(PACKED, swizzle=4)),
         (
             *(Consumer.CUDA, replace(PACKED, element=U6, swizzle=6, store=False), "swizzle"),
             replace(PACKED, element=U6, swizzle=6, store=True),
@@ -280,10 +257,7 @@ ALONE: dict[str, list[tuple[Consumer, Descriptor, str, Descriptor]]] = {
         ),
     ],
     "store-packed": [
-        (
-            *(Consumer.CUDA, replace(PACKED, store=True), "data_type"),
-            replace(PACKED, store=None),
-        )
+        (*(Consumer.CUDA, replace(PACKED, store=True), "data_type"), replace(PACKED, store=None))
     ],
     "l2-promotion": [
         (

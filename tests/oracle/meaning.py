@@ -375,9 +375,7 @@ _READERS: dict[str, Callable[[Any], Fields]] = {
     "direction": plain("comparison_direction"),
     "type": plain("comparison_type"),
     "order": plain("comparison_order"),
-    "schedule": lambda value: {
-        "custom_call_schedule": value if value != "SCHEDULE_NONE" else "",
-    },
+    "schedule": lambda value: {"custom_call_schedule": value if value != "SCHEDULE_NONE" else ""},
     "api_version": plain("custom_call_api_version"),
     "convolution_kind": plain("conv_kind"),
     "cross_program_prefetch_index": lambda value: {"cross_program_prefetch_index": [value]},

@@ -139,11 +139,7 @@ def literal(data: bytes) -> dict[str, Any]:
         return {"parts": [literal(part) for part in message.get(10, ())]}
     if "dims" not in shape:
         return {"kind": shape["kind"]}
-    return {
-        "kind": shape["kind"],
-        "dims": shape["dims"],
-        "bytes": literal_bytes(data).hex(),
-    }
+    return {"kind": shape["kind"], "dims": shape["dims"], "bytes": literal_bytes(data).hex()}
 
 
 def _stacks(proto: Message) -> Any:

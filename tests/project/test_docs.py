@@ -120,8 +120,7 @@ def test_the_readme_has_at_most_150_lines() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("command", "status"),
-    [("exit 1", ""), ("exit 2", "<!-- exit 2 -->\n"), ("echo so", "")],
+    ("command", "status"), [("exit 1", ""), ("exit 2", "<!-- exit 2 -->\n"), ("echo so", "")]
 )
 def test_a_page_keeps_what_its_commands_say(command: str, status: str, tmp_path: Path) -> None:
     said = "so\n" if command == "echo so" else ""

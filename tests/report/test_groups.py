@@ -66,11 +66,7 @@ def test_places_in_other_files_have_their_path(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [
-        {"severity": Severity.WARNING},
-        {"message": "another message"},
-        {"rule": "another-rule"},
-    ],
+    [{"severity": Severity.WARNING}, {"message": "another message"}, {"rule": "another-rule"}],
 )
 def test_findings_with_another_cause_are_another_entry(change: dict[str, object]) -> None:
     first, second = lint(module("a", "b"))

@@ -312,10 +312,7 @@ def hostile_dump(folder: Path) -> Path:
     before = HOSTILE.replace("{0,1,2} reshape", "{2,1,0} reshape")
     for name, text in (
         (f"{module}.0001.p.after_<b>{TURN}.before_<title>.txt", before),
-        (
-            f"{module}.0002.p.after_<i id=x>.before_layout_normalization.txt",
-            HOSTILE,
-        ),
+        (f"{module}.0002.p.after_<i id=x>.before_layout_normalization.txt", HOSTILE),
         ("loose<svg onload=alert(3)>\udcff.hlo", HOSTILE.replace(" m,", f" m{TURN}<b>,")),
     ):
         (folder / name).write_bytes(text.encode("utf-8", "surrogateescape"))
@@ -762,9 +759,7 @@ def test_every_line_that_differs_is_on_the_page_or_counted() -> None:
         assert all(number > 0 for number in numbers)
 
 
-def test_a_difference_without_room_is_left_out_and_counted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_difference_without_room_is_left_out_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pass_diff, "MAX_ROWS_OF_PASS", 5)
     monkeypatch.setattr(pass_diff, "MAX_ROWS", 12)
     pipeline = max(open_dump(FORCED), key=lambda found: len(found.dumps))

@@ -55,12 +55,7 @@ def _everywhere(held: tuple[tuple[_CheckT, Mark], ...]) -> tuple[tuple[_CheckT, 
     return tuple(
         (
             check,
-            mark._replace(
-                concerns=None,
-                concerns_opcodes=None,
-                is_of_names=False,
-                is_local=False,
-            ),
+            mark._replace(concerns=None, concerns_opcodes=None, is_of_names=False, is_local=False),
         )
         for check, mark in held
     )

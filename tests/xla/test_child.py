@@ -73,10 +73,7 @@ def test_a_request_that_takes_too_long_ends_the_child(forks: Forks) -> None:
 
 
 def test_more_memory_than_the_limit_says_which_limit() -> None:
-    with (
-        Child(limits=ChildLimits(10, 200 << 20)) as child,
-        pytest.raises(ChildError) as raised,
-    ):
+    with Child(limits=ChildLimits(10, 200 << 20)) as child, pytest.raises(ChildError) as raised:
         child.call(called.allocate, size=1 << 30)
     assert raised.value.class_name == "MemoryError"
     with (

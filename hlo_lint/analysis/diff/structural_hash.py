@@ -267,9 +267,7 @@ def _entry_layout(entry: Computation) -> Hashable:
     return tuple(map(shape_meaning, shapes)), shape_meaning(root.type_text)
 
 
-def _reads(
-    computation: Computation,
-) -> tuple[list[tuple[Read, ...]], list[int], frozenset[int]]:
+def _reads(computation: Computation) -> tuple[list[tuple[Read, ...]], list[int], frozenset[int]]:
     """The reads of each row, the number that are operands, and rows that are read through."""
     rows, index = computation.rows, computation.index
     places: dict[str, Read] = {name: (number, ()) for name, number in index.items()}

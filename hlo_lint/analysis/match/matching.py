@@ -182,11 +182,7 @@ def _matches(
 
 
 def _in_order(
-    patterns: tuple[Pattern, ...],
-    node: _Node,
-    place: int,
-    captures: _Captures,
-    reasons: list[str],
+    patterns: tuple[Pattern, ...], node: _Node, place: int, captures: _Captures, reasons: list[str]
 ) -> Iterator[_Captures]:
     if not patterns:
         yield captures

@@ -149,11 +149,7 @@ def _scatter(operation: Operation) -> Shape:
 
 
 def _demand_scatter_dims(
-    operation: Operation,
-    operand: ArrayShape,
-    indices: ArrayShape,
-    update: ArrayShape,
-    vector: int,
+    operation: Operation, operand: ArrayShape, indices: ArrayShape, update: ArrayShape, vector: int
 ) -> None:
     windows = operation.integers("update_window_dims", ())
     inserted = operation.integers("inserted_window_dims", ())

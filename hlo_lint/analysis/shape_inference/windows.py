@@ -149,10 +149,7 @@ def _convolution(operation: Operation) -> Shape:
 
 
 def _grouped(
-    operation: Operation,
-    left: ArrayShape,
-    right: ArrayShape,
-    numbers: ConvolutionDimensionNumbers,
+    operation: Operation, left: ArrayShape, right: ArrayShape, numbers: ConvolutionDimensionNumbers
 ) -> tuple[int, int]:
     """Sizes of the result's batch and feature dimensions."""
     feature_groups = operation.integer("feature_group_count", 1)

@@ -12,11 +12,4 @@ from hlo_lint.analysis.verifier.memo import VerifierMemo
 from hlo_lint.analysis.verifier.scope import Violation
 from hlo_lint.analysis.verifier.verify import Violations, verify
 
-__all__ = [
-    "Checks",
-    "VerifierMemo",
-    "Violation",
-    "Violations",
-    "marks_of",
-    "verify",
-]
+__all__ = ["Checks", "VerifierMemo", "Violation", "Violations", "marks_of", "verify"]

@@ -79,10 +79,7 @@ def _holds(word: str, kind: RowKind) -> bool:
 
 
 def on_attribute(
-    *words: str,
-    other_than: frozenset[str] = frozenset(),
-    option: str = "",
-    local: bool = False,
+    *words: str, other_than: frozenset[str] = frozenset(), option: str = "", local: bool = False
 ) -> Callable[[Marked], Marked]:
     """Mark a check of each instruction whose attributes hold any of some words.
 
@@ -107,14 +104,7 @@ def on_computation_if(
     With an `option` it binds only where the stage sets that option; with `names`, only in
     computations whose names are not unique, or not defined above their uses.
     """
-    return _marked(
-        Mark(
-            "computation",
-            option=option,
-            concerns_opcodes=concerns,
-            is_of_names=names,
-        )
-    )
+    return _marked(Mark("computation", option=option, concerns_opcodes=concerns, is_of_names=names))
 
 
 on_module = _marked(Mark("module"))

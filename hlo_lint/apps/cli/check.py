@@ -155,9 +155,7 @@ def _checked(
 ) -> Report:
     """Check once, and print the report."""
     begun = time.monotonic()
-    settings = common.settings_of(paths, shared).overridden(
-        output_format=options.output_format,
-    )
+    settings = common.settings_of(paths, shared).overridden(output_format=options.output_format)
     if settings.max_findings is None:
         settings = settings.overridden(max_findings=MAX_FINDINGS)
     printing.refuse_statistics(settings, options)

@@ -104,9 +104,7 @@ def settings_of(paths: Sequence[str], shared: SharedOptions) -> Settings:
     elif settings.min_severity is None:
         settings = replace(settings, min_severity=Severity.WARNING)
     return settings.overridden(
-        before=shared.before,
-        baseline=shared.baseline,
-        force_exclude=shared.force_exclude or None,
+        before=shared.before, baseline=shared.baseline, force_exclude=shared.force_exclude or None
     )
 
 

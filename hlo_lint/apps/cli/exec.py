@@ -47,11 +47,7 @@ RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"
 )
 @click.option("--validate", "validates", is_flag=True, help="Also run `hlo-lint validate`.")
 @click.option(
-    "--report",
-    "page",
-    type=parameters.PATH,
-    metavar="FILE",
-    help="Also write the HTML page.",
+    "--report", "page", type=parameters.PATH, metavar="FILE", help="Also write the HTML page."
 )
 @parameters.findings_format
 @parameters.resolved_option

@@ -20,11 +20,7 @@ SIGPIPE = 13
 """Its number, also where the system has no such signal."""
 CLEANUP_SECONDS = 1.0
 """The time that a command has to clean up after a signal."""
-_MESSAGES = {
-    "SIGINT": "interrupted",
-    "SIGTERM": "terminated",
-    "SIGHUP": "the terminal was closed",
-}
+_MESSAGES = {"SIGINT": "interrupted", "SIGTERM": "terminated", "SIGHUP": "the terminal was closed"}
 
 
 class Signal(KeyboardInterrupt):

@@ -262,9 +262,7 @@ def _read(opened: _OpenText, text: Text, serial: int) -> Document:
     return Document(text, opened.memo)
 
 
-def _answers(
-    handler: Callable[_P, Awaitable[_T]],
-) -> Callable[_P, Awaitable[_T]]:
+def _answers(handler: Callable[_P, Awaitable[_T]]) -> Callable[_P, Awaitable[_T]]:
     """Turn the errors of a handler into responses: content modified, request failed."""
 
     @wraps(handler)

@@ -26,10 +26,7 @@ _table = re.compile(
     re.M,
 )
 _comments = re.compile(r"^[ \t]*//[^\n]*(?:\n[ \t]*//[^\n]*)+", re.M)
-_KINDS = {
-    "constant": types.SymbolKind.Constant,
-    "parameter": types.SymbolKind.TypeParameter,
-}
+_KINDS = {"constant": types.SymbolKind.Constant, "parameter": types.SymbolKind.TypeParameter}
 
 
 def symbols(document: Document) -> list[types.DocumentSymbol]:

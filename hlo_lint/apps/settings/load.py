@@ -19,10 +19,7 @@ SECTION = ("tool", "hlo_lint")
 
 
 def load_settings(
-    paths: Sequence[str | Path] = (),
-    *,
-    config: str | Path | None = None,
-    isolated: bool = False,
+    paths: Sequence[str | Path] = (), *, config: str | Path | None = None, isolated: bool = False
 ) -> Settings:
     """The settings that hold for paths.
 

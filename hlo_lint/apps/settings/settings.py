@@ -204,9 +204,7 @@ class Settings:
             name for name, family in self._families.items() if family in off
         } & (self.severity.keys() - off)
         chosen = select_rules(
-            self.select,
-            (*self.ignore, *self.extend_ignore, *off),
-            (*self.extend_select, *spared),
+            self.select, (*self.ignore, *self.extend_ignore, *off), (*self.extend_select, *spared)
         )
         return ChosenRules([self._with_options(rule) for rule in chosen.chosen])
 

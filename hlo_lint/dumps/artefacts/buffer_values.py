@@ -169,11 +169,7 @@ def read_values_from(text: str, start: int, end: int | None, path: Path | None) 
     if value is not None:
         values.append(value.closed())
     return BufferValues(
-        path=path,
-        text=text,
-        problems=tuple(problems),
-        total_bytes=total,
-        values=tuple(values),
+        path=path, text=text, problems=tuple(problems), total_bytes=total, values=tuple(values)
     )
 
 

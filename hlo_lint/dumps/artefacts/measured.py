@@ -103,11 +103,7 @@ def _line_name(line: tuple[Field, ...]) -> str:
 
 
 def _read_event(
-    reader: Reader,
-    event: Field,
-    wanted: dict[int, str],
-    stats: dict[int, str],
-    measured: Measured,
+    reader: Reader, event: Field, wanted: dict[int, str], stats: dict[int, str], measured: Measured
 ) -> None:
     duration, named = 0, {"hlo_op": "", "hlo_module": ""}
     for part in reader.fields(event):

@@ -331,12 +331,7 @@ def _diagnostic(comment: Comment, message: str) -> Diagnostic:
 
 
 def _finding_at(
-    path: str,
-    line: int,
-    excerpt: str,
-    message: str,
-    notes: tuple[str, ...] = (),
-    module: str = "",
+    path: str, line: int, excerpt: str, message: str, notes: tuple[str, ...] = (), module: str = ""
 ) -> Diagnostic:
     """A finding about a suppression, at a line with the text `excerpt`."""
     region = Region(

@@ -170,11 +170,7 @@ def without(comment: Comment, names: Collection[str]) -> tuple[TextRange, str]:
 
 
 def _comment(
-    file: HloFile,
-    path: str,
-    token: re.Match[str],
-    directive: _Directive,
-    lines: _TextLines,
+    file: HloFile, path: str, token: re.Match[str], directive: _Directive, lines: _TextLines
 ) -> Comment:
     text, span = lines.text, Span(*token.span())
     place = _stretch(file, *span)

@@ -149,10 +149,7 @@ class Runs:
         size = sum(map(_bytes, inputs))
         if size > MAX_INPUT_BYTES:
             raise NotRun(f"its inputs are {size >> 20} MB, more than {MAX_INPUT_BYTES >> 20}")
-        return self._once(
-            (inputs, seed),
-            lambda: [self._input(input_, seed) for input_ in inputs],
-        )
+        return self._once((inputs, seed), lambda: [self._input(input_, seed) for input_ in inputs])
 
     def _input(self, input_: Input, seed: int) -> NDArray[Any]:
         self.xla.limits.deadline.check()

@@ -49,11 +49,7 @@ class Culprit:
 
 
 def culprit(
-    before: Program,
-    after: Program,
-    runs: Runs,
-    inputs: Inputs,
-    seed: int,
+    before: Program, after: Program, runs: Runs, inputs: Inputs, seed: int
 ) -> Culprit | None:
     """The first instruction of `after` whose value differs; None where the replay did not run."""
     try:

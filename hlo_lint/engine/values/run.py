@@ -79,11 +79,7 @@ def values_of(
 
 
 def first_non_finite(
-    module: Module,
-    inputs: Sequence[NDArray[Any]],
-    *,
-    wide: bool = False,
-    xla: XlaCpu | None = None,
+    module: Module, inputs: Sequence[NDArray[Any]], *, wide: bool = False, xla: XlaCpu | None = None
 ) -> tuple[Instruction, tuple[ArrayValue, ...]] | None:
     """The first instruction that turns NaN-free operands into a NaN, or finite ones into infinity.
 
@@ -132,11 +128,7 @@ def _program(module: Module, nodes: Nodes, watch: Watch) -> Program:
 
 
 def _seen(
-    watch: Watch,
-    program: Program,
-    inputs: Sequence[NDArray[Any]],
-    wide: bool,
-    xla: XlaCpu | None,
+    watch: Watch, program: Program, inputs: Sequence[NDArray[Any]], wide: bool, xla: XlaCpu | None
 ) -> Iterator[tuple[Instruction, ArrayValue, bool]]:
     """Each watched instruction, with its value and whether it has run."""
     arguments = _arguments(watch.module, program, inputs)

@@ -72,12 +72,7 @@ def metadata_at(cursor: Cursor) -> OpMetadata:
 
 
 _FIELD = "expected `field=value` in metadata"
-_WANTED = {
-    str: "a string",
-    int: "an integer",
-    bool: "true or false",
-    tuple: "a list of integers",
-}
+_WANTED = {str: "a string", int: "an integer", bool: "true or false", tuple: "a list of integers"}
 _TYPES: dict[str, type] = {
     field: type(getattr(OpMetadata(), field)) for field in OpMetadata.__slots__
 }

@@ -56,13 +56,7 @@ class ParsedBody:
         self.inline = [call for call in self.inline if call[0] < number]
 
     def computation(
-        self,
-        text: str,
-        part: tuple[int, int],
-        name: str,
-        is_entry: bool,
-        signature: str,
-        tail: str,
+        self, text: str, part: tuple[int, int], name: str, is_entry: bool, signature: str, tail: str
     ) -> Computation:
         """The computation in this part of the text."""
         if self.nested:

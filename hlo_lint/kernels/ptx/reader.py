@@ -450,16 +450,14 @@ class _PtxReader:
         if jump.is_a("brx.idx"):
             table = jump.operands[1] if len(jump.operands) > 1 else ""
             names = next(
-                (holder.tables[table] for holder in scope.chain() if table in holder.tables),
-                [],
+                (holder.tables[table] for holder in scope.chain() if table in holder.tables), []
             )
             if not names:
                 self._note(jump.span, f"no list of targets {table!r}")
         targets = []
         for name in names:
             position = next(
-                (holder.labels[name] for holder in scope.chain() if name in holder.labels),
-                None,
+                (holder.labels[name] for holder in scope.chain() if name in holder.labels), None
             )
             if position is None:
                 self._note(jump.span, f"no label {name!r}")

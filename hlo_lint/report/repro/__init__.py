@@ -43,10 +43,7 @@ _PASSES = {
         "xla/hlo/transforms/expanders/reshape_decomposer.h",
         "ReshapeDecomposer",
     ),
-    "tuple-simplifier": (
-        "xla/hlo/transforms/simplifiers/tuple_simplifier.h",
-        "TupleSimplifier",
-    ),
+    "tuple-simplifier": ("xla/hlo/transforms/simplifiers/tuple_simplifier.h", "TupleSimplifier"),
 }
 """Headers and classes of passes whose constructors take no arguments."""
 

@@ -47,10 +47,7 @@ class ScatterOffNormalForm(Rule):
 
     precondition = SCATTERS_ARE_SIMPLE
     opcodes = frozenset({"scatter"})
-    examples = (
-        Bad(_PROGRAM % _PAIRS, file=_FILE),
-        Good(_PROGRAM % _ONE_ROW, file=_FILE),
-    )
+    examples = (Bad(_PROGRAM % _PAIRS, file=_FILE), Good(_PROGRAM % _ONE_ROW, file=_FILE))
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
         """Scatters that LayoutNormalization neither skips nor supports."""

@@ -53,10 +53,7 @@ class CustomCallOverlapsOperand(Rule):
 
     opcodes = frozenset({"custom-call"})
     examples = (
-        Bad(
-            _PROGRAM % "  // error",
-            artefacts={"-buffer-assignment.txt": _ASSIGNMENT % 1024},
-        ),
+        Bad(_PROGRAM % "  // error", artefacts={"-buffer-assignment.txt": _ASSIGNMENT % 1024}),
         Good(_PROGRAM % "", artefacts={"-buffer-assignment.txt": _ASSIGNMENT % 2048}),
         Good(
             _PROGRAM % ", output_to_operand_aliasing={{}: (0, {})}",

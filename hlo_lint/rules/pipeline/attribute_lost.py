@@ -364,11 +364,7 @@ class AttributeLost(Rule):
             file=_AFTER,
             beside={_BEFORE: _COPIED.format(copy="", name="c")},
         ),
-        Bad(
-            _TWICE.format(mark="  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _TWO_CALLS},
-        ),
+        Bad(_TWICE.format(mark="  // error"), file=_AFTER, beside={_BEFORE: _TWO_CALLS}),
         Bad(
             _REDUCED.format(reduce=_ASYNC.format(mark=", channel_id=1  // error")),
             file=_AFTER,
@@ -392,15 +388,9 @@ class AttributeLost(Rule):
             file=_AFTER,
             beside={_BEFORE: _FUSION.format(kind="kCustom", rest=_TILED)},
         ),
-        Bad(
-            _SORTED.format(**_SORT, mark="  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _THREE},
-        ),
+        Bad(_SORTED.format(**_SORT, mark="  // error"), file=_AFTER, beside={_BEFORE: _THREE}),
         Good(
-            _SORTED.format(**_SORT, mark=", is_stable=true"),
-            file=_AFTER,
-            beside={_BEFORE: _THREE},
+            _SORTED.format(**_SORT, mark=", is_stable=true"), file=_AFTER, beside={_BEFORE: _THREE}
         ),
         Bad(
             _SIMPLER.format(

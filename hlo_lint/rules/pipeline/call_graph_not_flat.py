@@ -72,8 +72,7 @@ class CallGraphNotFlat(Rule):
                 last = sequential[-1]
                 others = ", ".join(f"%{call.name}" for call in calls if call is not last)
                 yield Finding(
-                    last,
-                    f"%{name} has {len(calls)} callers: {others}, and this {last.opcode}",
+                    last, f"%{name} has {len(calls)} callers: {others}, and this {last.opcode}"
                 )
 
 

@@ -41,10 +41,7 @@ class ChangeWithoutEffect(Rule):
             "HloModule jit_f  // error\n"
             + _MODULE.partition("HloModule jit_f\n")[2].replace("OPCODE", "negate"),
             file=_AFTER,
-            beside={
-                _BEFORE: _MODULE.replace("OPCODE", "negate"),
-                **_OPTIONS,
-            },
+            beside={_BEFORE: _MODULE.replace("OPCODE", "negate"), **_OPTIONS},
         ),
         Good(
             _MODULE.replace("OPCODE", "negate"),

@@ -93,7 +93,7 @@ class CompilationDied(Rule):
                 ENTRY %main (x: f32[8,3]) -> f32[24] {
                   ROOT %x = f32[24]{0} parameter(0)
                 }
-                """,
+                """
             },
         ),
     )

@@ -214,9 +214,7 @@ class ControlDependencyLost(Rule):
     severity = Severity.WARNING
     examples = (
         Bad(
-            _PROGRAM.format(between="", after="  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _ORDERED},
+            _PROGRAM.format(between="", after="  // error"), file=_AFTER, beside={_BEFORE: _ORDERED}
         ),
         Bad(
             _TOKENS.format(taken="t", mark="  // error"),
@@ -247,11 +245,7 @@ class ControlDependencyLost(Rule):
             file=_AFTER,
             beside={_BEFORE: _ALONE},
         ),
-        Bad(
-            _FUSED.format(after="  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _ALONE},
-        ),
+        Bad(_FUSED.format(after="  // error"), file=_AFTER, beside={_BEFORE: _ALONE}),
         Bad(
             _PERMUTED.format(suffix="", types="s32[]", after="  // error", done="", read="d"),
             file=_AFTER,
@@ -268,15 +262,9 @@ class ControlDependencyLost(Rule):
             },
         ),
         Good(
-            _FUSED.format(after=", control-predecessors={a}"),
-            file=_AFTER,
-            beside={_BEFORE: _ALONE},
+            _FUSED.format(after=", control-predecessors={a}"), file=_AFTER, beside={_BEFORE: _ALONE}
         ),
-        Bad(
-            _IN_PLACE.format(after="  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _CALLED.format()},
-        ),
+        Bad(_IN_PLACE.format(after="  // error"), file=_AFTER, beside={_BEFORE: _CALLED.format()}),
         Bad(
             _PROGRAM.format(between="", after="  // error")
             .replace("(q)", "(n)")
@@ -308,11 +296,7 @@ class ControlDependencyLost(Rule):
             file=_AFTER,
             beside={_BEFORE: _PIPELINED.format(started="s")},
         ),
-        Bad(
-            _TWICE.format(after="  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _CALLED.format()},
-        ),
+        Bad(_TWICE.format(after="  // error"), file=_AFTER, beside={_BEFORE: _CALLED.format()}),
         Good(
             _TWICE.format(after=", control-predecessors={a.3}"),
             file=_AFTER,

@@ -275,11 +275,7 @@ class MeaningChanged(Rule):
             file=_AFTER,
             beside={_BEFORE: _ALONE},
         ),
-        Bad(
-            _ALONE.partition("b = ")[0] + _STARTED,
-            file=_AFTER,
-            beside={_BEFORE: _ALONE},
-        ),
+        Bad(_ALONE.partition("b = ")[0] + _STARTED, file=_AFTER, beside={_BEFORE: _ALONE}),
         Bad(
             _OF_USER.format(config="b", mark="  // error"),
             file=_AFTER,
@@ -324,11 +320,7 @@ class MeaningChanged(Rule):
             file=_AFTER,
             beside={_BEFORE: _TILED.format(rest=", algorithm=dot_bf16_bf16_f32")},
         ),
-        Good(
-            _EXACT.replace("negate(d)", "maximum(d, p)"),
-            file=_AFTER,
-            beside={_BEFORE: _EXACT},
-        ),
+        Good(_EXACT.replace("negate(d)", "maximum(d, p)"), file=_AFTER, beside={_BEFORE: _EXACT}),
         Good(
             _ROW.format(rows="[2:3]", padding="0_3"),
             file=_AFTER,

@@ -85,8 +85,7 @@ class RequiredPassOrder(Rule):
             beside={_UNREAD: _LOOP.format(count="")},
         ),
         Good(
-            _LOOP.format(count=', backend_config={"known_trip_count":{"n":"6"}}'),
-            file=_ANNOTATED,
+            _LOOP.format(count=', backend_config={"known_trip_count":{"n":"6"}}'), file=_ANNOTATED
         ),
         Good(
             _MODULE,

@@ -199,9 +199,7 @@ class SideEffectLost(Rule):
             file=_AFTER,
             beside={
                 _BEFORE: _RANDOM.format(
-                    other="q",
-                    second="\n  q = f32[8] rng(a, b), distribution=rng_uniform",
-                    mark="",
+                    other="q", second="\n  q = f32[8] rng(a, b), distribution=rng_uniform", mark=""
                 )
             },
         ),

@@ -248,11 +248,7 @@ class UnsupportedAtEmission(Rule):
             file=_FINAL,
             beside={_STEP: _BEFORE},
         ),
-        Bad(
-            _TILED.format(config="", mark="  // error"),
-            file=_FINAL,
-            beside={_STEP: _BEFORE},
-        ),
+        Bad(_TILED.format(config="", mark="  // error"), file=_FINAL, beside={_STEP: _BEFORE}),
         Good(
             _TILED.format(
                 config=',"block_level_fusion_config":{"output_tiles":[{"sizes":["8"]}]}', mark=""
@@ -284,11 +280,7 @@ class UnsupportedAtEmission(Rule):
             file=_FINAL,
             beside={_STEP: _BEFORE},
         ),
-        Bad(
-            _SORT.format(order="0,1", mark="  // error"),
-            file=_FINAL,
-            beside={_STEP: _BEFORE},
-        ),
+        Bad(_SORT.format(order="0,1", mark="  // error"), file=_FINAL, beside={_STEP: _BEFORE}),
         Good(_SORT.format(order="1,0", mark=""), file=_FINAL, beside={_STEP: _BEFORE}),
         Bad(_RAGGED.format(dtype="s32", mark="  // error"), file=_FINAL, beside={_STEP: _BEFORE}),
         Good(_RAGGED.format(dtype="s64", mark=""), file=_FINAL, beside={_STEP: _BEFORE}),

@@ -102,9 +102,7 @@ class ValidationBeyondTripCount(Rule):
         Bad(_RING.replace("{0,2},", "").replace('}}"}', '}}"}  // error')),
         Good(_PROGRAM.replace("LAST", "3").replace("MARK", "")),
         Good(
-            _CUT.replace("FIRST", "{1,3}").replace("MARK", ""),
-            file=_AFTER,
-            beside={_BEFORE: _RING},
+            _CUT.replace("FIRST", "{1,3}").replace("MARK", ""), file=_AFTER, beside={_BEFORE: _RING}
         ),
     )
 

@@ -59,9 +59,7 @@ class CostlyTransposes(Rule):
         Good(_PROGRAM % (64, 64, ""), artefacts=_FINAL),
         Bad(_PROGRAM % (2048, 2048, "  // error"), file=_AFTER, beside={_BEFORE: _PLAIN}),
         Good(
-            _PROGRAM % (2048, 2048, ""),
-            file=_AFTER,
-            beside={_BEFORE: _PROGRAM % (2048, 2048, "")},
+            _PROGRAM % (2048, 2048, ""), file=_AFTER, beside={_BEFORE: _PROGRAM % (2048, 2048, "")}
         ),
     )
 

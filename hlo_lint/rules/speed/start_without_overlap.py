@@ -59,8 +59,7 @@ class StartWithoutOverlap(Rule):
                     size = _byte_count(start)
                     if size >= self.min_bytes:
                         yield Finding(
-                            start,
-                            f"nothing overlaps with this {start.opcode} of {sized(size)}",
+                            start, f"nothing overlaps with this {start.opcode} of {sized(size)}"
                         )
 
 

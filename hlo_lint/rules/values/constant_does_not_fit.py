@@ -14,12 +14,7 @@ from hlo_lint.hlo.kinds import RowKind
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
-_OPERANDS: Final = {
-    "convert": 0,
-    "divide": 1,
-    "remainder": 1,
-    "set-dimension-size": 1,
-}
+_OPERANDS: Final = {"convert": 0, "divide": 1, "remainder": 1, "set-dimension-size": 1}
 """The restricted operand of each opcode."""
 
 

@@ -72,11 +72,7 @@ class OffsetWithoutEffect(Rule):
                 _BEFORE: _PROGRAM.format(size=16, operation=_UPDATE).replace("ROOT r", "ROOT s")
             },
         ),
-        Good(
-            _PROGRAM.format(size=16, operation=_UPDATE),
-            file=_AFTER,
-            beside={_BEFORE: _SCATTER},
-        ),
+        Good(_PROGRAM.format(size=16, operation=_UPDATE), file=_AFTER, beside={_BEFORE: _SCATTER}),
         Good(
             _PROGRAM.format(size=16, operation=_UPDATE)
             .replace("parameter(2)", "convert(n)")

@@ -16,13 +16,7 @@ from hlo_lint.hlo.records import operands_of, references_of
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
-_REDUCTIONS: Final = (
-    "all-reduce",
-    "all-reduce-start",
-    "reduce",
-    "reduce-scatter",
-    "reduce-window",
-)
+_REDUCTIONS: Final = ("all-reduce", "all-reduce-start", "reduce", "reduce-scatter", "reduce-window")
 _ORDERED: Final = frozenset("atan2 divide power remainder subtract".split())
 MAX_WHOLE: Final = 32
 """The largest number of elements that no backend splits: XLA:CPU splits 33."""

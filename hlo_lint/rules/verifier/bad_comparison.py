@@ -25,13 +25,13 @@ class BadComparison(VerifierRule):
     messages = ("Expected comparison type",)
 
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "comparison-type": ("InstructionVerifier", "compare: the type matches its element type"),
+        "comparison-type": ("InstructionVerifier", "compare: the type matches its element type")
     }
     rows: ClassVar[Mapping[str, Bad]] = {
         "comparison-type": Bad.entry("""
             p = f32[8] parameter(0)
             ROOT c = pred[8] compare(p, p), direction=LT, type=SIGNED  // error
-        """),
+        """)
     }
     examples = (
         *rows.values(),

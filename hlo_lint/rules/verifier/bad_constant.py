@@ -28,12 +28,12 @@ class BadConstant(VerifierRule):
     messages = ("Constant is required to have a valid literal",)
 
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "constant-literal": ("ShapeVerifier::HandleConstant", "constant: a literal of its shape"),
+        "constant-literal": ("ShapeVerifier::HandleConstant", "constant: a literal of its shape")
     }
     rows: ClassVar[Mapping[str, Bad]] = {
         "constant-literal": Bad.entry("""
             ROOT c = f32[3] constant({1, 2})  // error
-        """),
+        """)
     }
     examples = (
         *rows.values(),

@@ -27,7 +27,7 @@ class BadReduction(VerifierRule):
         "reducer-shape": (
             "ShapeVerifier::HandleReduce",
             "reduce, reduce-window, map: a computation of the element types",
-        ),
+        )
     }
     shapes_of: ClassVar[Mapping[str, str]] = {"reducer-shape": "reduce reduce-window map"}
     rows: ClassVar[Mapping[str, Bad]] = {
@@ -42,7 +42,7 @@ class BadReduction(VerifierRule):
               z = f32[] constant(0)
               ROOT r = f32[] reduce(p, z), dimensions={0}, to_apply=twice  // error
             }
-        """),
+        """)
     }
     examples = (
         *rows.values(),

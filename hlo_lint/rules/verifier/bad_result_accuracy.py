@@ -21,21 +21,18 @@ class BadResultAccuracy(VerifierRule):
     `xla/service/hlo_verifier.cc`).
     """
 
-    messages = (
-        "Unary op with result accuracy is not supported for",
-        "Unknown accuracy mode",
-    )
+    messages = ("Unary op with result accuracy is not supported for", "Unknown accuracy mode")
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "result-accuracy": (
             "CheckUnaryOpWithResultAccuracy",
             "only approximated opcodes have a result_accuracy",
-        ),
+        )
     }
     rows: ClassVar[Mapping[str, Bad]] = {
         "result-accuracy": Bad.entry("""
             p = f32[8] parameter(0)
             ROOT n = f32[8] negate(p), result_accuracy={mode=highest}  // error
-        """),
+        """)
     }
     examples = (
         *rows.values(),

@@ -29,10 +29,7 @@ class BadScaledDot(VerifierRule):
             "ShapeVerifier::HandleScaledDot",
             "each dimension of an operand is a multiple of its scale's",
         ),
-        "scale-missing": (
-            "ShapeVerifier::HandleScaledDot",
-            "at most one scale is a scalar",
-        ),
+        "scale-missing": ("ShapeVerifier::HandleScaledDot", "at most one scale is a scalar"),
     }
     shapes_of: ClassVar[Mapping[str, str]] = {"scale-rank": "scaled-dot"}
     rows: ClassVar[Mapping[str, Bad]] = {

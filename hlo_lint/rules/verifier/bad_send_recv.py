@@ -21,7 +21,7 @@ class BadSendRecv(VerifierRule):
         "send-recv-shape": (
             "ShapeVerifier::HandleSend",
             "send, recv and their dones: data, context, token",
-        ),
+        )
     }
     shapes_of: ClassVar[Mapping[str, str]] = {"send-recv-shape": "send recv send-done recv-done"}
     rows: ClassVar[Mapping[str, Bad]] = {
@@ -29,7 +29,7 @@ class BadSendRecv(VerifierRule):
             p = f32[8]{0} parameter(0)
             s = (f32[8]{0}, u32[], token[]) send(p, p), channel_id=1  // error
             ROOT d = token[] send-done(s), channel_id=1
-        """),
+        """)
     }
     examples = (
         *rows.values(),

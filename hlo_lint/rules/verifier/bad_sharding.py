@@ -35,7 +35,7 @@ class BadSharding(VerifierRule):
         "Invalid sharding for instruction",
     )
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "sharding": ("HloSharding::Validate", "a sharding matches its shape and the devices"),
+        "sharding": ("HloSharding::Validate", "a sharding matches its shape and the devices")
     }
     rows: ClassVar[Mapping[str, Bad]] = {
         "sharding": Bad("""
@@ -45,7 +45,7 @@ class BadSharding(VerifierRule):
               p = f32[8,4] parameter(0), sharding={devices=[2]0,1}  // error
               ROOT n = f32[8,4] negate(p)
             }
-        """),
+        """)
     }
     examples = (
         *rows.values(),

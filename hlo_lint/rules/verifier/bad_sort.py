@@ -22,7 +22,7 @@ class BadSort(VerifierRule):
         "sort-comparator": (
             "ShapeVerifier::HandleSort",
             "sort: a comparator of two scalars per operand that returns a pred[]",
-        ),
+        )
     }
     shapes_of: ClassVar[Mapping[str, str]] = {"sort-comparator": "sort"}
     rows: ClassVar[Mapping[str, Bad]] = {
@@ -37,7 +37,7 @@ class BadSort(VerifierRule):
               p = f32[8] parameter(0)
               ROOT s = f32[8] sort(p), dimensions={0}, to_apply=less  // error
             }
-        """),
+        """)
     }
     examples = (
         *rows.values(),

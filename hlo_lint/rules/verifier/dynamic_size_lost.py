@@ -38,13 +38,13 @@ class DynamicSizeLost(VerifierRule):
         "dynamic-size": (
             "",
             "elementwise opcodes, concatenate, reshape, transpose: dimensions stay bounded",
-        ),
+        )
     }
     rows: ClassVar[Mapping[str, Bad]] = {
         "dynamic-size": Bad.entry("""
             p = f32[8,<=4] parameter(0)
             ROOT r = f32[2,4,4] reshape(p)  // error
-        """),
+        """)
     }
     examples = (
         *rows.values(),

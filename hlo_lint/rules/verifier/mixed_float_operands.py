@@ -25,7 +25,7 @@ class MixedFloatOperands(VerifierRule):
         "operand-precision": (
             "ShapeVerifier::CheckShape",
             "floating-point operands have the same precision, except where opcodes may mix them",
-        ),
+        )
     }
     rows: ClassVar[Mapping[str, Bad]] = {
         "operand-precision": Bad.entry(
@@ -35,7 +35,7 @@ class MixedFloatOperands(VerifierRule):
             ROOT r = f32[8]{0} add(p, q)  // error
             """,
             artefacts={".ir-no-opt.ll": ""},
-        ),
+        )
     }
     examples = (
         *rows.values(),

@@ -26,13 +26,13 @@ class OriginDisagrees(VerifierRule):
     messages = ("Mismatched tuple structure in shape and original value",)
 
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "original-value": ("VerifyOriginalValue", "an origin has the tuple structure of its value"),
+        "original-value": ("VerifyOriginalValue", "an origin has the tuple structure of its value")
     }
     rows: ClassVar[Mapping[str, Bad]] = {
         "original-value": Bad.entry("""
             p = (f32[8]{0}, s32[]) parameter(0), origin={{"p"}}  // error
             ROOT g = f32[8]{0} get-tuple-element(p), index=0
-        """),
+        """)
     }
     examples = (
         *rows.values(),

@@ -159,10 +159,7 @@ def test_xla_computes_the_same(xla: XlaCpu, name: str) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (
-            'x = s32[<=4] custom-call(d), custom_call_target="f"',
-            "f of arrays whose sizes",
-        ),
+        ('x = s32[<=4] custom-call(d), custom_call_target="f"', "f of arrays whose sizes"),
         (
             "x = s32[<=4] reduce-window(d, most), window={size=2 pad=1_0}, to_apply=least",
             "%x has padded or dilated windows",

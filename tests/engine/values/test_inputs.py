@@ -144,11 +144,7 @@ def test_indices_at_edges_meet_others_and_lie_beside_the_array() -> None:
         [int(value(shape, (run, leaf), limit=limit, edges=True)) for run in range(3)]
         for leaf, limit in ((0, None), (1, None), (2, 5))
     ]
-    assert runs == [
-        [-(2**31), 3, -1],
-        [3, -1, -(2**31)],
-        [4, -1, 5],
-    ]
+    assert runs == [[-(2**31), 3, -1], [3, -1, -(2**31)], [4, -1, 5]]
     array = value(ArrayShape("s32", (10,)), (EDGES, 0), limit=5, edges=True)
     assert set(array.tolist()) == {-(2**31), -1, 0, 4, 5}
     (narrow,) = {int(value(ArrayShape("u8", ()), (0, 2), limit=1000, edges=True))}

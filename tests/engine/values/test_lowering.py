@@ -277,10 +277,7 @@ ENTRY e {
 @pytest.mark.parametrize(
     ("lines", "reason"),
     [
-        (
-            "  x = f32[<=4] parameter(0)\n  ROOT y = f32[<=4] cholesky(x)",
-            "known at run time",
-        ),
+        ("  x = f32[<=4] parameter(0)\n  ROOT y = f32[<=4] cholesky(x)", "known at run time"),
         ("  x = f32[4] parameter(0)\n  ROOT y = f32[4] add(x, gone)", "gone"),
         (
             "  x = f32[4] parameter(0)\n  ROOT y = f32[4] custom-call(x, x), "

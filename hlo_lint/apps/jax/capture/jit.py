@@ -270,11 +270,7 @@ def check_jit(
     """
     __tracebackhide__ = True
     with capture_jit(
-        function,
-        *arguments,
-        keywords=keywords,
-        target=target,
-        compiler_options=compiler_options,
+        function, *arguments, keywords=keywords, target=target, compiler_options=compiler_options
     ) as capture:
         return check_capture(capture, allow, **options)
 

@@ -23,11 +23,7 @@ _changes_names = re.compile(r"\b(globals|exec|setattr|__getattr__)\b|import \*")
 
 
 def mistake(
-    *,
-    script: str,
-    function: str | None,
-    has_shapes: bool,
-    modules: Sequence[str] | None,
+    *, script: str, function: str | None, has_shapes: bool, modules: Sequence[str] | None
 ) -> Answer:
     """The reason why a script cannot be imported, or has no function to compile; None if it may.
 

@@ -76,8 +76,7 @@ def _entry_alone(draft: Draft, body: DraftComputation, kept: set[str], below: se
     complete = {name for name in kept if kept.issuperset(body.row(name).reads)}
     gone = body.index.keys() - kept
     rows = _parameters_for(
-        [row.without_predecessors(gone) for row in body.rows if row.name in kept],
-        kept - complete,
+        [row.without_predecessors(gone) for row in body.rows if row.name in kept], kept - complete
     )
     read = {name for row in rows for name in (*row.reads, *row.predecessors)}
     ends = [row.name for row in rows if row.name not in read]

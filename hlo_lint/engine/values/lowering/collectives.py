@@ -115,11 +115,7 @@ def crossed(lowering: Lowering, call: Instruction, operands: list[Values]) -> Va
 
 
 def lowered(
-    lowering: Lowering,
-    instruction: Instruction,
-    operands: list[Values],
-    opcode: str,
-    shape: Shape,
+    lowering: Lowering, instruction: Instruction, operands: list[Values], opcode: str, shape: Shape
 ) -> Values:
     """The results of a collective on each device."""
     devices = range(lowering.devices)
@@ -307,10 +303,7 @@ def _operation(graph: Graph) -> str | None:
 
 
 def permuted(
-    lowering: Lowering,
-    instruction: Instruction,
-    rows: list[list[Node]],
-    pairs: tuple[object, ...],
+    lowering: Lowering, instruction: Instruction, rows: list[list[Node]], pairs: tuple[object, ...]
 ) -> list[list[Node]]:
     """The values that each device receives; zeros for a device without a sender."""
     shapes: list[ArrayShape] = [node.shape for node in rows[0]]

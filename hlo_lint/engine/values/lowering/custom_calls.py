@@ -101,11 +101,7 @@ def lowered_call(
 
 
 def _manual(
-    lowering: Lowering,
-    call: Instruction,
-    target: str,
-    operands: list[LoweredValue],
-    shape: Shape,
+    lowering: Lowering, call: Instruction, target: str, operands: list[LoweredValue], shape: Shape
 ) -> LoweredValue:
     """The arrays of a manual region, each cut as the partitioner's own call."""
     shapes = shape.elements if isinstance(shape, TupleShape) else (shape,)
@@ -243,11 +239,7 @@ def _inverse(lowering: Lowering, parts: list[Node], lower: str) -> list[Node]:
         nodes.constant(np.eye(part.dims[-1], dtype="f4"), "f32"), blocks.shape.dtype
     )
     identities = nodes.broadcast(identity, part.dims, (part.rank - 2, part.rank - 1))
-    attributes = (
-        ("left_side", "true"),
-        ("lower", lower),
-        ("transpose_a", "NO_TRANSPOSE"),
-    )
+    attributes = (("left_side", "true"), ("lower", lower), ("transpose_a", "NO_TRANSPOSE"))
     inverse = nodes.make("triangular-solve", blocks.shape, (blocks, identities), attributes)
     if len(parts) == 1:
         return [inverse]

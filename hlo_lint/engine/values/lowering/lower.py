@@ -246,10 +246,7 @@ class Lowering:
         return by_name.get(computation.root.name, [])
 
     def _values(
-        self,
-        instruction: Instruction,
-        by_name: Mapping[str, Values],
-        arguments: Sequence[Values],
+        self, instruction: Instruction, by_name: Mapping[str, Values], arguments: Sequence[Values]
     ) -> Values:
         if instruction.opcode == "parameter":
             number = instruction.parameter_number

@@ -20,10 +20,7 @@ class GemmSlowsOnBackendFlip(Rule):
 
     severity = Severity.INFO
     mentions = ("__triton_gemm",)
-    examples = (
-        Bad(GEMM % ("3,2,1,0", "3,2,1,0", "  // error")),
-        Good(ONE_BATCH),
-    )
+    examples = (Bad(GEMM % ("3,2,1,0", "3,2,1,0", "  // error")), Good(ONE_BATCH))
 
     def check(self, before: BeforeAutotuner) -> Findings:
         """Fusions that would leave reshapes, in a release where that is not fatal."""

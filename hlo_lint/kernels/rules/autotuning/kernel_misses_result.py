@@ -30,10 +30,7 @@ class KernelMissesResult(Rule):
     """
 
     opcodes = frozenset({"custom-call"})
-    examples = (
-        Bad(_PROGRAM % (_TWO, "  // error")),
-        Good(_PROGRAM % (_THREE, "")),
-    )
+    examples = (Bad(_PROGRAM % (_TWO, "  // error")), Good(_PROGRAM % (_THREE, "")))
 
     def check(self, final: FinalModule) -> Findings:
         """Results after the last pointer that do not alias an operand."""

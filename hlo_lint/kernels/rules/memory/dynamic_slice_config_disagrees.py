@@ -79,14 +79,8 @@ class DynamicSliceConfigDisagrees(Rule):
 
     opcodes = frozenset({"dynamic-slice", "dynamic-update-slice"})
     examples = (
-        Bad(
-            _with(_LINEAR) % (0, 256, "  // error"),
-            fixed=_with(_LINEAR) % (1792, -256, ""),
-        ),
-        Bad(
-            _with(_NESTED) % (0, 256, "  // error"),
-            fixed=_with(_NESTED) % (1792, -256, ""),
-        ),
+        Bad(_with(_LINEAR) % (0, 256, "  // error"), fixed=_with(_LINEAR) % (1792, -256, "")),
+        Bad(_with(_NESTED) % (0, 256, "  // error"), fixed=_with(_NESTED) % (1792, -256, "")),
         Good(_with(_LINEAR) % (1792, -256, "")),
         Good(_with(_NESTED) % (1792, -256, "")),
         Good(_with(_TABLE) % ""),
