@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -26,7 +25,7 @@ from hlo_lint.engine.timeline import Timeline, has_cycle
 from hlo_lint.engine.views import ARTEFACT_TYPES, VIEWS, Run, WhenAllIsRead, WholeRun, checks_of
 from hlo_lint.rules.base import Rule
 from hlo_lint.rules.checks import STAGE, Check
-from hlo_lint.rules.entry import ChosenRules, Contents, contents_of
+from hlo_lint.rules.entry import ChosenRule, ChosenRules, Contents, contents_of
 from hlo_lint.text.errors import DumpError, HloLintError, RuleError
 
 if TYPE_CHECKING:
@@ -69,6 +68,10 @@ class Checker:
         self._stopwatch = Stopwatch(None)
         self.logs: list[PassDump] = []
         """Logs of the autotuner, in the order they were read."""
+        self._asking: dict[frozenset[str], list[ChosenRule]] = {}
+        """The rules with a check of these views."""
+        self._watched: dict[str, list[Check]] = {}
+        """The checks of a rule, which report crashes here."""
         self._path = Path()
         """The file in which a crash is reported if its subject names no file."""
         for entry, rule in self.rules.chosen:
@@ -153,8 +156,7 @@ class Checker:
 
     def run_check(self, check: Check, run: Run) -> None:
         """Report the findings of a check in a pipeline."""
-        with self._reported_crashes(check):
-            VIEWS[check.view].check(check, run)
+        self._reporting_crashes(check, VIEWS[check.view].check, run)
 
     def _size_error(self, dump: PassDump) -> str:
         """The reason why a file is too large to read; empty if it is not."""
@@ -168,11 +170,12 @@ class Checker:
         megabytes = f"{size / 1e6:.0f} MB, more than {most} (max-megabytes)"
         return megabytes if size > most * 1_000_000 else ""
 
-    @contextmanager
-    def _reported_crashes(self, check: Check) -> Iterator[None]:
-        """Report exceptions of a rule outside of its check: in a fix, or in its view's reader."""
+    def _reporting_crashes(
+        self, check: Check, call: Callable[..., None], *arguments: object
+    ) -> None:
+        """Run a check; report exceptions of a rule in its fix, or of its view in a reader."""
         try:
-            yield
+            call(check, *arguments)
         except OutOfTimeError:
             self._cut_short()
         except HloLintError as error:
@@ -194,12 +197,27 @@ class Checker:
 
     def _checks(self, views: set[str], contents: Contents | None) -> Iterator[Check]:
         """The checks with these views, of the rules that apply to the contents."""
-        for chosen in self.rules.chosen:
-            entry = chosen.entry
-            if any(map(views.issuperset, entry.asks)) and entry.applies(contents):
-                for check in checks_of(chosen.rule):
-                    if check.view in views:
-                        yield check.reporting(self._report_crash, self._stopwatch.check)
+        # A dump has thousands of modules, and few sets of views.
+        key = frozenset(views)
+        if key not in self._asking:
+            self._asking[key] = [
+                chosen
+                for chosen in self.rules.chosen
+                if any(map(key.issuperset, chosen.entry.asks))
+            ]
+        for chosen in self._asking[key]:
+            if not chosen.entry.applies(contents):
+                continue
+            checks = self._watched.get(chosen.entry.name)
+            if checks is None:
+                checks = self._watched[chosen.entry.name] = [
+                    check.reporting(self._report_crash, self._check_time)
+                    for check in checks_of(chosen.rule)
+                ]
+            yield from (check for check in checks if check.view in views)
+
+    def _check_time(self) -> None:
+        self._stopwatch.check()
 
     def suppress(
         self,
@@ -246,8 +264,9 @@ class Checker:
         try:
             with self._stopwatch.interrupting():
                 for check in self._checks({STAGE, *views}, None):
-                    with self._reported_crashes(check):
-                        views[check.view].check_all(check, whole, self.reporter)
+                    self._reporting_crashes(
+                        check, views[check.view].check_all, whole, self.reporter
+                    )
         except OutOfTimeError:
             self._cut_short()
 

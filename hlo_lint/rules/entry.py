@@ -84,10 +84,15 @@ class RuleEntry(NamedTuple):
 
     def load(self) -> Rule:
         """Import the rule; returns the same object each time."""
-        rule_class: type[Rule] = getattr(import_module(self.module), self.class_name)
-        return rule_of(rule_class)
+        key = self.module, self.class_name
+        if key not in _loaded:
+            rule_class: type[Rule] = getattr(import_module(self.module), self.class_name)
+            _loaded[key] = rule_of(rule_class)
+        return _loaded[key]
 
 
+_loaded: dict[tuple[str, str], Rule] = {}
+"""Rules by module and class: the import system takes a lock at each question."""
 _rules: dict[type[Rule], Rule] = {}
 
 
