@@ -23,8 +23,8 @@ from hlo_lint import (
     check_jit,
     compile_for,
 )
+from hlo_lint.apps.jax.capture.comparison import cublaslt_wins
 from hlo_lint.apps.jax.capture.targets import target_names, target_of, without_field
-from hlo_lint.apps.jax.capture.winners import cublaslt_wins
 from tests.conftest import DUMPS, ROOT
 
 pytestmark = pytest.mark.slow

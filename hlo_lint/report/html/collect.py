@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os.path import commonpath, relpath
 from pathlib import Path
 from typing import TypedDict
 
+from hlo_lint.dumps.artefacts.measured import Measured, find_measured
 from hlo_lint.dumps.directory import Dump
 from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.engine.cost_figures import measured_kernels
 from hlo_lint.engine.findings import Diagnostic, PassRef, SuppressedFinding
+from hlo_lint.report.costs import measured_table
 from hlo_lint.report.groups import grouped
 from hlo_lint.report.html.detail import Detail, details_of
-from hlo_lint.report.html.measured import Profiles
 from hlo_lint.report.html.module_graph import MAX_ON_PAGE, ModuleGraph, graph_of
 from hlo_lint.report.html.pass_diff import DifferenceBudget
 from hlo_lint.report.html.timeline import Differences, PassTimeline, no_timeline, timeline
@@ -21,6 +23,35 @@ from hlo_lint.report.html.visible import deflated
 from hlo_lint.report.report import Report
 from hlo_lint.rules.findings import Severity
 from hlo_lint.text import phrases
+from hlo_lint.text.errors import HloLintError
+
+
+class Profiles:
+    """The profiles of folders; `troubles` has the errors of unreadable ones."""
+
+    def __init__(self, folders: Iterable[Path]) -> None:
+        self.troubles: list[str] = []
+        self._measured = {folder: self._read(folder) for folder in dict.fromkeys(folders)}
+
+    def _read(self, folder: Path) -> Measured | None:
+        try:
+            return find_measured(folder)
+        except HloLintError as error:
+            self.troubles.append(f"measured time: {error}")
+            return None
+
+    def table(self, pipeline: Pipeline, folder: Path) -> list[tuple[str, ...]]:
+        """A head, and a row for each instruction of a final module; empty without measured time."""
+        measured = self._measured[folder]
+        if measured is None or pipeline.final is None:
+            return []
+        try:
+            kernels = measured_kernels(pipeline, measured)
+        except HloLintError as error:
+            self.troubles.append(f"measured time of {pipeline.title}: {error}")
+            return []
+        return measured_table(kernels) if kernels else []
+
 
 MAX_FINDINGS = 5000
 """Maximum findings that the page lists, the worst first; the others are counted."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import ClassVar
 
 from hlo_lint.analysis.verifier.checks import on_entry
 from hlo_lint.analysis.verifier.scope import Violation, header_span, shape_of, value_or_none
@@ -30,7 +29,7 @@ class BadAliasing(VerifierRule):
         "is registered as a buffer donor. However, it is also in the input output alias config",
     )
     mentions = ("input_output_alias=", "buffer_donor=")
-    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+    demands = {
         "must-alias-shape": (
             "VerifyEntryComputationLayout",
             "must-alias: equal shapes and layouts in the header",
@@ -48,7 +47,7 @@ class BadAliasing(VerifierRule):
             "buffer_donor names only arrays that are not aliased",
         ),
     }
-    rows: ClassVar[Mapping[str, Bad]] = {
+    rows = {
         "must-alias-shape": Bad("""
             HloModule m, input_output_alias={ {}: (0, {}, must-alias) },  // error
                 entry_computation_layout={(f32[8,3]{1,0})->f32[8,3]{0,1}}

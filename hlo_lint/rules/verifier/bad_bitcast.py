@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from collections.abc import Iterator
 
 from hlo_lint.analysis.verifier.checks import on
 from hlo_lint.analysis.verifier.scope import Scope, Violation
@@ -33,7 +32,7 @@ class BadBitcast(VerifierRule):
         "Bitcast cannot have different memory spaces of output",
     )
 
-    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+    demands = {
         "bitcast-size": ("ShapeVerifier::HandleBitcast", "bitcast: operand and result sizes match"),
         "reshape-option": (
             "InstructionVerifier::HandleReshape",
@@ -44,8 +43,8 @@ class BadBitcast(VerifierRule):
             "bitcast: host memory remains host memory",
         ),
     }
-    shapes_of: ClassVar[Mapping[str, str]] = {"bitcast-size": "bitcast"}
-    rows: ClassVar[Mapping[str, Bad]] = {
+    shapes_of = {"bitcast-size": "bitcast"}
+    rows = {
         "bitcast-size": Bad.entry("""
             p = f32[8]{0} parameter(0)
             ROOT b = f32[9]{0} bitcast(p)  // error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import ClassVar, Final
+from typing import Final
 
 from hlo_lint.analysis.shape_inference.types import compatible, flags
 from hlo_lint.analysis.verifier.checks import on, on_computation
@@ -33,7 +33,7 @@ class BadBuffer(VerifierRule):
     )
     opcodes = frozenset({"custom-call"})
     mentions = ("b(",)
-    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+    demands = {
         "buffer-custom-call": (
             "HloVerifier::RunImpl",
             "Pin, CreateBuffer, Unpin: operands, results, aliasing",
@@ -46,7 +46,7 @@ class BadBuffer(VerifierRule):
             "dynamic-update-slice of a buffer returns a buffer",
         ),
     }
-    rows: ClassVar[Mapping[str, Bad]] = {
+    rows = {
         "buffer-custom-call": Bad.entry("""
             p = f32[8]{0} parameter(0)
             b = b(f32[8]{0}) custom-call(p), custom_call_target="CreateBuffer"  // error

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import ClassVar
+from collections.abc import Iterable, Iterator
 
 from hlo_lint.analysis.calls import opcodes_of
 from hlo_lint.analysis.device_groups import all_communicating
@@ -28,11 +27,11 @@ class BadChannel(VerifierRule):
         "Host-transfer send/recv instructions that use the same channel must be identical",
     )
     opcodes = frozenset({"recv", "send"})
-    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+    demands = {
         "channel-mismatch": ("VerifyChannels", "a transfer and its done have the same channel"),
         "host-channel": ("VerifyChannels", "host transfers on the same channel are identical"),
     }
-    rows: ClassVar[Mapping[str, Bad]] = {
+    rows = {
         "channel-mismatch": Bad.entry("""
             p = f32[8]{0} parameter(0)
             t = token[] after-all()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from collections.abc import Iterator
 
 from hlo_lint.analysis.device_groups import Mode, all_communicating, groups_of, mode_of
 from hlo_lint.analysis.verifier.checks import on, on_module
@@ -35,7 +34,7 @@ class BadCollective(VerifierRule):
         "ag->shape().IsTuple()",
     )
     mentions = ("all-reduce",)
-    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+    demands = {
         "all-gather-shape": (
             "ShapeVerifier::HandleAllGather",
             "all-gather: a dimension, array operands, a result for each operand",
@@ -81,7 +80,7 @@ class BadCollective(VerifierRule):
             "either all all-reduces are layout-constrained, or none",
         ),
     }
-    shapes_of: ClassVar[Mapping[str, str]] = {
+    shapes_of = {
         "all-gather-shape": "all-gather all-gather-start",
         "all-reduce-shape": "all-gather-done all-reduce all-reduce-start all-reduce-done",
         "reduce-scatter-shape": "reduce-scatter",
@@ -90,7 +89,7 @@ class BadCollective(VerifierRule):
         "collective-broadcast-shape": "collective-broadcast",
         "collective-permute-shape": "collective-permute collective-permute-start",
     }
-    rows: ClassVar[Mapping[str, Bad]] = {
+    rows = {
         "all-gather-shape": Bad.entry("""
             p = f32[8] parameter(0)
             ROOT g = f32[32,1] all-gather(p), dimensions={0}, replica_groups={{0,1,2,3}}  // error

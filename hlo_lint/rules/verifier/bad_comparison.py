@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from collections.abc import Iterator
 
 from hlo_lint.analysis.verifier.checks import on
 from hlo_lint.analysis.verifier.scope import Scope, Violation
@@ -24,10 +23,10 @@ class BadComparison(VerifierRule):
 
     messages = ("Expected comparison type",)
 
-    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+    demands = {
         "comparison-type": ("InstructionVerifier", "compare: the type matches its element type")
     }
-    rows: ClassVar[Mapping[str, Bad]] = {
+    rows = {
         "comparison-type": Bad.entry("""
             p = f32[8] parameter(0)
             ROOT c = pred[8] compare(p, p), direction=LT, type=SIGNED  // error

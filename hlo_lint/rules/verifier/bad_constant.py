@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from math import prod
-from typing import ClassVar, Final
+from typing import Final
 
 from hlo_lint.analysis.verifier.checks import on
 from hlo_lint.analysis.verifier.scope import Scope, Violation
@@ -27,10 +27,10 @@ class BadConstant(VerifierRule):
 
     messages = ("Constant is required to have a valid literal",)
 
-    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+    demands = {
         "constant-literal": ("ShapeVerifier::HandleConstant", "constant: a literal of its shape")
     }
-    rows: ClassVar[Mapping[str, Bad]] = {
+    rows = {
         "constant-literal": Bad.entry("""
             ROOT c = f32[3] constant({1, 2})  // error
         """)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from collections.abc import Iterator
 
 from hlo_lint.analysis.shape_inference.types import layout_mismatch
 from hlo_lint.analysis.verifier.checks import on
@@ -23,7 +22,7 @@ class BadCopy(VerifierRule):
     in `xla/service/hlo_verifier.cc`).
     """
 
-    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+    demands = {
         "copy-from-host": (
             "ShapeVerifier::HandleCopy",
             "a copy out of host memory does not transpose; a copy into it keeps the element type",
@@ -34,11 +33,8 @@ class BadCopy(VerifierRule):
             "copy-done: source and destination have equal shapes",
         ),
     }
-    shapes_of: ClassVar[Mapping[str, str]] = {
-        "copy-start-shape": "copy-start",
-        "copy-done-shape": "copy-done",
-    }
-    rows: ClassVar[Mapping[str, Bad]] = {
+    shapes_of = {"copy-start-shape": "copy-start", "copy-done-shape": "copy-done"}
+    rows = {
         "copy-from-host": Bad.entry(
             """
             p = f32[8,3]{1,0:S(5)} parameter(0)

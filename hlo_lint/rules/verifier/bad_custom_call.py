@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from collections.abc import Iterator
 
 from hlo_lint.analysis.shape_inference.types import compatible, describe_mismatch
 from hlo_lint.analysis.verifier.checks import on
@@ -30,14 +29,14 @@ class BadCustomCall(VerifierRule):
         "must have 0 operands",
         "must return U64 type",
     )
-    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+    demands = {
         "custom-call-constraints": (
             "ShapeVerifier::HandleCustomCall",
             "custom-call: a constraint with the shape of each operand",
         ),
         "rng-seed": ("InstructionVerifier::HandleCustomCall", "GetRngSeed: no operands, a u64[]"),
     }
-    rows: ClassVar[Mapping[str, Bad]] = {
+    rows = {
         "custom-call-constraints": Bad.entry("""
             p = f32[8]{0} parameter(0)
             ROOT c = f32[8]{0} custom-call(p), custom_call_target="f",  // error

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
 
@@ -17,7 +14,7 @@ class BadFeed(VerifierRule):
     (`HandleInfeed`, `HandleOutfeed` in `xla/service/hlo_verifier.cc`).
     """
 
-    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+    demands = {
         "token-operand": (
             "CheckIsTokenOperand",
             "add-dependency, after-all: operands that are tokens",
@@ -28,12 +25,12 @@ class BadFeed(VerifierRule):
             "outfeed: data of its outfeed_shape, and a token",
         ),
     }
-    shapes_of: ClassVar[Mapping[str, str]] = {
+    shapes_of = {
         "token-operand": "add-dependency after-all",
         "infeed-shape": "infeed",
         "outfeed-shape": "outfeed",
     }
-    rows: ClassVar[Mapping[str, Bad]] = {
+    rows = {
         "token-operand": Bad.entry("""
             p = f32[8]{0} parameter(0)
             ROOT d = f32[8]{0} add-dependency(p, p)  // error

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from collections.abc import Iterator
 
 from hlo_lint.analysis.shape_inference.types import (
     compatible,
@@ -36,7 +35,7 @@ class BadOutputAliasing(VerifierRule):
         "Invalid aliasing output shape index",
         "Different aliasing shapes",
     )
-    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+    demands = {
         "fusion-aliasing": (
             "ShapeVerifier::HandleFusion",
             "aliasing of a fusion names parts that exist and have equal shapes",
@@ -54,7 +53,7 @@ class BadOutputAliasing(VerifierRule):
             "aliasing of an async-update names the context of operand 0",
         ),
     }
-    rows: ClassVar[Mapping[str, Bad]] = {
+    rows = {
         "fusion-aliasing": Bad.module("""
             wrapped {
               a = f32[8]{0} parameter(0)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
 
@@ -17,7 +14,7 @@ class BadRandomNumbers(VerifierRule):
     in `xla/service/hlo_verifier.cc`).
     """
 
-    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+    demands = {
         "rng-shape": ("ShapeVerifier::HandleRng", "rng: scalar operands of the result's type"),
         "rng-bit-generator-shape": (
             "ShapeVerifier::HandleRngBitGenerator",
@@ -28,12 +25,12 @@ class BadRandomNumbers(VerifierRule):
             "rng-get-and-update-state: u64[2]",
         ),
     }
-    shapes_of: ClassVar[Mapping[str, str]] = {
+    shapes_of = {
         "rng-shape": "rng",
         "rng-bit-generator-shape": "rng-bit-generator",
         "rng-state-shape": "rng-get-and-update-state",
     }
-    rows: ClassVar[Mapping[str, Bad]] = {
+    rows = {
         "rng-shape": Bad.entry("""
             a = f32[] constant(0)
             b = f32[2] constant({0, 1})

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
 
@@ -23,14 +20,14 @@ class BadReduction(VerifierRule):
         "-th parameter shape differs from the",
     )
 
-    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+    demands = {
         "reducer-shape": (
             "ShapeVerifier::HandleReduce",
             "reduce, reduce-window, map: a computation of the element types",
         )
     }
-    shapes_of: ClassVar[Mapping[str, str]] = {"reducer-shape": "reduce reduce-window map"}
-    rows: ClassVar[Mapping[str, Bad]] = {
+    shapes_of = {"reducer-shape": "reduce reduce-window map"}
+    rows = {
         "reducer-shape": Bad.module("""
             twice {
               a = f32[] parameter(0)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from collections.abc import Iterator
 
 from hlo_lint.analysis.device_groups import Mode, groups_of, mode_of
 from hlo_lint.analysis.verifier.checks import on
@@ -37,7 +36,7 @@ class BadReplicaGroups(VerifierRule):
         "replica groups should contain … replicas, but found",
         "Cannot have use_global_device_ids=true without channel_id",
     )
-    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+    demands = {
         "replica-group-empty": ("CheckReplicaGroups", "no replica group is empty"),
         "replica-id-range": ("CheckReplicaGroups", "ids are less than the number of ids"),
         "replica-group-mesh": (
@@ -59,7 +58,7 @@ class BadReplicaGroups(VerifierRule):
         "device-ids-without-channel": ("GetCollectiveOpGroupMode", "flattened ids need a channel"),
         "collective-broadcast-groups": ("", "groups of collective-broadcast have distinct ids"),
     }
-    rows: ClassVar[Mapping[str, Bad]] = {
+    rows = {
         "replica-group-empty": Bad.entry("""
             p = f32[8] parameter(0)
             ROOT g = f32[32] all-gather(p), dimensions={0},  // error

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import ClassVar, Final
+from collections.abc import Iterator
+from typing import Final
 
 from hlo_lint.analysis.verifier.checks import on_attribute
 from hlo_lint.analysis.verifier.scope import Scope, Violation
@@ -22,13 +22,13 @@ class BadResultAccuracy(VerifierRule):
     """
 
     messages = ("Unary op with result accuracy is not supported for", "Unknown accuracy mode")
-    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+    demands = {
         "result-accuracy": (
             "CheckUnaryOpWithResultAccuracy",
             "only approximated opcodes have a result_accuracy",
         )
     }
-    rows: ClassVar[Mapping[str, Bad]] = {
+    rows = {
         "result-accuracy": Bad.entry("""
             p = f32[8] parameter(0)
             ROOT n = f32[8] negate(p), result_accuracy={mode=highest}  // error

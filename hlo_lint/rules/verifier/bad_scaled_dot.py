@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
 
@@ -20,7 +17,7 @@ class BadScaledDot(VerifierRule):
 
     messages = ("should be a multiple of dimension",)
     opcodes = frozenset({"scaled-dot"})
-    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+    demands = {
         "scale-rank": (
             "ShapeVerifier::HandleScaledDot",
             "a scale has the rank of its operand; there is a single contracting dimension",
@@ -31,8 +28,8 @@ class BadScaledDot(VerifierRule):
         ),
         "scale-missing": ("ShapeVerifier::HandleScaledDot", "at most one scale is a scalar"),
     }
-    shapes_of: ClassVar[Mapping[str, str]] = {"scale-rank": "scaled-dot"}
-    rows: ClassVar[Mapping[str, Bad]] = {
+    shapes_of = {"scale-rank": "scaled-dot"}
+    rows = {
         "scale-rank": Bad.entry("""
             a = f8e4m3fn[4,8] parameter(0)
             b = f8e4m3fn[8,2] parameter(1)

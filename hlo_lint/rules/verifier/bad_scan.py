@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from collections.abc import Iterator
 
 from hlo_lint.analysis.verifier.checks import on
 from hlo_lint.analysis.verifier.scope import Scope, Violation
@@ -22,7 +21,7 @@ class BadScan(VerifierRule):
     """
 
     messages = ("Non-associative scan reached layout-sensitive HloVerifier",)
-    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+    demands = {
         "scan-dimension": ("ShapeVerifier::HandleScan", "scan: a single dimension"),
         "scan-associative": (
             "ShapeVerifier::HandleScan",
@@ -33,8 +32,8 @@ class BadScan(VerifierRule):
             "scan: carries, inputs and outputs match its step",
         ),
     }
-    shapes_of: ClassVar[Mapping[str, str]] = {"scan-shape": "scan"}
-    rows: ClassVar[Mapping[str, Bad]] = {
+    shapes_of = {"scan-shape": "scan"}
+    rows = {
         "scan-dimension": Bad.module("""
             step {
               x = f32[] parameter(0)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import ClassVar, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from hlo_lint.analysis.verifier.checks import on_computation, on_computation_if
 from hlo_lint.analysis.verifier.scope import Scope, Violation
@@ -31,11 +31,11 @@ class BadSchedule(VerifierRule):
         "is not scheduled after its control predecessor",
         "missing from HLO schedule",
     )
-    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+    demands = {
         "schedule-operand": ("HloSchedule::Verify", "operands are scheduled first"),
         "schedule-control": ("HloSchedule::Verify", "control predecessors are scheduled first"),
     }
-    rows: ClassVar[Mapping[str, Bad]] = {
+    rows = {
         "schedule-operand": Bad.entry("""
             p = f32[8] parameter(0)
             r = f32[8] negate(q)  // error

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
 
@@ -17,14 +14,14 @@ class BadSendRecv(VerifierRule):
     (`HandleSend`, `HandleRecv` in `xla/service/hlo_verifier.cc`).
     """
 
-    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+    demands = {
         "send-recv-shape": (
             "ShapeVerifier::HandleSend",
             "send, recv and their dones: data, context, token",
         )
     }
-    shapes_of: ClassVar[Mapping[str, str]] = {"send-recv-shape": "send recv send-done recv-done"}
-    rows: ClassVar[Mapping[str, Bad]] = {
+    shapes_of = {"send-recv-shape": "send recv send-done recv-done"}
+    rows = {
         "send-recv-shape": Bad.entry("""
             p = f32[8]{0} parameter(0)
             s = (f32[8]{0}, u32[], token[]) send(p, p), channel_id=1  // error

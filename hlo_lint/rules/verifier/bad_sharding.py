@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import lru_cache
 from math import prod
-from typing import ClassVar
 
 from hlo_lint.analysis.verifier.checks import on_attribute
 from hlo_lint.analysis.verifier.scope import Scope, Violation, device_list_error, value_or_none
@@ -34,10 +33,10 @@ class BadSharding(VerifierRule):
         "is negative in tile assignment",
         "Invalid sharding for instruction",
     )
-    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+    demands = {
         "sharding": ("HloSharding::Validate", "a sharding matches its shape and the devices")
     }
-    rows: ClassVar[Mapping[str, Bad]] = {
+    rows = {
         "sharding": Bad("""
             HloModule m, num_partitions=2
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
 
@@ -18,14 +15,14 @@ class BadSort(VerifierRule):
     reads values that do not exist.
     """
 
-    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+    demands = {
         "sort-comparator": (
             "ShapeVerifier::HandleSort",
             "sort: a comparator of two scalars per operand that returns a pred[]",
         )
     }
-    shapes_of: ClassVar[Mapping[str, str]] = {"sort-comparator": "sort"}
-    rows: ClassVar[Mapping[str, Bad]] = {
+    shapes_of = {"sort-comparator": "sort"}
+    rows = {
         "sort-comparator": Bad.module("""
             less {
               a = f32[] parameter(0)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from collections.abc import Iterator
 
 from hlo_lint.analysis.device_groups import Mode, mode_of
 from hlo_lint.analysis.verifier.checks import on
@@ -26,7 +25,7 @@ class BadSourceTargetPairs(VerifierRule):
         "appears more than once in instruction's source-target pairs",
         "times in instruction's source-target pairs",
     )
-    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+    demands = {
         "source-target-range": (
             "CheckDuplicatedSourceOrTarget",
             "sources and targets are devices of the module",
@@ -36,7 +35,7 @@ class BadSourceTargetPairs(VerifierRule):
             "per slice, a device is at most once a source and at most once a target",
         ),
     }
-    rows: ClassVar[Mapping[str, Bad]] = {
+    rows = {
         "source-target-range": Bad("""
             HloModule m, num_partitions=2
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import ClassVar, Final
+from typing import Final
 
 from hlo_lint.analysis.async_chains import SHARDING
 from hlo_lint.analysis.shape_inference.asynchronous import prefix_error
@@ -50,7 +50,7 @@ class BrokenAsync(VerifierRule):
         "to match the async shape at index",
     )
     mentions = ("-start", "-update", "-done", "send", "recv")
-    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+    demands = {
         "async-shape": (
             "CheckAsyncOpComputationShapes",
             "async-start, async-update: `((operands), result, …)`",
@@ -101,18 +101,18 @@ class BrokenAsync(VerifierRule):
             "an asynchronous computation has only parameters and a root",
         ),
     }
-    shapes_of: ClassVar[Mapping[str, str]] = {
+    shapes_of = {
         "async-start-operands": "async-start",
         "async-update-shape": "async-update",
         "async-done-shape": "async-done",
     }
-    counts_of: ClassVar[Mapping[str, str]] = {
+    counts_of = {
         "done-operand": (
             "all-reduce-done all-gather-done collective-permute-done copy-done send-done recv-done"
         ),
         "async-operand-count": "async-done",
     }
-    rows: ClassVar[Mapping[str, Bad]] = {
+    rows = {
         "async-shape": Bad.module("""
             wrapped {
               a = f32[8]{0} parameter(0)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from collections.abc import Iterator
 
 from hlo_lint.analysis.shape_inference.shape_check import inference_of
 from hlo_lint.analysis.verifier.calls import parameter_layouts
@@ -28,7 +27,7 @@ class BrokenCall(VerifierRule):
         "shape does not match parameter",
         "A composite call op must have frontend attributes",
     )
-    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+    demands = {
         "control-flow-thread": (
             "CheckCallableInstructionThreadName",
             "while, conditional: computations run on their caller's thread",
@@ -51,8 +50,8 @@ class BrokenCall(VerifierRule):
         ),
         "call-aliasing": ("InstructionVerifier::HandleCall", "call: no output_to_operand_aliasing"),
     }
-    shapes_of: ClassVar[Mapping[str, str]] = {"call-shapes": "call"}
-    rows: ClassVar[Mapping[str, Bad]] = {
+    shapes_of = {"call-shapes": "call"}
+    rows = {
         "control-flow-thread": Bad.module("""
             yes {
               a = f32[8] parameter(0)

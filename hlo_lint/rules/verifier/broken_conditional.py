@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from collections.abc import Iterator
 
 from hlo_lint.analysis.verifier.calls import branches, different_shardings, shapes_differ
 from hlo_lint.analysis.verifier.checks import on
@@ -28,7 +27,7 @@ class BrokenConditional(VerifierRule):
         "first operand of conditional must be a scalar",
         "shape does not match parameter",
     )
-    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+    demands = {
         "conditional-shapes": (
             "ShapeVerifier::HandleConditional",
             "conditional: a selector, an operand for each branch, equal results",
@@ -38,8 +37,8 @@ class BrokenConditional(VerifierRule):
             "conditional: equal shardings",
         ),
     }
-    shapes_of: ClassVar[Mapping[str, str]] = {"conditional-shapes": "conditional"}
-    rows: ClassVar[Mapping[str, Bad]] = {
+    shapes_of = {"conditional-shapes": "conditional"}
+    rows = {
         "conditional-shapes": Bad.module("""
             yes {
               a = f32[8]{0} parameter(0)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import chain
-from typing import ClassVar, Final
+from typing import Final
 
 from hlo_lint.analysis.calls import calls_of
 from hlo_lint.analysis.verifier.calls import parameter_layouts
@@ -32,7 +32,7 @@ class BrokenFusion(VerifierRule):
         "Fused computation shape",
     )
     opcodes = frozenset({"fusion"})
-    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+    demands = {
         "fusion-computation": (
             "ShapeVerifier::HandleFusion",
             "a fusion calls a single computation, on its own thread",
@@ -48,8 +48,8 @@ class BrokenFusion(VerifierRule):
         ),
         "fusion-shared": ("CheckFusionInstruction", "a body belongs to a single fusion"),
     }
-    shapes_of: ClassVar[Mapping[str, str]] = {"fusion-shape": "fusion"}
-    rows: ClassVar[Mapping[str, Bad]] = {
+    shapes_of = {"fusion-shape": "fusion"}
+    rows = {
         "fusion-computation": Bad.entry("""
             p = f32[8]{0} parameter(0)
             ROOT r = f32[8]{0} fusion(p), kind=kLoop  // error

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import ClassVar
 
 from hlo_lint.analysis.shape_inference.module import parameter_types
 from hlo_lint.analysis.verifier.checks import on_computation, on_computation_if, on_module
@@ -34,7 +33,7 @@ class BrokenStructure(VerifierRule):
         "Duplicate parameter number",
         "parameter number must be >= 0",
     )
-    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+    demands = {
         "unique-name": ("InstructionVerifier::Preprocess", "names are unique"),
         "name-unchanged": (
             "VerifyInstructionNameUnchanged",
@@ -48,7 +47,7 @@ class BrokenStructure(VerifierRule):
         ),
         "operand-defined": ("VerifyHloStructure", "operands are in the same computation"),
     }
-    rows: ClassVar[Mapping[str, Bad]] = {
+    rows = {
         "unique-name": Bad.entry("""
             p = f32[8] parameter(0)
             p = f32[8] negate(p)  // error

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from collections.abc import Iterator
 
 from hlo_lint.analysis.verifier.calls import different_shardings, shapes_differ
 from hlo_lint.analysis.verifier.checks import on
@@ -23,7 +22,7 @@ class BrokenWhile(VerifierRule):
 
     messages = ("Conditional computation shape does not lead to a scalar predicate shape",)
 
-    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+    demands = {
         "while-parameters": ("CheckParameterCount", "condition and body have a single parameter"),
         "while-shapes": (
             "ShapeVerifier::HandleWhile",
@@ -31,8 +30,8 @@ class BrokenWhile(VerifierRule):
         ),
         "while-sharding": ("InstructionVerifier::HandleWhile", "while: equal shardings"),
     }
-    shapes_of: ClassVar[Mapping[str, str]] = {"while-shapes": "while"}
-    rows: ClassVar[Mapping[str, Bad]] = {
+    shapes_of = {"while-shapes": "while"}
+    rows = {
         "while-parameters": Bad.module("""
             body {
               q = (s32[], f32[8]{0}) parameter(0)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import ClassVar, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from hlo_lint.analysis.verifier.checks import on
 from hlo_lint.analysis.verifier.scope import Scope, Violation
@@ -34,13 +34,13 @@ class DynamicSizeLost(VerifierRule):
     Reports: openxla/xla@ad6475a0a3.
     """
 
-    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+    demands = {
         "dynamic-size": (
             "",
             "elementwise opcodes, concatenate, reshape, transpose: dimensions stay bounded",
         )
     }
-    rows: ClassVar[Mapping[str, Bad]] = {
+    rows = {
         "dynamic-size": Bad.entry("""
             p = f32[8,<=4] parameter(0)
             ROOT r = f32[2,4,4] reshape(p)  // error

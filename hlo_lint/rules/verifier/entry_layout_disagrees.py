@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from collections.abc import Iterator
 
 from hlo_lint.analysis.shape_inference.module import parameter_types
 from hlo_lint.analysis.shape_inference.types import compatible, describe_mismatch, layout_mismatch
@@ -31,7 +30,7 @@ class EntryLayoutDisagrees(VerifierRule):
         "Number of parameters in entry computation layout",
     )
     mentions = ("entry_computation_layout=",)
-    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+    demands = {
         "entry-result": (
             "VerifyEntryComputationLayout",
             "the root of the entry has the result shape of the header",
@@ -47,7 +46,7 @@ class EntryLayoutDisagrees(VerifierRule):
         "entry-memory": ("", "parameters are in the memory spaces of the header"),
         "entry-layout": ("VerifyEntryComputationLayout", "layouts in the header are valid"),
     }
-    rows: ClassVar[Mapping[str, Bad]] = {
+    rows = {
         "entry-result": Bad(
             """
             HloModule m, entry_computation_layout={(f32[8,3]{1,0})->f32[8,3]{1,0}}

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
 
@@ -23,7 +20,7 @@ class InvalidLayout(VerifierRule):
         "Unbounded dynamism is disabled",
         "expected a DimLevelType abbreviation",
     )
-    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+    demands = {
         "unbounded-dimension": ("ShapeVerifier::Preprocess", "no dimension is unbounded"),
         "layout-rank": ("ShapeVerifier::Preprocess", "a layout names each dimension once"),
         "element-size": (
@@ -31,7 +28,7 @@ class InvalidLayout(VerifierRule):
             "elements of 8 bits or more are not packed",
         ),
     }
-    rows: ClassVar[Mapping[str, Bad]] = {
+    rows = {
         "unbounded-dimension": Bad.entry("""
             p = f32[?] parameter(0)  // error
             ROOT n = f32[8] constant({...})

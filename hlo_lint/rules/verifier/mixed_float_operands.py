@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
 
@@ -21,13 +18,13 @@ class MixedFloatOperands(VerifierRule):
 
     messages = ("Seen floating point types of different precisions in",)
 
-    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+    demands = {
         "operand-precision": (
             "ShapeVerifier::CheckShape",
             "floating-point operands have the same precision, except where opcodes may mix them",
         )
     }
-    rows: ClassVar[Mapping[str, Bad]] = {
+    rows = {
         "operand-precision": Bad.entry(
             """
             p = f32[8]{0} parameter(0)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from collections.abc import Iterator
 
 from hlo_lint.analysis.verifier.checks import on_attribute
 from hlo_lint.analysis.verifier.scope import Scope, Violation
@@ -25,10 +24,10 @@ class OriginDisagrees(VerifierRule):
 
     messages = ("Mismatched tuple structure in shape and original value",)
 
-    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+    demands = {
         "original-value": ("VerifyOriginalValue", "an origin has the tuple structure of its value")
     }
-    rows: ClassVar[Mapping[str, Bad]] = {
+    rows = {
         "original-value": Bad.entry("""
             p = (f32[8]{0}, s32[]) parameter(0), origin={{"p"}}  // error
             ROOT g = f32[8]{0} get-tuple-element(p), index=0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import ClassVar, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from hlo_lint.analysis.device_groups import TRANSFER_PAIRS, transfer_pairs
 from hlo_lint.analysis.verifier.checks import on_module
@@ -33,7 +33,7 @@ class SendRecvDeadlock(VerifierRule):
         "Expected send and recv instructions to have unique source and target pairs",
     )
     opcodes = frozenset({"recv", "send"})
-    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+    demands = {
         "send-recv-cycle": (
             "VerifyNoCollectiveDeadlocks",
             "pairs of transfers have no cycle and no repeated device",
@@ -56,7 +56,7 @@ class SendRecvDeadlock(VerifierRule):
             "no all-reduce, reduce-scatter or start between a send and its recv",
         ),
     }
-    rows: ClassVar[Mapping[str, Bad]] = {
+    rows = {
         "send-recv-cycle": Bad("""
             HloModule m, is_scheduled=true
 

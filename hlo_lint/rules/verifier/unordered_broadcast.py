@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from collections.abc import Iterator
 
 from hlo_lint.analysis.verifier.checks import on
 from hlo_lint.analysis.verifier.scope import Scope, Violation
@@ -26,14 +25,14 @@ class UnorderedBroadcast(VerifierRule):
         "Broadcast dimensions order is wrong",
     )
 
-    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+    demands = {
         "broadcast-order": (
             "InstructionVerifier::HandleBroadcast",
             "broadcast: dimensions in order, on XLA:GPU after layout-normalization",
         ),
         "broadcast-dimension-repeated": ("", "broadcast: no repeated dimensions"),
     }
-    rows: ClassVar[Mapping[str, Bad]] = {
+    rows = {
         "broadcast-order": Bad.entry(
             """
             p = f32[8,3]{1,0} parameter(0)

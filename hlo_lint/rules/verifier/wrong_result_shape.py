@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
 
@@ -34,7 +31,7 @@ class WrongResultShape(VerifierRule):
         "Expected array argument for",
         "Invalid scatter_dims_to_operand_dims mapping",
     )
-    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+    demands = {
         "result-shape": ("ShapeVerifier::CheckShape", "the printed shape is the inferred one"),
         "operand-count": ("CheckOperandCount", "the opcode's number of operands"),
         "operand-shapes": (
@@ -101,7 +98,7 @@ class WrongResultShape(VerifierRule):
             "transpose: a permutation of all dimensions",
         ),
     }
-    shapes_of: ClassVar[Mapping[str, str]] = {
+    shapes_of = {
         "ragged-dot-shape": "ragged-dot",
         "linear-algebra-shape": "convolution fft triangular-solve cholesky opt-barrier",
         "device-id-shape": "partition-id replica-id",
@@ -118,7 +115,7 @@ class WrongResultShape(VerifierRule):
             "gather scatter get-dimension-size set-dimension-size"
         ),
     }
-    rows: ClassVar[Mapping[str, Bad]] = {
+    rows = {
         "result-shape": Bad.entry("""
             p = f32[8] parameter(0)
             ROOT t = (f32[8], f32[4]) tuple(p, p)  // error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,13 +12,6 @@ from pathlib import Path
 from hlo_lint.apps.api import lint
 from hlo_lint.apps.jax.capture.children import Job, JobResult, ProgramOutcome, run_job
 from hlo_lint.apps.jax.capture.jit import without_folder
-from hlo_lint.apps.jax.capture.winners import (
-    CUBLASLT_CALL,
-    LOGGING,
-    OLD_FORMAT,
-    RESULTS_FROM,
-    cublaslt_wins,
-)
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.validation import validate
 from hlo_lint.dumps.directory import open_dump
@@ -26,6 +20,43 @@ from hlo_lint.report.report import Report
 from hlo_lint.rules.findings import Severity
 from hlo_lint.text.errors import CaptureError, DumpError, UsageError
 from hlo_lint.xla.environments import Interpreter, version_of
+
+LOGGING = {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "autotuner_cache=5"}
+"""Environment variables that make XLA log each key that it misses."""
+
+OLD_FORMAT = {"xla_gpu_use_new_autotune_cache_format": False}
+"""The option that selects the old format of results, in releases with two."""
+
+RESULTS_FROM = "xla_gpu_load_autotune_results_from"
+"""The option with the file of results."""
+
+CUBLASLT_CALL = "__cublas$lt$matmul"
+
+_missed = re.compile(r"<key model='(.*?)', hlo='(.*?)', version=(\d+)>", re.S)
+# A GEMM result for a fusion means that cuBLASLt takes its dot out of it (legacy_cache.cc).
+_ENTRY = """results {{
+  device: "{device}"
+  hlo: "{hlo}"
+  result {{ gemm {{ algorithm: 0 }} }}
+  version: {version}
+}}
+"""
+
+
+def cublaslt_wins(log: str) -> str | None:
+    """Results that make cuBLASLt win each dot that a log names; None for a log without dots."""
+    keys = dict.fromkeys(match.groups() for match in _missed.finditer(log))
+    entries = [
+        _ENTRY.format(device=_quoted(device), hlo=_quoted(hlo), version=version)
+        for device, hlo, version in keys
+        if " dot(" in hlo
+    ]
+    return "version: 3\n" + "".join(entries) if entries else None
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
 
 TWO_FORMATS = (0, 11)
 """The first release of jax whose autotuner reads two formats of results."""
