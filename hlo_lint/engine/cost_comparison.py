@@ -34,6 +34,7 @@ from hlo_lint.engine.cost_figures import (
     size_of,
 )
 from hlo_lint.engine.findings import SourceLine
+from hlo_lint.engine.untimed_kernels import untimed_differences
 from hlo_lint.hlo.ir import Computation, Module
 
 SHARE: Final = 0.5
@@ -107,6 +108,7 @@ class _Comparison:
         self._held: dict[tuple[tuple[str | Computation, ...], bool], Figures] = {}
         self.modules = final_module(before), final_module(after)
         self.memory = assigned_memory(before), assigned_memory(after)
+        self.untimed = untimed_differences(*self.modules)
         # If a run has loops with unknown trip counts, single iterations are compared.
         self.loops_once = any(ModuleCosts(module).unknown_loops for module in self.modules)
         (ours, theirs), once = self.modules, self.loops_once
@@ -118,9 +120,8 @@ class _Comparison:
     def result(self) -> CostComparison:
         names = dict.fromkeys((*MAIN, *sorted({*self.ends[0].totals, *self.ends[1].totals})))
         rows = [row for name in names if name != HELD and (row := self._row(name)) is not None]
-        quantity = next(
-            name for name in (MEASURED, TIME, MOVED) if name in self._quantities() or name == MOVED
-        )
+        timed = (MEASURED,) if self.untimed else (MEASURED, TIME)
+        quantity = next((name for name in timed if name in self._quantities()), MOVED)
         return CostComparison(
             *self.runs,
             self.device,
@@ -149,7 +150,8 @@ class _Comparison:
         if abs(theirs - ours) <= ROUNDING * theirs:
             return CostRow(name, ours, ours, None, None)
         line = self._largest(name, theirs - ours)
-        return CostRow(name, ours, theirs, self._onset(name, line), line)
+        is_known = name != TIME or not self.untimed
+        return CostRow(name, ours, theirs, self._onset(name, line), line, is_known)
 
     def _largest(self, name: str, change: float) -> SourceLine | None:
         """The line that accounts for most of a change; None if no such line is known."""
@@ -270,6 +272,11 @@ class _Comparison:
         if self.device is None:
             yield "no time is estimated: --target names the device (h100, v5e, a gpu_target_config)"
         else:
+            if self.untimed:
+                yield (
+                    "the estimated times do not say which run is faster: the time of such kernels "
+                    f"depends on more than their bytes; {'; '.join(self.untimed)}"
+                )
             yield (
                 f"time is a lower bound for {self.device.name}, by memory and arithmetic of each "
                 "kernel: no launches, no network"

@@ -74,6 +74,8 @@ class CostRow:
     """The onset of the difference; None if the values are equal, or dumps do not show it."""
     origin: SourceLine | None
     """The line of Python that accounts for most of the difference."""
+    is_known: bool = True
+    """False if the difference says nothing, as both values are too low by unknown amounts."""
 
     @property
     def unit(self) -> str:

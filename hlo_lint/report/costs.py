@@ -59,6 +59,8 @@ def change_of(row: CostRow) -> str:
     """The change in the form `+3` or `-12.4%`; empty for equal or unknown values."""
     if not row.change or row.before is None:
         return ""
+    if not row.is_known:
+        return "unknown"
     if row.unit == COUNT or not row.before:
         sign = "+" if row.change > 0 else "-"
         return f"{sign}{amount(abs(row.change), row.unit)}"
@@ -130,6 +132,7 @@ def _row_as_dict(row: CostRow) -> dict[str, Any]:
         "unit": row.unit or None,
         "before": row.before,
         "after": row.after,
+        "is_known": row.is_known,
         "origin": row.origin and asdict(row.origin),
         "since": since
         and {
