@@ -179,6 +179,25 @@ def _is_simple(shape: Shape | None) -> TypeGuard[ArrayShape]:
     return shape.layout is None or not (shape.layout.tiles or shape.layout.rest)
 
 
+@cached_analysis
+def strided_reads(module: Module) -> tuple[Move, ...]:
+    """The fusions of loop kind that compute, and read an operand in another order than they write.
+
+    Neighbouring threads read elements that are far apart; transpose fusions go through tiles.
+    """
+    bodies = {body.name for opcode in _MOVERS for body in holders(module).get(opcode, ())}
+    return tuple(
+        move
+        for fusion, body in fusions_of(module, bodies - _moving_bodies(module).keys())
+        if "kind=kLoop" in fusion.attributes_text
+        for mover in (*body.with_opcode("copy"), *body.with_opcode("transpose"))
+        if (source := operand_place(body, mover.number, 0, ())) is not None
+        and body.at(source[0]).opcode == "parameter"
+        for move in _move(fusion, mover)
+        if any(written == 1 != read for _, read, written in move.steps)
+    )
+
+
 def source_of_move(move: Move, by_kernel: dict[Instruction, Move]) -> Move | None:
     """The move whose result this move reads, directly or through bitcasts."""
     operands = move.kernel.operands

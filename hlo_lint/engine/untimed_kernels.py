@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from hlo_lint.analysis.calls import instructions_of
 from hlo_lint.analysis.opcode_costs import NOTHING, library_cost

@@ -126,19 +126,9 @@ KNOWN = {
         "the translation from HLO, wrote it",
         "hlo-lint check FILE, if it came from HLO",
     ),
-    r"reduction_kind\.has_value": (
-        "the reducer of an all-reduce or reduce-scatter is none that the runtime has: sum, "
-        "product, minimum or maximum",
-        "hlo-lint check DUMP",
-    ),
     "common_utilization <= producer_output_utilization": (
         "rounding in the cost model of fusion: the program is right",
         "--xla_disable_hlo_passes=priority-fusion gets past it; hlo-lint capture --jax A --jax B",
-    ),
-    r"operand_maps\.size\(\) == 1": (
-        "an emitter meets a computation that it cannot partition; reported for a fused reduce "
-        "whose reducer has an outfeed, a side effect",
-        "hlo-lint reduce --xla-crashes --message computation_partitioner FILE",
     ),
     "TMA descriptor": (
         "the driver refuses a tensor descriptor",

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
+from hlo_lint.analysis.calls import instructions_of
 from hlo_lint.analysis.kinds import types_in
+from hlo_lint.analysis.walks import reached
+from hlo_lint.hlo.attributes.shapes import ProgramShape
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.kinds import types_of
+from hlo_lint.hlo.opcodes import wrapped_opcode
 from hlo_lint.hlo.shape import Shape, arrays
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding, Severity
@@ -19,6 +24,9 @@ _CARRIES: Final = frozenset(
     "reshape send send-done slice transpose tuple while".split()
 )
 """Opcodes that move values between memories or pass them on unchanged."""
+_SAME_MEMORY: Final = ("bitcast", "copy", "dynamic-slice", "reshape", "slice", "transpose")
+"""Opcodes whose result is in the memory of their operand, until the host-offloader has run."""
+_ON_HOST: Final = ("pinned_host", "unpinned_host", "MoveToHost")
 
 
 class ComputesOnHostMemory(Rule):
@@ -32,16 +40,21 @@ class ComputesOnHostMemory(Rule):
     Computations that run on the host (`execution_thread="host"`, `_xla_compute_type="host"`) may
     read host memory. If the result is in host memory too, a pass marked too much as offloaded.
 
-    Reports: openxla/xla#40519.
+    Before layouts are assigned, the layout of the entry and the annotations of jax say which values
+    are in host memory. A program that computes on them runs that part on the host, or does not
+    compile: bring the value to the device with `jax.device_put` first.
+
+    Reports: openxla/xla#40519, openxla/xla#25767, openxla/xla#34565.
     """
 
     messages = (
+        "which does device compute in host memory space",
         "instruction shouldn't change layout memory",
         "Instruction shouldn't have the layout of host memory space",
     )
     severity = Severity.WARNING
     skip_fusion_bodies = False
-    mentions = ("S(5)",)
+    mentions = ("S(5)", *_ON_HOST)
     examples = (
         Bad.entry("""
             p = f32[8]{0:S(5)} parameter(0)
@@ -60,6 +73,13 @@ class ComputesOnHostMemory(Rule):
             i = s32[] parameter(1)
             ROOT u = f32[4,8]{1,0:S(5)} dynamic-update-slice(b, p, i, i)
         """),
+        Bad.entry("""
+            p = f32[8] parameter(0)
+            h = f32[8] custom-call(p), custom_call_target="annotate_device_placement", \
+custom_call_has_side_effect=true, frontend_attributes={_xla_buffer_placement="pinned_host"}
+            r = f32[2,4] reshape(h)
+            ROOT m = f32[2,4] negate(r)  // error
+        """),
         Good.entry("""
             p = f32[8]{0:S(5)} parameter(0)
             c = f32[8]{0} copy(p)
@@ -68,17 +88,25 @@ class ComputesOnHostMemory(Rule):
     )
 
     def can_skip(self, module: Module, stage: Stage) -> bool:
-        """True if no type of the module is in host memory."""
-        return not any("S(5)" in text for text in types_in(module))
+        """True if no value of the module is in host memory."""
+        return not (
+            any("S(5)" in text for text in types_in(module))
+            or "S(5)" in module.header
+            or any(_is_moved(call) for call in instructions_of(module, "custom-call"))
+        )
 
-    def check(self, computation: Computation) -> Findings:
+    def check(self, module: Module, stage: Stage) -> Findings:
         """Device instructions that read or write host memory and do more than move it."""
-        if not any("S(5)" in text for text in types_of(computation)):
-            return
-        if computation.thread != "main":
-            return
+        for computation in module.computations:
+            if computation.thread == "main" and any("S(5)" in t for t in types_of(computation)):
+                yield from self._check_typed(computation)
+        # XLA:CPU drops the annotations: the host is the device.
+        if stage.backend != "cpu" and not stage.layouts:
+            yield from self._check_annotated(module)
+
+    def _check_typed(self, computation: Computation) -> Findings:
         for instruction in computation.instructions:
-            if instruction.opcode in _CARRIES or _is_on_the_host(instruction):
+            if _carries(instruction) or _is_on_the_host(instruction):
                 continue
             for number, operand in enumerate(instruction.operands):
                 if _HOST in _memories(operand.shape):
@@ -97,6 +125,43 @@ class ComputesOnHostMemory(Rule):
                     yield Finding(
                         instruction, f"this {instruction.opcode} writes its result to host memory"
                     )
+
+    def _check_annotated(self, module: Module) -> Findings:
+        sources = (source for source in _annotated(module) if not _memories(source.shape) & {_HOST})
+        seen = set()
+        for value in reached(sources, _in_the_same_memory):
+            for user in value.users:
+                if user not in seen and not _carries(user) and not _is_on_the_host(user):
+                    seen.add(user)
+                    yield Finding(
+                        user,
+                        f"this {user.opcode} computes on %{value.name}, which is in host memory",
+                        operand=user.operand_names.index(value.name),
+                    )
+
+
+def _annotated(module: Module) -> Iterator[Instruction]:
+    """The values that the entry's layout or an annotation puts into host memory."""
+    stated = module.attribute_or_none("entry_computation_layout") if module.header else None
+    parameters = module.entry.parameters if module.entry is not None else ()
+    if isinstance(stated, ProgramShape):
+        for parameter, shape in zip(parameters, stated.parameters, strict=False):
+            if _memories(shape) == {_HOST}:
+                yield parameter
+    yield from filter(_is_moved, instructions_of(module, "custom-call"))
+
+
+def _carries(instruction: Instruction) -> bool:
+    opcode = instruction.opcode
+    return (wrapped_opcode(opcode) or opcode) in _CARRIES
+
+
+def _is_moved(call: Instruction) -> bool:
+    return any(f'"{name}"' in call.attributes_text for name in _ON_HOST)
+
+
+def _in_the_same_memory(value: Instruction) -> Iterator[Instruction]:
+    return (user for user in value.users if user.opcode in _SAME_MEMORY)
 
 
 def _memories(shape: Shape | None) -> set[int]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from hlo_lint.analysis.data_movement import Move, moves
+from hlo_lint.analysis.data_movement import Move, moves, strided_reads
+from hlo_lint.hlo.ir import Module
 from hlo_lint.rules.base import Bad, Compilation, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option
@@ -40,8 +41,11 @@ class CostlyTransposes(Rule):
     ## Why
     An unfused transpose, or copy to a different layout, reads and writes its whole array. It exists
     because its producer and its users require different layouts: a GEMM or a convolution, the
-    entry's layout, or a custom call. A different layout on either side removes it. There is a
-    single finding per module, at the largest transpose, with the total.
+    entry's layout, or a custom call. A different layout on either side removes it. A fusion of loop
+    kind that reads an operand across its layout moves as much, without the tiles of a transpose
+    kernel. There is a single finding per module, at the largest transpose, with the total.
+
+    Reports: tensorflow/tensorflow#58950.
 
     In an unfinished run, only transposes added since the first dump count: fusion may still absorb
     those of the program itself.
@@ -56,6 +60,23 @@ class CostlyTransposes(Rule):
     opcodes = frozenset({"copy", "fusion", "transpose"})
     examples = (
         Bad(_PROGRAM % (2048, 2048, "  // error"), artefacts=_FINAL),
+        Bad(
+            """
+            HloModule m
+
+            loop {
+              q = f32[2048,2048]{1,0} parameter(0)
+              c = f32[2048,2048]{0,1} copy(q)
+              ROOT n = f32[2048,2048]{0,1} tanh(c)
+            }
+
+            ENTRY e {
+              p = f32[2048,2048]{1,0} parameter(0)
+              ROOT f = f32[2048,2048]{0,1} fusion(p), kind=kLoop, calls=loop  // error
+            }
+            """,
+            artefacts=_FINAL,
+        ),
         Good(_PROGRAM % (64, 64, ""), artefacts=_FINAL),
         Bad(_PROGRAM % (2048, 2048, "  // error"), file=_AFTER, beside={_BEFORE: _PLAIN}),
         Good(
@@ -64,26 +85,26 @@ class CostlyTransposes(Rule):
     )
 
     def check(self, final: FinalModule) -> Findings:
-        """The total of all transposes of a final module, if it reaches the limit."""
-        if final.is_final:
-            yield from self._judge(moves(final.module))
+        """The total of all transposes of a final or scheduled module, if it reaches the limit."""
+        if final.is_final or final.module.is_scheduled:
+            yield from self._judge(final.module, _costly(final.module))
 
     def check_unfinished(self, compilation: Compilation) -> Findings:
-        """Transposes that passes added in an unfinished run; all transposes of a single file."""
+        """Transposes that passes added in an unfinished run, before scheduling."""
         dumps = compilation.dumps
         first, last = dumps[0], dumps[-1]
-        if compilation.pipeline.final is not None or (first is last and last.name is not None):
+        if compilation.pipeline.final is not None or last.module.is_scheduled:
             return
-        orders = [] if first is last else [_order(move) for move in moves(first.module)]
+        orders = [_order(move) for move in _costly(first.module)]
         added = []
-        for move in moves(last.module):
+        for move in _costly(last.module):
             if _order(move) in orders:
                 orders.remove(_order(move))
             else:
                 added.append(move)
-        yield from self._judge(added, len(dumps) - 1)
+        yield from self._judge(last.module, added, len(dumps) - 1)
 
-    def _judge(self, moved: Iterable[Move], file: int = 0) -> Findings:
+    def _judge(self, module: Module, moved: Iterable[Move], file: int = 0) -> Findings:
         costly = sorted((move for move in moved if move.steps), key=lambda move: -move.byte_count)
         total = sum(move.byte_count for move in costly)
         if not costly or total < self.min_bytes:
@@ -94,13 +115,18 @@ class CostlyTransposes(Rule):
             f"%{move.kernel.name} moves {sized(move.byte_count)}: {move}"
             for move in costly[1 : SHOWN + 1]
         )
+        is_read = largest.kernel.opcode == "fusion" and largest in strided_reads(module)
+        what = "fusion reads across its layout and moves" if is_read else "transpose moves"
         yield Finding(
             largest.kernel,
-            f"this transpose moves {sized(largest.byte_count)} each time it runs: {largest}"
-            f"{others}",
+            f"this {what} {sized(largest.byte_count)} each time it runs: {largest}{others}",
             notes,
             file=file,
         )
+
+
+def _costly(module: Module) -> tuple[Move, ...]:
+    return (*moves(module), *strided_reads(module))
 
 
 def _order(move: Move) -> tuple[object, ...]:

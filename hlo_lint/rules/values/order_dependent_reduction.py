@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from hlo_lint.analysis.buffers import renamed_source
 from hlo_lint.analysis.calls import calls_of, holders
 from hlo_lint.analysis.kinds import template_of
+from hlo_lint.analysis.side_effects import has_effect
 from hlo_lint.hlo.arrays import operand_array, result_array
 from hlo_lint.hlo.constants import number_of
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import SAME_NUMBERS, SYMMETRIC
-from hlo_lint.hlo.records import operands_of, references_of
-from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.hlo.records import opcode_of, operands_of, references_of
+from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.text.phrases import an
 
 _REDUCTIONS: Final = ("all-reduce", "all-reduce-start", "reduce", "reduce-scatter", "reduce-window")
+_COLLECTIVES: Final = ("all-reduce", "reduce-scatter")
+_OF_COLLECTIVES: Final = frozenset("add and maximum minimum multiply or".split())
+"""The operations that `MatchReductionComputation` knows."""
+_INLINED: Final = frozenset({"call", "fusion", "tuple"})
 _ORDERED: Final = frozenset("atan2 divide power remainder subtract".split())
 MAX_WHOLE: Final = 32
 """The largest number of elements that no backend splits: XLA:CPU splits 33."""
@@ -70,17 +76,47 @@ class OrderDependentReduction(Rule):
     the result changes with the backend, the shape and the number of devices, and a GPU rejects
     collectives with such a reducer (`MatchReductionComputation` in
     `xla/service/collective_ops_utils.cc`). An argmax is well defined only if the reducer breaks
-    ties, by the smaller index as in `jnp.argmax`.
+    ties, by the smaller index as in `jnp.argmax`. A reducer with a side effect, such as an outfeed,
+    has it an unknown number of times.
 
     Each part starts with the initial value, so it must be neutral: a sum with the initial value 1
     is too large by 1 for each additional part. XLA:CPU of jax 0.10.2 returns 103228 for the sum of
     1 and 100000 ones, and XLA:GPU of jax 0.11.2 (tree-reduction-rewriter) 1001001 for 1 and a
     million. Up to 32 elements are never split. Add the value to the result instead.
+
+    Reports: openxla/xla#47383 (a collective), openxla/xla#47374 (a side effect).
     """
 
+    messages = ("all_reduce_thunk.cc: reduction_kind.has_value()",)
     severity = Severity.WARNING
     opcodes = frozenset(_REDUCTIONS)
     examples = (
+        Bad.module("""
+            first {
+              ROOT a = f32[] parameter(0)
+              b = f32[] parameter(1)
+            }
+
+            ENTRY e {
+              p = f32[64] parameter(0)
+              ROOT r = f32[64] all-reduce(p), replica_groups={}, to_apply=first  // error
+            }
+        """),
+        Bad.module("""
+            step {
+              a = f32[] parameter(0)
+              b = f32[] parameter(1)
+              t = token[] after-all()
+              o = token[] outfeed(a, t), outfeed_shape=f32[]
+              ROOT s = f32[] add(a, b)
+            }
+
+            ENTRY e {
+              p = f32[64] parameter(0)
+              zero = f32[] constant(0)
+              ROOT r = f32[] reduce(p, zero), dimensions={0}, to_apply=step  // error
+            }
+        """),
         Bad.module(_PROGRAM.format(step="subtract(a, b)", mark="  // error")),
         Bad.module(
             _PROGRAM.format(step="add(a, b)", mark="  // error").replace(
@@ -93,10 +129,10 @@ class OrderDependentReduction(Rule):
         Good.module(_PROGRAM.format(step="maximum(a, b)", mark="")),
     )
 
-    def check(self, module: Module) -> Findings:
+    def check(self, module: Module, stage: Stage) -> Findings:
         """Reductions with a reducer or an initial value that depends on order or grouping."""
-        templates: dict[object, str | None] = {}
-        steps: dict[str, str | None] = {}
+        templates: dict[object, _Reducer] = {}
+        steps: dict[str, _Reducer] = {}
         for opcode in _REDUCTIONS:
             for computation in holders(module).get(opcode, ()):
                 calls, rows, index = calls_of(computation), computation.rows, computation.index
@@ -107,13 +143,22 @@ class OrderDependentReduction(Rule):
                         callee = module.computation(name)
                         template = None if callee is None else template_of(callee) or callee
                         if template not in templates:
-                            step = _step(callee)
-                            templates[template] = None if step is None else step.opcode
+                            templates[template] = _reducer(callee)
                         steps[name] = templates[template]
-                    applied = steps[name]
-                    if applied is None:
-                        continue
-                    if applied in _NEUTRAL:
+                    applied, effect, other = steps[name]
+                    if effect:
+                        yield Finding(
+                            computation.at(number),
+                            f"this {opcode} applies %{name} any number of times, but {effect} has "
+                            "a side effect",
+                        )
+                    elif other and opcode.startswith(_COLLECTIVES) and stage.backend != "tpu":
+                        yield Finding(
+                            computation.at(number),
+                            f"this {opcode} applies %{name}, which {other}: collectives of XLA:CPU "
+                            "and XLA:GPU reduce by add, multiply, maximum or minimum",
+                        )
+                    elif applied in _NEUTRAL:
                         names = references_of(rows[number])
                         initial = index.get(names[1]) if len(names) == 2 else None
                         if initial is not None and operands_of(rows[initial]) != _NEUTRAL[applied]:
@@ -132,6 +177,32 @@ class OrderDependentReduction(Rule):
                             f"this {opcode} applies %{name} in any order, but {applied} is not "
                             "associative",
                         )
+
+
+class _Reducer(NamedTuple):
+    """The facts of a reducer that matter here."""
+
+    step: str | None
+    """The opcode of its root, if it combines both values or leaves ties; else None."""
+    effect: str
+    """The opcode of an instruction with a side effect, or empty."""
+    other: str
+    """The reason why no collective can apply it, or empty."""
+
+
+def _reducer(callee: Computation | None) -> _Reducer:
+    if callee is None or callee.root is None:
+        return _Reducer(None, "", "")
+    step, root = _step(callee), _bare(callee.root)
+    effects = (row for row in callee.rows if has_effect(row))
+    effect = next(map(opcode_of, effects), "")
+    other = ""
+    # XLA inlines calls; a reducer of several values has a tuple.
+    if root is not None and root.opcode == "parameter":
+        other = f"returns its parameter {root.parameter_number}"
+    elif root is not None and root.opcode not in _OF_COLLECTIVES | _INLINED:
+        other = f"computes {an(root.opcode)}"
+    return _Reducer(None if step is None else step.opcode, effect, other)
 
 
 def _counted(reduction: Instruction, initial: Instruction, opcode: str) -> Findings:
