@@ -87,10 +87,23 @@ class OrderDependentReduction(Rule):
     Reports: openxla/xla#47383 (a collective), openxla/xla#47374 (a side effect).
     """
 
-    messages = ("all_reduce_thunk.cc: reduction_kind.has_value()",)
+    messages = (
+        "all_reduce_thunk.cc: reduction_kind.has_value()",
+        "Unsupported reduction computation",
+    )
     severity = Severity.WARNING
     opcodes = frozenset(_REDUCTIONS)
     examples = (
+        Bad.module(_PROGRAM.format(step="subtract(a, b)", mark="  // error")),
+        Bad.module(
+            _PROGRAM.format(step="add(a, b)", mark="  // error").replace(
+                *("constant(0)", "constant(1)")
+            )
+        ),
+        Bad.module(_ARGMAX.format(test="greater", mark="  // error")),
+        Good.module(_ARGMAX.format(test="chosen", mark="")),
+        Good.module(_PROGRAM.format(step="add(a, b)", mark="")),
+        Good.module(_PROGRAM.format(step="maximum(a, b)", mark="")),
         Bad.module("""
             first {
               ROOT a = f32[] parameter(0)
@@ -117,16 +130,6 @@ class OrderDependentReduction(Rule):
               ROOT r = f32[] reduce(p, zero), dimensions={0}, to_apply=step  // error
             }
         """),
-        Bad.module(_PROGRAM.format(step="subtract(a, b)", mark="  // error")),
-        Bad.module(
-            _PROGRAM.format(step="add(a, b)", mark="  // error").replace(
-                *("constant(0)", "constant(1)")
-            )
-        ),
-        Bad.module(_ARGMAX.format(test="greater", mark="  // error")),
-        Good.module(_ARGMAX.format(test="chosen", mark="")),
-        Good.module(_PROGRAM.format(step="add(a, b)", mark="")),
-        Good.module(_PROGRAM.format(step="maximum(a, b)", mark="")),
     )
 
     def check(self, module: Module, stage: Stage) -> Findings:
