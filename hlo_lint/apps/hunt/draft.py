@@ -156,19 +156,33 @@ class ModuleDraft:
         literal = ", ".join(f"%{operand.name}" for operand in operands) or given or ""
         line = ", ".join([f"%{name} = {result} {opcode}({literal})", *filter(None, [tail])])
         if self.partitions > 1 and isinstance(result, ArrayShape) and self.chance(3):
-            line += f", sharding={self._sharding(result.dims)}"
+            line += f", sharding={self._sharding(opcode, result.dims)}"
         self.values[name] = DrawnValue(name, result, line)
         return self.values[name]
 
-    def _sharding(self, dims: tuple[int, ...]) -> str:
-        """A sharding over all partitions, along some dimensions that it divides."""
-        tiles, left = [1] * len(dims), self.partitions
-        for dim in self.random.sample(range(len(dims)), len(dims)):
-            sizes = [n for n in (1, 2, 4) if n <= left and not dims[dim] % n]
-            tiles[dim] = self.random.choice(sizes)
-            left //= tiles[dim]
-        listed = ",".join(map(str, [*tiles, left]))
-        return f"{{devices=[{listed}]<=[{self.partitions}] last_tile_dim_replicate}}"
+    def _sharding(self, opcode: str, dims: tuple[int, ...]) -> str:
+        """A sharding by a mesh of two axes, as such or as tiles.
+
+        An axis that shards no dimension replicates the array; a sum may be left unreduced there.
+        """
+        axes: list[list[int]] = [[] for _ in (*dims, "rest")]
+        for axis in self.random.sample(range(2), 2):
+            fitting = [dim for dim, size in enumerate(dims) if not size % 2 ** (len(axes[dim]) + 1)]
+            fitting = [*range(len(dims))] if self.chance(8) else fitting
+            axes[self.random.choice([*fitting, -1])].append(axis)
+        axes[-1].sort()
+        *tiled, rest = axes
+        kind = "unreduced" if opcode in ("dot", "reduce") and self.chance(3) else "replicated"
+        if self.chance(2):
+            *named, last = (
+                f"{{{', '.join(repr('ab'[axis]) for axis in group)}}}" for group in axes
+            )
+            left = f", {kind}={last}" * bool(rest)
+            return f"{{mesh['a'=2,'b'=2], [{', '.join(named)}]{left}}}"
+        tiles = ",".join(f"{2 ** len(group)}" for group in (axes if rest else tiled))
+        order = ",".join(f"{axis}" for group in axes for axis in group)
+        left = f" last_tile_dims={{{kind}}}" * bool(rest)
+        return f"{{devices=[{tiles}]<=[2,2]T({order}){left}}}"
 
     def parameter(self, shape: Shape) -> DrawnValue:
         """Add a parameter."""

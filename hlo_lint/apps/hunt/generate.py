@@ -38,9 +38,9 @@ from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape
 MOST_STEPS: Final = 14
 MAX_TURNS: Final = 6
 INTEGERS: Final = tuple(
-    "s32 s32 s32 u32 u32 s8 s8 u8 u8 s64 s64 u64 u64 s16 u16 s4 u4 s32 u32 s8 u8 s2".split()
+    "s32 s32 s32 u32 u32 s8 s8 u8 u8 s64 s64 u64 u64 s16 u16 s4 u4 s32 u32 s8 u8 s2 u2".split()
 )
-FLOATS: Final = ("f32", "f32", "f64", "bf16", "f16", "f8e4m3fn", "f8e5m2")
+FLOATS: Final = ("f32", "f32", "f64", "bf16", "f16", "f8e4m3fn", "f8e5m2", "f8e4m3fnuz", "f4e2m1fn")
 DEVICES: Final = ((1, 1), (4, 1), (1, 4))
 """The numbers of replicas and of partitions; most modules are for one device."""
 MOST_CHANGES: Final = 4
@@ -168,7 +168,9 @@ def _called(
         for word in words
     )
     shapes: list[Shape] = [operand.shape for operand in operands]
-    if bodies and opcode not in ("call", "conditional", "while"):
+    if opcode == "scan":
+        shapes[0] = ArrayShape(operands[0].array.dtype, operands[0].array.dims[1:])
+    elif bodies and opcode not in ("call", "conditional", "while"):
         times = 2 if opcode in ("select-and-scatter", "sort") else 1
         shapes = [ArrayShape(value.array.dtype, ()) for value in operands for _ in range(times)]
     callees = []
@@ -322,21 +324,33 @@ class DrawnCall:
         if not rank or not self.x.elements:
             raise NotDrawn
         dims = [self._one_of(1, 2, 3) for _ in range(self._one_of(0, 1, 2))]
-        gone, vector_dim = draft.some(rank), random.randint(0, len(dims))
-        places = random.sample(range(rank), draft.upto(rank))
-        sizes = [1 if dim in gone else draft.upto(size) for dim, size in enumerate(self.x.dims)]
-        offsets = random.sample(range(len(dims) + rank - len(gone)), rank - len(gone))
+        shared = draft.some(rank - 1) if draft.chance(3) else []
+        rest = [dim for dim in range(rank) if dim not in shared]
+        dims += [self.x.dims[dim] for dim in shared]
+        gone, vector_dim = [rest[n] for n in draft.some(len(rest))], random.randint(0, len(dims))
+        places = random.sample(rest, draft.upto(len(rest)))
+        dropped = {*gone, *shared}
+        sizes = [1 if dim in dropped else draft.upto(size) for dim, size in enumerate(self.x.dims)]
+        offsets = random.sample(range(len(dims) + rank - len(dropped)), rank - len(dropped))
+        along = [*range(len(dims) - len(shared), len(dims))]
         if len(places) > 1 or draft.chance(2):
             dims.insert(vector_dim, len(places))
+            along = [dim + (dim >= vector_dim) for dim in along]
         else:
             vector_dim = len(dims)
         self._any(dims, draft.one_of("index", "s32"))
         self.words |= {"OFFSETS": sorted(offsets), "GONE": gone, "PLACES": places}
-        self.words |= {"VECTOR": [vector_dim], "SIZES": sizes}
+        self.words |= {"VECTOR": [vector_dim], "SIZES": sizes, "SHARED": shared, "ALONG": along}
 
     def _scattered(self) -> None:
         """Draw dimension numbers of a scatter, those of a gather, and add the updates."""
         self._like("gather", self.operands, self._spelled(ATTRIBUTES["gather"]))
+
+    def _scanned(self) -> None:
+        """Type a scan along the first dimension: the stacked outputs, and the carry."""
+        carry = self.operands[1].array
+        stacked = ArrayShape(carry.dtype, (*self.x.dims[:1], *carry.dims))
+        self.type = str(TupleShape((stacked, carry)))
 
     def _sized(self) -> None:
         """Add a size in range for a static dimension: a second size could bring elements back."""
