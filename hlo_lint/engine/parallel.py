@@ -11,9 +11,9 @@ from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hlo_lint.dumps.directory import Dump
+from hlo_lint.dumps.directory import Dump, Skipped
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.engine.executors import Executor, Work, open_executor
+from hlo_lint.engine.executors import Executor, Work, WorkersLostError, open_executor
 from hlo_lint.engine.input_size import PARALLEL_MIN_BYTES, cost_of
 from hlo_lint.engine.parts import check_part, content_digest, moved, places, relocated, signature
 from hlo_lint.engine.reporter import Part, Result
@@ -38,8 +38,10 @@ def check_in_parts(
 ) -> Result:
     """The result of `checker.check_dump`, by `jobs` processes or a cluster, and by a cache.
 
+    Pipelines whose workers died are skipped.
+
     Raises:
-        DumpError: a process died, for example of too little memory.
+        DumpError: the processes died before the first result, for example of too little memory.
     """
     # Texts that were given in memory or edited cannot be read by other processes.
     if any(file.is_read for pipeline in dump for file in pipeline.dumps):
@@ -89,14 +91,26 @@ def parts_of(
             new[position] = pipelines[position]
         else:
             copies[position] = first
-    for position, part in _checked(new, executor, progress, meanwhile):
-        parts[position] = part
-        if cache is not None:
-            cache.put(pipelines[position], digests.get(position), part)
+    try:
+        for position, part in _checked(new, executor, progress, meanwhile):
+            parts[position] = part
+            if cache is not None:
+                cache.put(pipelines[position], digests.get(position), part)
+    except WorkersLostError as error:
+        if not parts:
+            raise
+        unchecked = {position: pipelines[position] for position in new if position not in parts}
+        parts |= {position: _lost(pipeline, str(error)) for position, pipeline in unchecked.items()}
     for position, first in copies.items():
         parts[position] = relocated(parts[first], places(pipelines[first], pipelines[position]))
         progress(len(pipelines[position].dumps))
     return parts
+
+
+def _lost(pipeline: Pipeline, reason: str) -> Part:
+    """The part of a pipeline that no worker has checked."""
+    result = Result(skipped=[Skipped(str(dump.path), reason, cut=True) for dump in pipeline.dumps])
+    return Part(result, frozenset(), frozenset(), (), ())
 
 
 def _checked(
@@ -105,7 +119,7 @@ def _checked(
     progress: Progress,
     meanwhile: Callable[[], None],
 ) -> Iterator[tuple[int, Part]]:
-    if executor.is_local and (executor.jobs < 2 or len(pipelines) < 2):
+    if _is_for_here(pipelines, executor):
         meanwhile()
         for position, pipeline in pipelines.items():
             yield position, check_part(executor.task, pipeline, progress)
@@ -132,13 +146,20 @@ def _digests(
             if len(group) > 1
             for position in group
         }
-    size = sum(pipeline.size for pipeline in wanted.values())
-    if executor.is_local and size < PARALLEL_MIN_BYTES:
+    if _is_for_here(wanted, executor, PARALLEL_MIN_BYTES):
         return {
             position: content_digest(executor.task, pipeline)
             for position, pipeline in wanted.items()
         }
     return dict(_mapped(content_digest, wanted, executor))
+
+
+def _is_for_here(pipelines: Mapping[int, Pipeline], executor: Executor, least: int = 0) -> bool:
+    """True if this process does the work itself: local workers gain nothing below `least` bytes."""
+    if not executor.is_local:
+        return False
+    few = executor.jobs < 2 or len(pipelines) < 2
+    return few or sum(pipeline.size for pipeline in pipelines.values()) < least
 
 
 def _mapped(

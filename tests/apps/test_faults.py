@@ -382,6 +382,10 @@ def test_a_full_standard_output_is_one_error(words: str, tmp_path: Path) -> None
     message = "Error: standard output cannot be written: No space left on device\n"
     assert (ran.returncode, ran.stderr.splitlines(keepends=True)[-1]) == (2, message)
     assert "Traceback" not in ran.stderr
+    assert shell("$LINT check none.hlo 2> /dev/full", tmp_path).returncode == 2
+    ran = shell("$LINT rules 1< /dev/null", tmp_path)
+    message = "Error: standard output cannot be written: Bad file descriptor\n"
+    assert (ran.returncode, ran.stderr) == (2, message)
 
 
 @needs_bash

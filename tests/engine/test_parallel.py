@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -14,6 +15,7 @@ from typing import Any, ClassVar, cast
 import pytest
 
 import hlo_lint
+from hlo_lint import Findings, Module, Rule
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.executors import Work
@@ -76,6 +78,7 @@ import os, sys
 from dataclasses import replace
 from pathlib import Path
 import hlo_lint
+from hlo_lint import Findings, Module, Rule
 from hlo_lint import FinalModule, Findings, Rule
 from hlo_lint.apps.settings.settings import Settings
 
@@ -197,6 +200,41 @@ def test_workers_of_dask_report_what_one_process_reports(
 @pytest.mark.slow
 def test_equal_files_are_checked_once_in_a_cluster(cluster: str, tmp_path: Path) -> None:
     assert report(ranks(tmp_path), cluster) == report(tmp_path)
+
+
+class Slow(Rule):
+    """Takes a moment."""
+
+    def check(self, module: Module) -> Findings:
+        time.sleep(0.3)
+        yield from ()
+
+
+@pytest.mark.slow
+def test_a_cluster_that_loses_its_workers_reports_what_was_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import distributed
+
+    from hlo_lint.engine.executors import dask
+
+    monkeypatch.setattr(dask, "TIMEOUT_SECONDS", 1)
+    for number in range(9):
+        text = f"HloModule m{number}\n\nENTRY e {{\n  ROOT p = f32[] add(p, p)\n}}\n"
+        (tmp_path / f"{number}.hlo").write_text(text, "utf-8")
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, protocol="tcp", dashboard_address=":0"
+    ) as workers:
+        address = workers.scheduler_address.replace("tcp://", "dask://")
+        checked = hlo_lint.lint(
+            tmp_path, [Slow], executor=address, progress=lambda _: workers.scale(0)
+        )
+        assert checked.is_incomplete
+        assert 0 < checked.stats["files"] < 9
+        (reason,) = checked.skipped_by_reason(minor=False)
+        assert reason == f"{address}: the cluster lost all its workers, or its scheduler"
+        with pytest.raises(hlo_lint.DumpError, match="the cluster has no worker"):
+            report(tmp_path, address)
 
 
 @pytest.mark.parametrize(

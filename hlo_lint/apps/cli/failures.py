@@ -12,7 +12,10 @@ from hlo_lint.apps.cli.program import SIGPIPE, after_signal, discard_output, sig
 from hlo_lint.text.errors import HloLintError, interrupt_behind
 from hlo_lint.text.source import shown_lines
 
-_OUTPUT_FAILS = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_OUTPUT_FAILS = (
+    *(errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO),
+    errno.EBADF,  # a descriptor that is open for reading only: `hlo-lint rules 1< file`
+)
 """Errors of writing to standard output: files are written by `text.files`, which names them."""
 
 

@@ -94,7 +94,10 @@ def _status() -> int:
             error.__traceback__ = None  # its frames hold all that was read
         from hlo_lint.apps.cli.failures import status_after
 
-        return status_after(error)
+        try:
+            return status_after(error)
+        except OSError:  # standard error cannot be written either
+            return 2
     return status if isinstance(status, int) else 0
 
 

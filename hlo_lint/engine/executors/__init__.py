@@ -13,6 +13,10 @@ from hlo_lint.text.errors import DumpError, UsageError
 Work = Callable[[Task, Pipeline], Any]
 
 
+class WorkersLostError(DumpError):
+    """Workers died; the message says where. Results that were there have been returned."""
+
+
 class Executor(AbstractContextManager["Executor"], Protocol):
     """Applies a function to pipelines."""
 
@@ -30,7 +34,7 @@ class Executor(AbstractContextManager["Executor"], Protocol):
         The pipelines of a batch are sent together. Large pipelines come first.
 
         Raises:
-            DumpError: a process died, for example of too little memory.
+            WorkersLostError: a process died, for example of too little memory.
         """
 
 
@@ -39,7 +43,7 @@ def open_executor(address: str | None, jobs: int, task: Task) -> Executor:
 
     Raises:
         UsageError: the address has another form.
-        DumpError: the scheduler does not answer, or Dask is not installed.
+        DumpError: the scheduler does not answer, has no worker, or Dask is not installed.
     """
     if address is None:
         from hlo_lint.engine.executors.local import LocalExecutor
@@ -56,11 +60,6 @@ def open_executor(address: str | None, jobs: int, task: Task) -> Executor:
     return DaskExecutor(rest, task)
 
 
-def run_batch(work: Work, task: Task, batch: Mapping[int, Pipeline]) -> list[tuple[int, Any]]:
-    """The results of a batch."""
-    return [(position, work(task, pipeline)) for position, pipeline in batch.items()]
-
-
 def packed(batch: Mapping[int, Pipeline]) -> bytes:
     """The pickled batch; a pool would pickle it in its own thread while this thread changes it."""
     from pickle import dumps
@@ -72,4 +71,4 @@ def run_packed(work: Work, task: Task, batch: bytes) -> list[tuple[int, Any]]:
     """The results of a packed batch; this runs in the worker."""
     from pickle import loads
 
-    return run_batch(work, task, loads(batch))
+    return [(position, work(task, pipeline)) for position, pipeline in loads(batch).items()]

@@ -8,14 +8,12 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.engine.executors import Work, packed, run_batch, run_packed
+from hlo_lint.engine.executors import Work, WorkersLostError, packed, run_packed
 from hlo_lint.engine.runner import Task
-from hlo_lint.text.errors import DumpError
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ProcessPoolExecutor
@@ -55,9 +53,6 @@ class LocalExecutor:
         self, work: Work, batches: Sequence[Mapping[int, Pipeline]]
     ) -> Iterator[tuple[int, Any]]:
         """The result for each pipeline, by its position; workers start at once."""
-        if self.jobs < 2 or len(batches) < 2:
-            results = (run_batch(work, self.task, batch) for batch in batches)
-            return chain.from_iterable(results)
         pool = self._started(len(batches))
         return _results([pool.submit(_run, work, packed(batch)) for batch in batches])
 
@@ -80,13 +75,14 @@ def _results(running: Sequence[Future[list[tuple[int, Any]]]]) -> Iterator[tuple
     from concurrent.futures import as_completed
     from concurrent.futures.process import BrokenProcessPool
 
-    try:
-        for done in as_completed(running):
+    is_broken = False
+    for done in as_completed(running):
+        try:
             yield from done.result()
-    except BrokenProcessPool as error:
-        raise DumpError(
-            "a worker process died, perhaps of too little memory: try --jobs 1"
-        ) from error
+        except BrokenProcessPool:
+            is_broken = True
+    if is_broken:
+        raise WorkersLostError("a worker process died, perhaps of too little memory: try --jobs 1")
 
 
 def _begin(task: Task) -> None:
