@@ -46,19 +46,12 @@ ELSEWHERE: Final[Mapping[str, tuple[str, str, str]]] = {
         "nothing is in host memory before it may be",
         "host-memory-leak",
     ),
-    "constraint-ignored": (
-        "",
-        "operands have the layouts of `operand_layout_constraints`",
-        "constraint-ignored",
-    ),
     "collective-layout": (
         "",
         "layouts that collectives, sorts, reductions and dots give",
         "collective-not-outermost",
     ),
     "layout-across-ranks": ("", "layouts across ranks and in tuples", "layout-changed"),
-    "normal-form": ("", "the form that layout-normalization leaves", "normal-form-lost"),
-    "narrow-elements": ("", "narrow elements are packed", "subbyte-size-missing"),
 }
 """Checks of rules in other families: the place in `hlo_verifier.cc`, the demand, and the rule."""
 

@@ -50,11 +50,6 @@ def is_descending(shape: ArrayShape) -> bool:
     return all(outer > inner for outer, inner in pairwise(order))
 
 
-def lie_alike(a: ArrayShape, b: ArrayShape) -> bool:
-    """True if two arrays of equal sizes have the same order, apart from dimensions of size 1."""
-    return _long(a) == _long(b)
-
-
 def _long(shape: ArrayShape) -> list[int]:
     return [d for d in shape.minor_to_major if shape.dims[d] != 1]
 

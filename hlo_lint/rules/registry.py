@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence, Set
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hlo_lint.rules.entry import ChosenRule, ChosenRules, RuleEntry, rule_of
 from hlo_lint.text.errors import RuleError, UsageError, nearest
@@ -15,6 +15,16 @@ if TYPE_CHECKING:
     from hlo_lint.rules.base import Rule
     from hlo_lint.rules.options import OptionValue
 
+REMOVED: Final = frozenset(
+    (
+        "collective-moves-unread collective-of-equal-values constraint-ignored "
+        "device-descriptor-misaligned live-values-share-memory needless-copy normal-form-lost "
+        "passes-undo-each-other premature-operation subbyte-size-missing "
+        "temporaries-outgrow-arguments transfer-pairs-differ uncalled-computation "
+        "window-too-large"
+    ).split()
+)
+"""Rules of earlier versions that never found a defect of a real program."""
 _HOMES = ("hlo_lint.rules", "hlo_lint.kernels.rules")
 _CHECKOUT_SECONDS = 60
 """A checkout writes all files within this time; files newer than the index by more were edited."""
@@ -215,5 +225,7 @@ def configured(rule: Rule, options: tuple[tuple[str, OptionValue], ...]) -> Rule
 
 
 def _unknown(name: str) -> UsageError:
+    if name in REMOVED:
+        return UsageError(f"the rule {name} was removed: it never found a defect of a real program")
     hint = nearest(name, known_names(), "`hlo-lint rules` lists them")
     return UsageError(f"no rule or family is named {name}: {hint}")

@@ -43,7 +43,6 @@ from hlo_lint.kernels.custom_calls.triton import (
     Array,
     AutotunedKernelCall,
     InputOutputAlias,
-    Kernel,
     KernelCall,
     Scalar,
     TensorDescriptor,
@@ -52,7 +51,6 @@ from hlo_lint.kernels.custom_calls.triton import (
     with_aliases,
     with_tensor_strides,
 )
-from hlo_lint.kernels.custom_calls.ttir import DeviceDescriptor, device_descriptors
 from hlo_lint.text.source import decode as text_of
 from tests.conftest import DUMPS, FIXTURES, ROOT
 
@@ -630,38 +628,3 @@ def test_without_jax_it_says_what_to_install() -> None:
     without = [entry for entry in sys.path if not (Path(entry) / "jax").exists()]
     with pytest.raises(PayloadError, match=r"install jax.*No module named 'jax"):
         read_module(b"ML\xefR", search_path=[str(ROOT), *without])
-
-
-# As Triton 3.6 prints it for sm_90; `stride` is the kernel's last argument.
-TTIR = """#loc = loc("tiles.py":6:0)
-module {
-  tt.func public @tiles(%x: !tt.ptr<f16> loc("x"(#loc)), %out: !tt.ptr<bf16> {tt.divisibility = 16 : i32} loc("out"(#loc)), %M: i32 loc("M"(#loc)), %stride: i32 loc("stride"(#loc))) attributes {noinline = false} {
-    %b = arith.constant 100 : i64 loc(#loc)
-    %c1_i64 = arith.constant 1 : i64 loc(#loc)
-    %a = arith.extsi %stride : i32 to i64 loc(#loc)
-    %i = tt.get_program_id x : i32 loc(#loc)
-    %rows = arith.muli %i, %M : i32 loc(#loc)
-    %twice = arith.addi %a, %a : i64 loc(#loc)
-    %a_0 = tt.make_tensor_descriptor %x, [%M, %rows], [%a, %c1_i64] : <f16>, <tensor<32x32xf16>> loc(#loc)
-    %b_1 = tt.make_tensor_descriptor %out, [%M, %M, %M], [%twice, %b, %c1_i64] : !tt.ptr<bf16>, !tt.tensordesc<1x32x32xbf16> loc(#loc)
-    %c_1 = tt.make_tensor_descriptor %out, [%M, %M], [%rows, %c1_i64] : <f8E4M3FN>, <tensor<32x32xf8E4M3FN, #shared>> loc(#loc)
-    tt.return loc(#loc)
-  } loc(#loc)
-} loc(#loc)
-"""  # noqa: E501
-
-
-def test_descriptors_made_on_the_device_are_read_from_ttir() -> None:
-    kernel = Kernel("tiles", 4, 0, 90, "", TTIR)
-    arguments = (Array(0, 16), Array(0, 16), Scalar("i32", 64), Scalar("i32", 72))
-    call = KernelCall(kernel, (1, 1, 1), arguments)
-    assert list(device_descriptors(call)) == [
-        DeviceDescriptor(16, (64, None), (72, 1)),
-        DeviceDescriptor(16, (64, 64, 64), (144, 100, 1)),
-        DeviceDescriptor(8, (64, 64), (None, 1)),
-    ]
-    two = replace(call, kernel=replace(kernel, ttir=TTIR + TTIR))
-    assert {descriptor.strides for descriptor in device_descriptors(two)} == {
-        (None, None),
-        (None, None, None),
-    }

@@ -33,7 +33,6 @@ ALLOWED = {
     "kernels/rules/pipeline/gemm_epilogue_changed.py _term": "each step is one operand up",
     "analysis/loops.py _followed": "each step is one operand up",
     "rules/memory/start_without_done.py _lone": "each step is one operand up",
-    "rules/values/collective_of_equal_values.py _made_equal": "each step is one operand up",
     "engine/values/lowering/graph.py assembled": "as deep as a shape",
     "engine/values/lowering/bounded.py collected": "as deep as a shape",
     "engine/values/lowering/operations.py _literal": "as deep as a shape",

@@ -15,6 +15,7 @@ from hlo_lint.report.groups import grouped
 from hlo_lint.report.report import Report
 from hlo_lint.report.text import plain_report
 from hlo_lint.rules.findings import Severity
+from hlo_lint.rules.registry import find_rule
 from tests.apps.test_cli import run, write
 
 PARAMETER = "  %p = f32[8]{0} parameter(0)\n"
@@ -32,8 +33,8 @@ def module(*wrong: str) -> str:
     return f"HloModule m\n\nENTRY %e (p: f32[8]) -> f32[8] {{\n{PARAMETER}{lines}{root}}}\n"
 
 
-CALLED_BY_NOTHING = "%f (p: f32[]) -> f32[] {\n  ROOT %p = f32[] parameter(0)\n}\n\nENTRY"
-UNCALLED = module().replace("ENTRY", CALLED_BY_NOTHING)
+TIES = find_rule("order-dependent-reduction").examples[2].source
+"""A text with information alone."""
 
 
 def places(report: Report) -> list[str]:
@@ -75,23 +76,23 @@ def test_findings_with_another_cause_are_another_entry(change: dict[str, object]
 
 
 def test_information_is_counted_where_errors_and_warnings_are_asked_for() -> None:
-    report = lint(UNCALLED, settings=Settings(min_severity=Severity.WARNING))
+    report = lint(TIES, settings=Settings(min_severity=Severity.WARNING))
     assert not report.findings
-    assert [finding.rule for finding in report.hidden] == ["uncalled-computation"]
+    assert [finding.rule for finding in report.hidden] == ["order-dependent-reduction"]
     assert report.stats["hidden"] == 1
     assert str(report).endswith(
-        "\n1 info not shown: uncalled-computation 1 (--min-severity info)\n"
+        "\n1 info not shown: order-dependent-reduction 1 (--min-severity info)\n"
     )
 
 
 def test_from_python_every_finding_is_reported() -> None:
-    assert [finding.rule for finding in lint(UNCALLED)] == ["uncalled-computation"]
+    assert [finding.rule for finding in lint(TIES)] == ["order-dependent-reduction"]
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_no_format_reports_what_is_not_asked_for(name: str) -> None:
-    hidden = lint(UNCALLED, settings=Settings(min_severity=Severity.WARNING))
-    assert "nothing calls" not in render(hidden, name)
+    hidden = lint(TIES, settings=Settings(min_severity=Severity.WARNING))
+    assert "break ties" not in render(hidden, name)
 
 
 def test_warnings_below_the_minimum_do_not_count_for_the_exit_status() -> None:
@@ -105,12 +106,12 @@ def test_warnings_below_the_minimum_do_not_count_for_the_exit_status() -> None:
 
 def test_an_option_counts_more_than_the_settings_file() -> None:
     write("hlo_lint.toml", 'min-severity = "info"\n')
-    write("a.hlo", UNCALLED)
-    assert "info[uncalled-computation]" in run("check", "a.hlo").out
+    write("a.hlo", TIES)
+    assert "info[order-dependent-reduction]" in run("check", "a.hlo").out
     assert "info[" not in run("check", "--min-severity=warning", "a.hlo").out
 
 
 def test_json_counts_what_is_hidden() -> None:
-    write("a.hlo", UNCALLED)
+    write("a.hlo", TIES)
     stats = json.loads(run("check", "--output-format=json", "a.hlo").out)["stats"]
     assert (stats["infos"], stats["hidden"]) == (0, 1)

@@ -11,7 +11,7 @@ import hlo_lint
 from hlo_lint.report.html.module_graph import layered
 from tests.apps.test_cli import run
 from tests.report.conftest import FORCED, Open, write
-from tests.report.test_groups import UNCALLED
+from tests.report.test_groups import TIES
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -95,14 +95,14 @@ def test_information_is_counted_and_not_listed_unless_asked_for(
     opened: Open, tmp_path: Path
 ) -> None:
     path = tmp_path / "a.hlo"
-    path.write_text(UNCALLED)
+    path.write_text(TIES)
     page = opened(write(path, tmp_path / "report.html"))
     assert page.locator("#list > li").count() == 0
     assert page.locator("aside .hint").inner_text() == (
-        "1 info not shown: uncalled-computation 1 (--min-severity info)"
+        "1 info not shown: order-dependent-reduction 1 (--min-severity info)"
     )
     page = opened(write(path, tmp_path / "all.html", "--min-severity", "info"))
-    assert page.locator("#list .rule").all_inner_texts() == ["uncalled-computation"]
+    assert page.locator("#list .rule").all_inner_texts() == ["order-dependent-reduction"]
     assert page.locator(".totals .info").inner_text() == "1 info"
 
 

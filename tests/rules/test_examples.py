@@ -8,7 +8,7 @@ import hlo_lint
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.testing import check_example, check_page
 from hlo_lint.rules.base import Bad, Good, Rule
-from hlo_lint.rules.registry import all_rules, find_rule, select_rules
+from hlo_lint.rules.registry import REMOVED, all_rules, find_rule, known_names, select_rules
 
 EXAMPLES = [
     pytest.param(type(rule), example, marks=[] if rule.command == "check" else [pytest.mark.slow])
@@ -46,6 +46,12 @@ def test_a_rule_that_runs_xla_is_chosen_by_its_own_name_alone() -> None:
     asked = Settings().reselected(["parser-refuses"])
     assert asked.reselected(extend_select=["form"]).chosen_rules().named("parser-refuses")
     assert asked.reselected(ignore=["form"]).chosen_rules().named("parser-refuses") is None
+
+
+def test_a_removed_rule_is_refused_as_such() -> None:
+    assert REMOVED.isdisjoint(known_names())
+    with pytest.raises(hlo_lint.UsageError, match="the rule needless-copy was removed"):
+        select_rules(["needless-copy"])
 
 
 def test_an_unknown_rule_is_refused_with_the_nearest_name() -> None:

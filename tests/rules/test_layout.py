@@ -24,15 +24,12 @@ EARLY = (
 )
 RULES = [
     "layout-changed",
-    "constraint-ignored",
     "transpose-off-normal-form",
-    "normal-form-lost",
     "collective-not-outermost",
     "gemm-layout-unsupported",
     "scatter-off-normal-form",
     "reduce-inputs-differ",
     "reduce-off-normal-form",
-    "subbyte-size-missing",
     "host-memory-leak",
     "speed",
 ]
@@ -88,13 +85,6 @@ READERS = [
     ("layout-changed", "f32[8,6]{0,1}", "ROOT r = f32[8,6]{1,0} negate(%s)", EARLY),
     ("layout-changed", "s4[8,6]{0,1:E(4)}", "ROOT r = s4[8,6]{1,0:E(4)} negate(%s)", EARLY),
     ("layout-changed", "f32[8,6]{0,1}", "ROOT %%r = f32[8,6]{1,0} negate(f32[8,6]{0,1} %s)", EARLY),
-    (
-        "constraint-ignored",
-        "f32[8,6]{0,1}",
-        'ROOT r = f32[8,6]{1,0} custom-call(%s), custom_call_target="t", '
-        "operand_layout_constraints={f32[8,6]{1,0}}",
-        FINAL,
-    ),
 ]
 
 

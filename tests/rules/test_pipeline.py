@@ -558,26 +558,10 @@ def test_an_ordinary_dump_leaves_out_nothing_that_rules_need(case: Path) -> None
 # What stops layout-assignment, copy-insertion and the emitter
 
 
-@pytest.mark.parametrize(
-    "rule", ["call-graph-not-flat", "premature-operation", "unsupported-at-emission"]
-)
+@pytest.mark.parametrize("rule", ["call-graph-not-flat", "unsupported-at-emission"])
 @pytest.mark.parametrize("case", [*HEALTHY, *DIED], ids=title)
 def test_healthy_runs_hold_what_those_demand(rule: str, case: Path) -> None:
     assert hlo_lint.lint(case, [rule]).findings == ()
-
-
-def test_a_final_module_fed_in_again_is_premature(tmp_path: Path) -> None:
-    copy = copy_of(GPU_0_10_2, tmp_path)
-    pipeline = main(copy)
-    assert pipeline.final is not None
-    early = next(copy.glob("*.before_optimizations.txt"))
-    for path in (*[dump.path for dump in pipeline.steps], *copy.glob("*.after_spmd_*.txt")):
-        path.unlink()
-    early.write_text(pipeline.final.path.read_text())
-    found = hlo_lint.lint(copy, ["premature-operation"]).findings
-    assert found
-    assert all("layout-assignment" in each.message for each in found)
-    assert all(each.notes == ("the input has it",) for each in found)
 
 
 # What two runs were told

@@ -45,7 +45,6 @@ class LayoutChanged(Rule):
     Copies the operand into the layout of the result; values do not change.
     """
 
-    subsumes = frozenset({"normal-form-lost"})
     messages = (
         "Instruction shouldn't change layouts",
         "Unexpected non-layout preserving elementwise unary",

@@ -68,7 +68,6 @@ class AsynchronousBufferReused(Rule):
     buffer assignment or schedule.
     """
 
-    subsumes = frozenset({"live-values-share-memory"})
     mentions = ("-start", "-done", "send", "recv")
     examples = (
         Bad(

@@ -88,7 +88,6 @@ WRONG = {
     "reshape-runs-as-kernel": ("bitcast(p)", "bitcast(p), dimensions={0}", "a new finding"),
     # another value, and a copy that changes nothing
     "layout-changed": ("copy(q)", "negate(q)", "not equal"),
-    "constraint-ignored": ("copy(p)", "reverse(p), dimensions={0}", "not proven"),
     "gemm-layout-unsupported": ("{2,1,0}", "{0,1,2}", "still found"),
     # another result in the operand's memory
     "alias-lost-in-fusion": ("(0, {})", "(0, {0})", "not proven"),
