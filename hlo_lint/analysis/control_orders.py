@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Container, Iterator, Sequence
-from functools import partial
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Final
 
 from hlo_lint.analysis.async_chains import is_done
 from hlo_lint.analysis.calls import positions_of
 from hlo_lint.analysis.pass_pairs import ChangedComputation, PassPair
+from hlo_lint.analysis.step_map.links import Link, LinkKind
 from hlo_lint.analysis.walks import control_successors, operands_first, reached
 from hlo_lint.hlo.attributes.splitting import control_predecessors
 from hlo_lint.hlo.ir import Computation, Instruction
@@ -48,35 +48,29 @@ def waiting(computation: ChangedComputation) -> Iterator[Instruction]:
 
 def ends_of_replaced(change: PassPair) -> dict[str, tuple[Instruction, Instruction]]:
     """The first and the last instruction that replace an old instruction, by its name."""
-    ends: dict[str, tuple[Instruction, Instruction]] = {}
-    for old, start, (_, *parts) in change.succeeded(has_effects):
-        dones = [part for part in parts if is_done(part)]
-        if len(dones) == 1:
-            ends[old.name] = start, dones[0]
-        elif start.opcode == old.opcode.removesuffix("-start"):
-            ends[old.name] = start, start
     ordered = {
         name
         for computation in change.changed
         for second in waiting(computation)
         for name in (second.name, *control_predecessors(second.attributes_text))
     }
-    for computation in change.changed if ordered else ():
-        for old, new in computation.replaced(partial(_is_named, ordered)):
-            ends.setdefault(old.name, (new, new))
-    for old, new in change.renamed("while", partial(_is_named, ordered)) if ordered else ():
-        ends.setdefault(old.name, (new, new))
-    moved = list(change.moved(partial(_is_named, ordered)))
-    counts = Counter(old.name for old, _ in moved)
-    for old, new in moved:
-        runners = list(change.runners(new.computation))
-        if counts[old.name] == len(runners) == 1 and runners[0].opcode in ("call", "fusion"):
-            ends[old.name] = runners[0], runners[0]
+    links: dict[str, list[Link]] = defaultdict(list)
+    for link in change.map.links(lambda row: name_of(row) in ordered):
+        links[link.old.name].append(link)
+    ends: dict[str, tuple[Instruction, Instruction]] = {}
+    for name, (link, *others) in links.items():
+        dones = [part for part in link.parts if is_done(part)]
+        runners = link.parts[1:]
+        if others or link.kind in (LinkKind.KEPT, LinkKind.CLONED):
+            continue
+        if link.kind == LinkKind.MOVED:
+            if len(runners) == 1 and runners[0].opcode in ("call", "fusion"):
+                ends[name] = runners[0], runners[0]
+        elif link.kind != LinkKind.CONVERTED or not dones:
+            ends[name] = link.new, link.new
+        elif len(dones) == 1:
+            ends[name] = link.new, dones[0]
     return ends
-
-
-def _is_named(names: Container[str], row: InstructionRecord) -> bool:
-    return name_of(row) in names
 
 
 def has_effects(row: InstructionRecord) -> bool:
@@ -95,28 +89,11 @@ def turned_edges(
     for number, position in computation.kept:
         for name in control_predecessors(attributes_of(before.rows[number])):
             second = after.at(position)
-            earlier = before.instruction(name)
-            first = None if earlier is None else _as_it_is(earlier, after)
+            earlier, first = before.instruction(name), after.instruction(name)
             if earlier is None or first is None or first.number < position:
                 continue
             if not {first.opcode, second.opcode} <= HAS_EFFECTS:
                 yield earlier, first, second
-
-
-def _as_it_is(instruction: Instruction, after: Computation) -> Instruction | None:
-    """The instruction of the same name, else the done of the copy that users now read."""
-    kept = after.instruction(instruction.name)
-    if kept is not None:
-        return kept
-    for user in instruction.users:
-        same = after.instruction(user.name)
-        if same is None or same.opcode != user.opcode:
-            continue
-        for name, operand in zip(user.operand_names, same.operands, strict=False):
-            now = operand.instruction if name == instruction.name else None
-            if now is not None and now.opcode == f"{instruction.opcode}-done":
-                return now
-    return None
 
 
 def orders(computation: ChangedComputation) -> Iterator[tuple[tuple[str, str], str]]:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from hlo_lint.analysis.device_groups import count_of, device_groups
-from hlo_lint.analysis.lost_attributes import PLACES
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.side_effects import MARKERS
+from hlo_lint.analysis.step_map.conserved import PLACES
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.opcodes import COMMUNICATES

@@ -1,30 +1,24 @@
-"""Instructions before and after a pass, paired by name: clones and moved instructions keep it.
-
-`hlo_lint.analysis.diff` pairs instructions by their values, for people; here a pair has to be
-certain, and an instruction without a matching name is left out.
-"""
+"""A module before and after a pass, and the lines that the pass changed."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import compress, count, product
+from functools import cached_property, lru_cache
+from itertools import compress, count
 from operator import is_not, not_
+from typing import TYPE_CHECKING
 
-from hlo_lint.analysis.calls import calls_of
 from hlo_lint.analysis.walks import reached
 from hlo_lint.hlo.ir import Computation, Instruction, Module
-from hlo_lint.hlo.opcodes import COMMUNICATES
-from hlo_lint.hlo.records import InstructionRecord, attributes_of, name_of, opcode_of, type_of
+from hlo_lint.hlo.records import InstructionRecord, name_of, opcode_of, references_of, type_of
 from hlo_lint.text.patterns import late
 from hlo_lint.text.phrases import short_repr
 
-_NUMBERS = late(r"(\.(\d+|clone))+$")
-"""The end of the name of a clone."""
-_find_word = late(r"\.[a-z_]+(\.?\d+)?$").search
-"""The end of the name of XLA's copy of an instruction: `.remat`, `.clone2`."""
+if TYPE_CHECKING:
+    from hlo_lint.analysis.step_map.step_map import StepMap
+
+_layouts = late(r"\{[^}]*\}|/\*[^*]*\*/")
 
 
 @dataclass(frozen=True)
@@ -87,65 +81,47 @@ class ChangedComputation:
         pairs = [(number, position(name_of(rows[number]))) for number in self.removed]
         return tuple([(number, after) for number, after in pairs if after is not None])
 
-    def with_other_attributes(
-        self, is_relevant: Callable[[InstructionRecord], bool]
-    ) -> Iterator[tuple[Instruction, Instruction]]:
-        """The relevant instructions before and after the pass whose attributes differ.
+    @cached_property
+    def same(self) -> Mapping[int, int]:
+        """The positions, before and after, of instructions of the same name, opcode, type and
+        operands."""
+        rows, others, after = self.before.rows, self.after.rows, self.after.index
+        same = {
+            number: position
+            for number, position in self.kept
+            if self.is_same(rows[number], others[position])
+        }
+        removed = set(self.removed)
+        for number, row in enumerate(rows):
+            position = None if number in removed else after.get(name_of(row))
+            if position is not None:
+                same[number] = position
+        return same
 
-        Name and opcode are the same. A clone has a different name, but the same opcode, operands
-        and type; it counts if no other instruction has these.
+    def is_same(self, old: InstructionRecord, new: InstructionRecord) -> bool:
+        """True if two instructions of the same name differ only in attributes and layouts."""
+        return (
+            self.keeps_names
+            and (opcode_of(old), references_of(old)) == (opcode_of(new), references_of(new))
+            and bare_type(type_of(old)) == bare_type(type_of(new))
+        )
+
+    @cached_property
+    def keeps_names(self) -> bool:
+        """True if a name means the same instruction before and after.
+
+        XLA:TPU renumbers instructions mid-pipeline, and a computation may get the name of another.
         """
-        rows, others = self.before.rows, self.after.rows
-        for number, position in self.kept:
-            row, later = rows[number], others[position]
-            if (
-                attributes_of(row) != attributes_of(later)
-                and opcode_of(row) == opcode_of(later)
-                and is_relevant(row)
-            ):
-                yield self.before.at(number), self.after.at(position)
-        yield from self._clones(is_relevant)
-
-    def _clones(
-        self, is_relevant: Callable[[InstructionRecord], bool]
-    ) -> Iterator[tuple[Instruction, Instruction]]:
-        before, after = self.before, self.after
-        kept = {number for number, _ in self.kept}
-        replaced = [
-            before.at(number)
-            for number in self.removed
-            if number not in kept and is_relevant(before.rows[number])
-        ]
-        if not replaced:
-            return
-        gone = (before.at(number) for number in self.removed)
-        uses = Counter(_value(old) for old in gone if old.name not in after.index)
-        clones: dict[tuple[object, ...], list[Instruction]] = defaultdict(list)
-        for new in map(after.at, self.added):
-            if new.name not in before.index:
-                clones[_value(new)].append(new)
-        for old in replaced:
-            value = _value(old)
-            if old.operand_names and uses[value] == 1:
-                for new in clones.get(value, ()):
-                    yield old, new
-
-    def copies(
-        self, is_relevant: Callable[[InstructionRecord], bool]
-    ) -> Iterator[tuple[Instruction, Instruction, str]]:
-        """The relevant instructions before, each with a copy in the same computation, and the word
-        that the copy's name ends in."""
-        before, after = self.before, self.after
-        for number in self.added:
-            row = after.rows[number]
-            word = _find_word(name_of(row))
-            original = before.index.get(name_of(row)[: word.start()]) if word else None
-            if original is None or word is None or name_of(row) in before.index:
-                continue
-            old = before.rows[original]
-            is_alike = (opcode_of(old), type_of(old)) == (opcode_of(row), type_of(row))
-            if is_alike and is_relevant(old):
-                yield before.at(original), after.at(number), word[0]
+        rows, others, kept = self.before.rows, self.after.rows, self.kept
+        differ = sum(
+            (opcode_of(rows[number]), bare_type(type_of(rows[number])))
+            != (opcode_of(others[position]), bare_type(type_of(others[position])))
+            for number, position in kept
+        )
+        if differ > 2 and 4 * differ > len(kept):
+            return False
+        common = len(kept) + len(rows) - len(self.removed)
+        return self.before.is_entry or 4 * common >= min(len(rows), len(others))
 
     def made_for(self, new: Instruction) -> Iterator[Instruction]:
         """A new instruction, and the new instructions that it is computed from."""
@@ -161,25 +137,30 @@ class ChangedComputation:
     def replaced(
         self, is_relevant: Callable[[InstructionRecord], bool]
     ) -> Iterator[tuple[Instruction, Instruction]]:
-        """The relevant removed instructions, each with the new instruction of its type that all its
-        readers now read."""
-        before, after = self.before, self.after
+        """The relevant removed instructions, each with its replacement."""
         for number in self.removed:
-            row = before.rows[number]
-            if name_of(row) in after.index or not is_relevant(row):
-                continue
-            old = before.at(number)
-            sources = {after.root.name} if old.is_root and after.root else set[str]()
-            for user in old.users:
-                reader = after.instruction(user.name)
-                if reader is None or len(reader.operand_names) != len(user.operand_names):
-                    break
-                names = zip(user.operand_names, reader.operand_names, strict=True)
-                sources.update(theirs for ours, theirs in names if ours == old.name)
-            else:
-                new = after.instruction(sources.pop()) if len(sources) == 1 else None
-                if new and new.name not in before.index and new.type_text == old.type_text:
+            if is_relevant(self.before.rows[number]):
+                old = self.before.at(number)
+                new = self.replacement(old)
+                if new is not None:
                     yield old, new
+
+    def replacement(self, old: Instruction) -> Instruction | None:
+        """The new instruction, of its type or opcode, that readers of a removed one now read."""
+        before, after = self.before, self.after
+        if old.name in after.index:
+            return None
+        sources = {after.root.name} if old.is_root and after.root else set[str]()
+        for user in old.users:
+            reader = after.instruction(user.name)
+            if reader is None or len(reader.operand_names) != len(user.operand_names):
+                return None
+            names = zip(user.operand_names, reader.operand_names, strict=True)
+            sources.update(theirs for ours, theirs in names if ours == old.name)
+        new = after.instruction(sources.pop()) if len(sources) == 1 else None
+        if new is None or new.name in before.index:
+            return None
+        return new if old.type_text == new.type_text or old.opcode == new.opcode else None
 
 
 @dataclass(frozen=True, repr=False)
@@ -218,135 +199,12 @@ class PassPair:
             if old is not None and old is not new and not old.has_text_of(new)
         )
 
-    def moved(
-        self, is_relevant: Callable[[InstructionRecord], bool]
-    ) -> Iterator[tuple[Instruction, Instruction]]:
-        """The relevant removed instructions, each with its clones in other computations.
+    @cached_property
+    def map(self) -> StepMap:
+        """Where each instruction went."""
+        from hlo_lint.analysis.step_map.step_map import StepMap
 
-        A clone has the same opcode, type and name, up to the number; it counts if exactly one
-        removed instruction, relevant or not, has these: a pass has fused, outlined or inlined it,
-        unrolled or cloned a loop.
-        """
-        changed = {id(pair.before): pair for pair in self.changed}
-        left: list[tuple[Computation, int]] = []
-        for computation in self.removed:
-            pair = changed.get(id(computation))
-            numbers = range(len(computation.rows)) if pair is None else pair.removed
-            left += [
-                (computation, number)
-                for number in numbers
-                if not (pair and name_of(computation.rows[number]) in pair.after.index)
-            ]
-        gone: dict[tuple[str, ...], list[Instruction]] = defaultdict(list)
-        for computation, number in left:
-            if is_relevant(computation.rows[number]):
-                gone[_identity(computation.rows[number])].append(computation.at(number))
-        if not gone:
-            return
-        opcodes = {opcode for opcode, *_ in gone}
-        for computation, number in left:
-            row = computation.rows[number]
-            if opcode_of(row) in opcodes and not is_relevant(row) and _identity(row) in gone:
-                gone[_identity(row)].append(computation.at(number))
-        changed_after = {id(pair.after): pair for pair in self.changed}
-        clones: dict[tuple[str, ...], list[Instruction]] = defaultdict(list)
-        for computation in self.added:
-            pair = changed_after.get(id(computation))
-            for number in range(len(computation.rows)) if pair is None else pair.added:
-                row = computation.rows[number]
-                if opcode_of(row) not in opcodes or (pair and name_of(row) in pair.before.index):
-                    continue
-                if (identity := _identity(row)) in gone:
-                    clones[identity].append(computation.at(number))
-        for identity, candidates in clones.items():
-            old, *others = gone[identity]
-            opcode, _, name = identity
-            # Among several candidates, a default name, the opcode, is not evidence.
-            is_told = len(candidates) == 1 or name != opcode or opcode in COMMUNICATES
-            for new in candidates if is_told and not others else ():
-                if old.computation.name != new.computation.name:
-                    yield old, new
-
-    def succeeded(
-        self, is_relevant: Callable[[InstructionRecord], bool]
-    ) -> Iterator[tuple[Instruction, Instruction, tuple[Instruction, ...]]]:
-        """The relevant removed instructions, each with its asynchronous, synchronous or combined
-        successor, and the parts of that: itself, its users, and the root that it runs."""
-        for computation in self.changed:
-            before, after = computation.before, computation.after
-            alike: dict[tuple[str, tuple[str, ...]], list[Instruction]] = defaultdict(list)
-            for number in computation.removed:
-                if not is_relevant(row := before.rows[number]):
-                    continue
-                kept = after.instruction(name_of(row))
-                if kept is None or kept.opcode != opcode_of(row):
-                    old = before.at(number)
-                    alike[old.opcode, old.operand_names].append(old)
-            readers: dict[tuple[str, str], list[Instruction]] = defaultdict(list)
-            for new in map(after.at, computation.added if alike else ()):
-                if new.name not in before.index:
-                    root = self._started_root(new)
-                    opcode = new.opcode.removesuffix("-start") if root is None else root.opcode
-                    for name in set(new.operand_names):
-                        readers[name, opcode].append(new)
-            for (opcode, operands), gone in alike.items():
-                base = opcode.removesuffix("-start")
-                # The operand with the fewest readers: many slices read one array.
-                near = min([readers[name, base] for name in operands], key=len, default=[])
-                successors = [
-                    new
-                    for new in near
-                    if (new.opcode != opcode or len(new.operand_names) != len(operands))
-                    and (len(operands) == 1 or set(operands).issubset(new.operand_names))
-                ]
-                for old, successor in _by_turns(gone, successors):
-                    root = self._started_root(successor)
-                    users = successor.users
-                    yield old, successor, (successor, *users, *([] if root is None else [root]))
-
-    def _started_root(self, start: Instruction) -> Instruction | None:
-        """The root of the computation that an `async-start` runs."""
-        body = self.after.callee(start) if start.opcode == "async-start" else None
-        return None if body is None else body.root
-
-    def runners(self, body: Computation) -> Iterator[Instruction]:
-        """The instructions that run a computation, in changed or added computations."""
-        for computation in self.added:
-            for number, names in calls_of(computation).items():
-                if body.name in names:
-                    yield computation.at(number)
-
-    def renamed(
-        self, opcode: str, is_relevant: Callable[[InstructionRecord], bool]
-    ) -> Iterator[tuple[Instruction, Instruction]]:
-        """The relevant instructions of an opcode whose name is gone, each with the new instruction
-        of its opcode that `diff` pairs it with."""
-        kept = {id(pair.before): pair.after.index for pair in self.changed}
-        gone = {
-            (computation.name, name_of(row))
-            for computation in self.removed
-            for row in map(computation.rows.__getitem__, computation.positions(opcode))
-            if is_relevant(row) and name_of(row) not in kept.get(id(computation), ())
-        }
-        if not gone:
-            return
-        from hlo_lint.analysis.diff.align import NOTHING
-        from hlo_lint.analysis.diff.difference import paired_computations
-        from hlo_lint.analysis.diff.structural_hash import Structures
-
-        structures = Structures()
-        for body_before, body_after, pair in paired_computations(
-            structures.of(self.before), structures.of(self.after)
-        ):
-            ours, theirs = body_before.computation, body_after.computation
-            if pair is None:
-                continue
-            for number, row in enumerate(ours.rows):
-                if (ours.name, name_of(row)) not in gone or (match := pair[number]) == NOTHING:
-                    continue
-                new = theirs.rows[match]
-                if opcode_of(row) == opcode_of(new) and name_of(new) not in ours.index:
-                    yield ours.at(number), theirs.at(match)
+        return StepMap(self)
 
 
 def _only_in(module: Module, counterpart: Module) -> tuple[Computation, ...]:
@@ -366,24 +224,11 @@ def _only_in(module: Module, counterpart: Module) -> tuple[Computation, ...]:
     )
 
 
-def _by_turns(
-    gone: Sequence[Instruction], successors: Sequence[Instruction]
-) -> Iterator[tuple[Instruction, Instruction]]:
-    """Each old instruction with its successors; of several of each, only those at its own place."""
-    if len(gone) == 1 or len(successors) == 1:
-        return product(gone, successors)
-    return zip(gone, successors, strict=True) if len(gone) == len(successors) else iter(())
+@lru_cache(maxsize=1 << 12)
+def bare_type(type_text: str) -> str:
+    """A type without layouts.
 
-
-def _identity(row: InstructionRecord) -> tuple[str, ...]:
-    return opcode_of(row), type_of(row), _NUMBERS.sub("", name_of(row))
-
-
-def is_clone(left: InstructionRecord, right: InstructionRecord) -> bool:
-    """True if opcode, type and name, up to the number, are equal."""
-    return _identity(left) == _identity(right)
-
-
-def _value(instruction: Instruction) -> tuple[object, ...]:
-    target = instruction.custom_call_target if instruction.opcode == "custom-call" else ""
-    return instruction.opcode, instruction.operand_names, instruction.type_text, target
+    >>> bare_type("(f32[8]{0:S(1)}, /*index=1*/u32[])")
+    '(f32[8],u32[])'
+    """
+    return _layouts.sub("", type_text).replace(" ", "")

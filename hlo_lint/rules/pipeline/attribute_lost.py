@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from hlo_lint.analysis.lost_attributes import OF_A_CALL, losses
 from hlo_lint.analysis.pass_pairs import PassPair
+from hlo_lint.analysis.step_map.losses import losses
 from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.ir import Instruction
@@ -477,8 +477,6 @@ class AttributeLost(Rule):
                 yield Finding(computation.after.root, message, (note,), key="execution_thread")
         by_reason: dict[str, list[tuple[Instruction, Instruction]]] = {}
         for old, new, things in losses(change):
-            if annotates and (old.opcode != "custom-call" or OF_A_CALL.isdisjoint(things)):
-                continue
             by_reason.setdefault(", ".join(things), []).append((old, new))
         for lost_things, pairs in by_reason.items():
             old = pairs[0][0]

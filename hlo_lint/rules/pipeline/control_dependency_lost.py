@@ -16,6 +16,7 @@ from hlo_lint.analysis.control_orders import (
     waiting,
 )
 from hlo_lint.analysis.pass_pairs import PassPair
+from hlo_lint.analysis.step_map.links import LinkKind
 from hlo_lint.hlo.attributes.splitting import control_predecessors
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
@@ -344,8 +345,10 @@ class ControlDependencyLost(Rule):
         if not any(map(has_order, change.removed)):
             return
         clones: dict[tuple[str, str], list[Instruction]] = {}
-        for old, new in change.moved(has_effects):
-            clones.setdefault((old.computation.name, old.name), []).append(new)
+        for link in change.map.links(has_effects):
+            if link.kind in (LinkKind.MOVED, LinkKind.CLONED):
+                place = link.old.computation.name, link.old.name
+                clones.setdefault(place, []).append(link.new)
         for (name, second), copies in clones.items():
             before = change.before.computation(name)
             waiter = None if before is None else before.instruction(second)
@@ -356,14 +359,6 @@ class ControlDependencyLost(Rule):
                     # Clones are listed by iteration or call, so equal positions belong together.
                     pairs = zip(others, copies, strict=True)
                     yield from _lost_order(pairs, (first, second), name, change)
-        for computation in change.changed:
-            after = computation.after
-            for old, behind, word in computation.copies(has_effects):
-                for first in control_predecessors(old.attributes_text):
-                    ahead = after.instruction(first + word)
-                    if ahead is not None:
-                        names = first, old.name
-                        yield from _lost_order([(ahead, behind)], names, after.name, change)
 
     def check_replaced(self, change: PassPair) -> Findings:
         """Lost orders of instructions that a pass made asynchronous or fused."""
@@ -386,9 +381,12 @@ class ControlDependencyLost(Rule):
                     if behind.opcode != "call" or behind.name not in ancestors_of(
                         after, ahead.name
                     ):
+                        is_turned = change.after.is_scheduled
                         yield Finding(
                             behind,
-                            f"{change.pass_name} lost the order of %{ahead.name} and "
+                            f"{change.pass_name} scheduled %{behind.name} before %{ahead.name}"
+                            if is_turned
+                            else f"{change.pass_name} lost the order of %{ahead.name} and "
                             f"%{behind.name}",
                             notes=(
                                 f"before the pass, they were %{name} and %{second.name}, ordered "

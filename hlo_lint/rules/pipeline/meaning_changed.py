@@ -7,6 +7,7 @@ from typing import Final
 from hlo_lint.analysis.device_groups import device_groups
 from hlo_lint.analysis.meaning_changes import meaning_changes
 from hlo_lint.analysis.pass_pairs import PassPair
+from hlo_lint.analysis.step_map.links import LinkKind
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.constants import number_of
@@ -341,7 +342,9 @@ class MeaningChanged(Rule):
     def check_combined(self, change: PassPair) -> Findings:
         """Combined or asynchronous collectives whose devices or operation changed."""
         seen = set[str]()
-        for old, new, parts in change.succeeded(_combines):
+        for old, new, kind, parts in change.map.links(_combines):
+            if kind != LinkKind.CONVERTED:
+                continue
             same = (part for part in parts if part.opcode == old.opcode)
             theirs = _devices(next(same, new), change.after)
             ours = _devices(old, change.before)

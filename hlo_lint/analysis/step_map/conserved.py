@@ -1,0 +1,227 @@
+"""The properties of instructions that a pass must carry over, and where along the links they must
+arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from hlo_lint.analysis.step_map.links import Link, LinkKind
+from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.opcodes import COMMUNICATES, RUNS_SCHEDULE, TUPLES
+from hlo_lint.text.patterns import late
+
+PLACES: Final = ("_xla_compute_type", "_xla_stream_annotation")
+"""Frontend attributes that say where an instruction runs."""
+GROUP: Final = "_scheduling_group_id"
+"""The frontend attribute of instructions that are scheduled together."""
+_MANUAL: Final = "manual}"
+"""The mark of a sharding with manual devices: the program itself handles them."""
+_HERE: Final = frozenset({LinkKind.KEPT, LinkKind.RENAMED, LinkKind.CLONED})
+"""Links to the same operation in the same computation."""
+_KEPT: Final = frozenset({LinkKind.KEPT})
+_CONVERTED: Final = _HERE | {LinkKind.CONVERTED}
+_ANYWHERE: Final = frozenset(LinkKind) - {LinkKind.MERGED}
+HANDS_ON: Final = TUPLES | {"bitcast", "copy", "reshape"}
+"""Opcodes whose operand may have the property instead."""
+RUNS: Final = RUNS_SCHEDULE | {"fusion"}
+"""Opcodes whose computations may have the property instead."""
+_SAYS_WHO_MADE: Final = frozenset({"is_spmd_generated"})
+"""Frontend attributes that name the pass that made an instruction; other passes may drop them."""
+_find_places = late(
+    r'"(force_earliest_schedule|operation_queue_id|wait_on_operation_queues)":\s*'
+    r"(?:true|\"?[1-9]|\[\"?[0-9])"
+).findall
+"""The fields of XLA:GPU's configurations that say where and when an instruction runs."""
+_find_tiles = late(r'"kind":\s*"__triton".*"(block_level_fusion_config)"').findall
+
+Held = Mapping[str, str]
+"""The parts of a property that an instruction holds, with their values, if those count."""
+
+
+def is_same_operation(link: Link) -> bool:
+    """True if name, type and operands stayed."""
+    old, new = link.old, link.new
+    return (old.name, old.type_text, old.operand_names) == (
+        new.name,
+        new.type_text,
+        new.operand_names,
+    )
+
+
+@dataclass(frozen=True)
+class Property:
+    """A property of instructions, and how it travels."""
+
+    word: str
+    """A word in the attributes of every instruction that has it."""
+    held: Callable[[Instruction], Held]
+    over: frozenset[LinkKind]
+    """The links along which each part must arrive: the instruction or its parts hold it."""
+    is_of_name: bool = True
+    """True if passes that make the instructions for each device may drop it."""
+    is_of_call: bool = False
+    """True if it belongs to the interface of a custom call: passes that translate annotations keep
+    it, too."""
+    fits: Callable[[Link], bool] = lambda _: True
+    """False for links along which it need not arrive."""
+    is_same: Callable[[Link], bool] = is_same_operation
+    """True for links along which its value must stay."""
+
+    def lost(self, link: Link) -> list[str]:
+        """The parts that an instruction held, and that its successor lacks or changed."""
+        if link.kind not in self.over or self.word not in link.old.attributes_text:
+            return []
+        ours = self.held(link.old)
+        if not ours or not self.fits(link):
+            return []
+        theirs: dict[str, str] = {}
+        for part in reversed(link.parts):
+            theirs |= self.held(part)
+        lost = [name for name in ours if name not in theirs]
+        if self.is_same(link):
+            changed = [name for name in ours if ours[name] != theirs.get(name, ours[name])]
+            lost += [f"{name}'s value" for name in changed]
+        return lost
+
+
+def _is_one_operation(link: Link) -> bool:
+    """True unless the link is to a combined collective."""
+    return len(link.old.operand_names) == len(link.new.operand_names)
+
+
+def _is_exchange(link: Link) -> bool:
+    """True for the backend_config of a collective; that of a start is about the start."""
+    is_start = link.old.opcode.endswith("-start") or link.old.opcode not in COMMUNICATES
+    return link.kind != LinkKind.CONVERTED or (_is_one_operation(link) and not is_start)
+
+
+def _has_exchange(link: Link) -> bool:
+    if link.kind == LinkKind.REPLACED:
+        return any(part.opcode in COMMUNICATES for part in link.parts)
+    return _is_one_operation(link)
+
+
+def _is_rewritten(link: Link) -> bool:
+    """True if the replacement contains the operation."""
+    return link.kind != LinkKind.REPLACED or link.old.opcode in {part.opcode for part in link.parts}
+
+
+def _has_its_opcode(link: Link) -> bool:
+    return link.kind != LinkKind.REPLACED or link.new.opcode == link.old.opcode
+
+
+def _may_be_unstable(link: Link) -> bool:
+    # In a sort of a single array, equal elements are indistinguishable.
+    return len(link.new.operand_names) > 1
+
+
+def _is_no_tuple(link: Link) -> bool:
+    # A tuple that was taken apart has no successor.
+    return link.old.opcode not in (HANDS_ON if link.kind == LinkKind.REPLACED else TUPLES)
+
+
+def _is_configured(link: Link) -> bool:
+    return "backend_config=" in link.new.attributes_text
+
+
+def _is_tiled(link: Link) -> bool:
+    return '"__triton"' in link.new.attributes_text
+
+
+def _is_still_sharded(link: Link) -> bool:
+    return "sharding=" in link.new.attributes_text
+
+
+def _keeps_sharding(link: Link) -> bool:
+    if link.kind == LinkKind.REPLACED:
+        return not (link.old.is_root or link.new.opcode in HANDS_ON)
+    # Bitcasts and fusions are created after the partitioner, which consumed the shardings.
+    return link.old.opcode not in ("bitcast", "fusion")
+
+
+def _attribute(name: str, instruction: Instruction, *, has_value: bool = False) -> Held:
+    text = instruction.attribute_text(name)
+    return {} if text is None else {name: text if has_value else ""}
+
+
+def _frontend(instruction: Instruction) -> Held:
+    attributes = instruction.frontend_attributes()
+    return {
+        f"the frontend attribute {name}": str(value)
+        for name, value in attributes.items()
+        if name not in _SAYS_WHO_MADE
+    }
+
+
+def _places(instruction: Instruction) -> Held:
+    names = _find_places(instruction.attributes_text)
+    return {f"{name} of the backend_config": "" for name in names}
+
+
+def _tiles(instruction: Instruction) -> Held:
+    names = _find_tiles(instruction.attributes_text)
+    return {f"{name} of the backend_config": "" for name in names}
+
+
+def _manual(instruction: Instruction) -> Held:
+    is_manual = _MANUAL in (instruction.attribute_text("sharding") or "")
+    return {"the manual devices of the sharding": ""} if is_manual else {}
+
+
+def _row(
+    name: str,
+    over: frozenset[LinkKind] = _HERE,
+    *,
+    has_value: bool = False,
+    is_of_name: bool = True,
+    is_of_call: bool = False,
+    fits: Callable[[Link], bool] = lambda _: True,
+) -> Property:
+    """An attribute as it is spelled."""
+    held = partial(_attribute, name, has_value=has_value)
+    return Property(f"{name}=", held, over, is_of_name, is_of_call, fits)
+
+
+PROPERTIES: Final = (
+    Property("frontend_attributes=", _frontend, _ANYWHERE, is_of_name=False, fits=_is_no_tuple),
+    _row("api_version", has_value=True, is_of_call=True),
+    _row("async_execution_thread", has_value=True),
+    _row("backend_config", _CONVERTED, is_of_call=True, fits=_is_exchange),
+    Property("backend_config=", _places, _KEPT, is_of_name=False, fits=_is_configured),
+    Property("backend_config=", _tiles, _KEPT, is_of_name=False, fits=_is_tiled),
+    _row("channel_id", _CONVERTED | {LinkKind.REPLACED}, is_of_call=True, fits=_has_exchange),
+    _row("constrain_layout"),
+    _row("custom_call_has_side_effect", is_of_call=True),
+    _row("infeed_config", has_value=True),
+    _row("is_composite"),
+    _row("is_host_transfer"),
+    _row("is_stable", _HERE | {LinkKind.REPLACED}, fits=_may_be_unstable),
+    _row("operand_layout_constraints"),
+    _row(
+        "origin",
+        _HERE | {LinkKind.MOVED, LinkKind.REPLACED},
+        has_value=True,
+        is_of_name=False,
+        fits=_has_its_opcode,
+    ),
+    _row("outfeed_config", has_value=True),
+    _row("padding_type"),
+    _row("parameter_replication"),
+    _row("result_accuracy", _HERE | {LinkKind.REPLACED}, fits=_is_rewritten),
+    _row("schedule", has_value=True),
+    _row("statistics"),
+    _row("use_global_device_ids", _CONVERTED, fits=_has_exchange),
+    Property(
+        "sharding=",
+        partial(_attribute, "sharding", has_value=True),
+        _HERE | {LinkKind.REPLACED},
+        fits=_keeps_sharding,
+        is_same=lambda link: (
+            (link.old.name, link.old.type_text) == (link.new.name, link.new.type_text)
+        ),
+    ),
+    Property("sharding=", _manual, _HERE, fits=_is_still_sharded),
+)

@@ -1,0 +1,168 @@
+"""Properties that a pass lost of instructions that it kept, moved, converted or replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from hlo_lint.analysis.device_groups import count_of
+from hlo_lint.analysis.pass_pairs import PassPair
+from hlo_lint.analysis.side_effects import MARKERS
+from hlo_lint.analysis.step_map.conserved import (
+    HANDS_ON,
+    PLACES,
+    PROPERTIES,
+    RUNS,
+    Property,
+    is_same_operation,
+)
+from hlo_lint.analysis.step_map.links import Link, LinkKind
+from hlo_lint.analysis.step_map.step_map import identity_of
+from hlo_lint.dumps.transitions import may
+from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.opcodes import COMMUNICATES, EXTERNAL
+from hlo_lint.hlo.records import (
+    InstructionRecord,
+    attributes_before_metadata,
+    attributes_of,
+    opcode_of,
+)
+
+_WORDS: Final = tuple(dict.fromkeys(row.word for row in PROPERTIES))
+"""Words in every instruction with any of the properties; a search for them is cheap."""
+_KEEPS_CALL: Final = ('inlineable="false"', *(f"{name}=" for name in PLACES))
+"""Frontend attributes of a call that forbid inlining, or that its instructions inherit."""
+_UNREPLACED: Final = HANDS_ON | {"call"}
+"""Opcodes that are replaced for no loss: calls are inlined, with or without marks."""
+
+
+class Loss(NamedTuple):
+    """An instruction before and after a pass, and its lost properties."""
+
+    old: Instruction
+    new: Instruction
+    things: tuple[str, ...]
+    """`the frontend attribute NAME`, `sharding`; empty for the metadata."""
+
+
+def losses(change: PassPair) -> Iterator[Loss]:
+    """The instructions that lost properties, each with all lost properties."""
+    annotates, is_free = may(change.pass_name, "annotations"), may(change.pass_name, "shardings")
+    is_parted = count_of(change.before, "num_partitions") > 1
+    result = _result_without_sharding(change) if is_parted and not is_free else None
+    for link in change.map.links(_may_lose):
+        if link.kind == LinkKind.REPLACED:
+            # The replacement may be above the new value: behind a convert, or in a tuple.
+            parts = tuple(part for part in link.parts if part.opcode not in HANDS_ON)
+            runs = any(part.opcode in RUNS - {link.old.opcode} for part in parts)
+            if runs or not parts or link.old.opcode in _UNREPLACED:
+                continue
+            link = link._replace(parts=parts)
+        elif link.kind != LinkKind.CONVERTED and _kind(link.old) != _kind(link.new):
+            continue
+        rows = [row for row in PROPERTIES if not _is_excused(row, link, annotates, is_free)]
+        things = [thing for row in rows for thing in row.lost(link)]
+        if not is_parted:
+            things = [thing for thing in things if thing != "sharding's value"]
+        if link.kind == LinkKind.REPLACED:
+            things = [
+                thing for thing in things if _is_replaced(thing, link, is_parted and not is_free)
+            ]
+        if result == (link.old, link.new) and "sharding" in things:
+            result = None
+        if things or (not (annotates or is_free) and _is_untraced(link)):
+            yield Loss(link.old, link.new, tuple(things))
+    if result and not annotates:
+        yield Loss(*result, ("the sharding of the result",))
+    for old, new, name in () if annotates else _inlined(change):
+        yield Loss(old, new, (f"the frontend attribute {name}",))
+
+
+def _is_excused(row: Property, link: Link, annotates: bool, is_free: bool) -> bool:
+    """True if the pass may drop a property."""
+    if not annotates and not (is_free and row.is_of_name):
+        return False
+    # A call of a library keeps its interface, whatever becomes of its annotations.
+    is_call = link.old.opcode == "custom-call" and link.old.custom_call_target not in MARKERS
+    return not (row.is_of_call and is_call and is_same_operation(link))
+
+
+def _is_replaced(thing: str, link: Link, is_inner: bool) -> bool:
+    """True if a replacement must have a property: users' attributes belong to the operation that
+    they wrote."""
+    if thing.startswith("sharding"):
+        return is_inner
+    rewritten = [part for part in link.parts if part.opcode == link.old.opcode]
+    is_same = link.new.opcode == link.old.opcode or len(rewritten) == 1
+    return is_same or not thing.startswith("the frontend attribute ") or " _" in thing
+
+
+def _is_untraced(link: Link) -> bool:
+    """True if an instruction has lost its only reference to the program."""
+    is_here = link.kind in (LinkKind.KEPT, LinkKind.RENAMED, LinkKind.CLONED)
+    is_told = link.old.opcode in (EXTERNAL if is_here else COMMUNICATES)
+    if not is_told or link.kind in (LinkKind.MOVED, LinkKind.MERGED):
+        return False
+    metadata = link.old.attribute_text("metadata") or ""
+    return "op_name=" in metadata and not any("metadata" in part.attributes for part in link.parts)
+
+
+def _inlined(change: PassPair) -> Iterator[tuple[Instruction, Instruction, str]]:
+    """Calls that a pass inlined despite an attribute: the call, its inlined root, the attribute."""
+    for computation in change.changed:
+        before, after = computation.before, computation.after
+        for call in before.with_opcode("call"):
+            text = call.attributes_text
+            marks = [mark.partition("=")[0] for mark in _KEEPS_CALL if mark in text]
+            if call.name in after.index or not marks:
+                continue
+            body = change.before.callee(call)
+            root = None if body is None else body.root
+            for new in map(after.at, computation.added) if root else ():
+                if new.name in before.index or not root:
+                    continue
+                if identity_of(root.row) == identity_of(new.row):
+                    held = set(new.frontend_attributes())
+                    # Inlined instructions inherit the call's attributes. XLA:TPU inlines all.
+                    if not change.after.has_tiles:
+                        held.discard("inlineable")
+                    lost = [mark for mark in marks if mark not in held]
+                    yield from ((call, new, mark) for mark in lost[:1])
+
+
+def _result_without_sharding(change: PassPair) -> tuple[Instruction, Instruction] | None:
+    """The old and the new root of the entry, if the result lost its sharding."""
+    before, after = change.before.entry, change.after.entry
+    if before is None or after is None:
+        return None
+    old, new = before.root, after.root
+    if old is None or new is None or "sharding=" not in old.attributes_text:
+        return None
+    if "sharding" not in old.attributes or "sharding" in new.attributes:
+        return None
+    return old, new
+
+
+def _may_lose(record: InstructionRecord) -> bool:
+    return opcode_of(record) in EXTERNAL or _may_lose_any(attributes_of(record))
+
+
+@lru_cache(maxsize=1 << 13)
+def _may_lose_any(attributes: str) -> bool:
+    """True if a line has properties to lose: few lines do."""
+    if "backend_config=" in attributes:
+        return True
+    head = attributes_before_metadata(attributes)
+    return bool(head) and any(map(head.__contains__, _WORDS))
+
+
+def _kind(instruction: Instruction) -> str | None:
+    """The kind of a fusion, whose emitter the configuration is for; the target of a custom call."""
+    match instruction.opcode:
+        case "fusion":
+            return instruction.attributes.get("kind")
+        case "custom-call":
+            return instruction.custom_call_target
+        case _:
+            return None

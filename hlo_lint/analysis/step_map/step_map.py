@@ -1,0 +1,258 @@
+"""Where the instructions of a module went in a pass.
+
+Structure decides first: unchanged operands, then equal values, then the readers. Names come last,
+and only where structure does not contradict. An instruction whose fate is unknown has no link.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+
+from hlo_lint.analysis.calls import calls_of
+from hlo_lint.analysis.pass_pairs import ChangedComputation, PassPair
+from hlo_lint.analysis.step_map.links import Link, LinkKind
+from hlo_lint.analysis.step_map.value_classes import Place, ValueClasses
+from hlo_lint.hlo.ir import Computation, Instruction
+from hlo_lint.hlo.opcodes import COMMUNICATES, SUGAR
+from hlo_lint.hlo.records import InstructionRecord, name_of, opcode_of, type_of
+from hlo_lint.text.patterns import late
+
+IsRelevant = Callable[[InstructionRecord], bool]
+
+_NUMBERS = late(r"(\.(\d+|clone))+$")
+"""The end of the name of a clone."""
+_find_word = late(r"\.[a-z_]+(\.?\d+)?$").search
+"""The end of the name of XLA's copy of an instruction: `.remat`, `.clone2`."""
+
+
+class StepMap:
+    """The links from a module before a pass to the module after it; both are mapped on demand."""
+
+    def __init__(self, change: PassPair) -> None:
+        self._change = change
+        self._pairs = {id(pair.before): pair for pair in change.changed}
+
+    @cached_property
+    def _classes(self) -> ValueClasses:
+        return ValueClasses(self._change)
+
+    @cached_property
+    def _claimed(self) -> tuple[frozenset[Place], frozenset[Place]]:
+        """The instructions before and after that are certainly the same: all but attributes."""
+        ours: set[Place] = set()
+        theirs: set[Place] = set()
+        for pair in self._change.changed:
+            if not pair.keeps_names:
+                continue
+            ours.update((pair.before, number) for number in pair.same)
+            theirs.update((pair.after, position) for position in pair.same.values())
+        return frozenset(ours), frozenset(theirs)
+
+    def links(self, is_relevant: IsRelevant) -> Iterator[Link]:
+        """The links of the relevant instructions that the pass changed, removed or copied."""
+        gone: list[Instruction] = []
+        for pair in self._change.changed:
+            rows, others = pair.before.rows, pair.after.rows
+            kept = dict(pair.kept)
+            for number in pair.removed:
+                if not is_relevant(rows[number]):
+                    continue
+                position = kept.get(number)
+                old = pair.before.at(number)
+                if position is not None and pair.is_same(rows[number], others[position]):
+                    new = pair.after.at(position)
+                    yield Link(old, new, LinkKind.KEPT, (new,))
+                else:
+                    gone.append(old)
+            yield from self._copies(pair, is_relevant)
+        for computation in self._change.removed:
+            if id(computation) not in self._pairs:
+                rows = computation.rows
+                gone += [computation.at(n) for n, row in enumerate(rows) if is_relevant(row)]
+        if gone:
+            yield from self._fates(gone)
+
+    def _copies(self, pair: ChangedComputation, is_relevant: IsRelevant) -> Iterator[Link]:
+        """Copies of relevant instructions beside the original."""
+        before, after = pair.before, pair.after
+        for number in pair.added:
+            row = after.rows[number]
+            word = _find_word(name_of(row))
+            original = before.index.get(name_of(row)[: word.start()]) if word else None
+            if original is None or name_of(row) in before.index:
+                continue
+            old = before.rows[original]
+            is_alike = (opcode_of(old), type_of(old)) == (opcode_of(row), type_of(row))
+            if is_alike and is_relevant(old):
+                new = after.at(number)
+                yield Link(before.at(original), new, LinkKind.CLONED, (new,))
+
+    def _fates(self, gone: Sequence[Instruction]) -> Iterator[Link]:
+        """The links of instructions that did not keep their name and operands."""
+        left = list(gone)
+        new: set[Instruction] = set()
+        for stage in (self._equal, self._alike, self._named, self._loops, self._replaced):
+            linked: set[Instruction] = set()
+            for link in stage(left):
+                linked.add(link.old)
+                new.add(link.new)
+                yield link
+            left = [old for old in left if old not in linked]
+        # Further clones of an instruction, such as those of later iterations, have its name alone.
+        for link in self._moved(gone):
+            if link.new not in new:
+                yield link
+
+    def _equal(self, gone: Sequence[Instruction]) -> Iterator[Link]:
+        """Links to instructions of equal values."""
+        before, after = self._classes.before, self._classes.after
+        yield from self._of_class(gone, before.classes_of, before.members, after.members)
+
+    def _alike(self, gone: Sequence[Instruction]) -> Iterator[Link]:
+        """Links to instructions of equal opcode, type and operands."""
+        before, after = self._classes.before, self._classes.after
+        yield from self._of_class(gone, before.alike_of, before.alike, after.alike)
+
+    def _of_class(
+        self,
+        gone: Sequence[Instruction],
+        classes_of: Mapping[Place, Sequence[int]],
+        members: Mapping[int, Sequence[Place]],
+        others: Mapping[int, Sequence[Place]],
+    ) -> Iterator[Link]:
+        ours, theirs = self._claimed
+        done: set[tuple[Place, Place]] = set()
+        wanted = dict.fromkeys((old.computation, old.number) for old in gone)
+        numbers = {number: None for place in wanted for number in classes_of.get(place, ())}
+        for number in numbers:
+            old = [place for place in members[number] if place not in ours]
+            there = others.get(number, ())
+            new = [place for place in there if place not in theirs]
+            pairs: list[tuple[Place, Place, bool]] = []
+            if not new and len(there) == 1:
+                pairs = [(place, there[0], True) for place in old]
+            elif 1 in (len(old), len(new)):
+                is_one = len(old) > len(new)
+                pairs = [(first, second, is_one) for first in old for second in new]
+            elif len(old) == len(new):
+                pairs = [(*ends, False) for ends in zip(old, new, strict=True)]
+            for first, second, is_merged in pairs:
+                if first in wanted and (first, second) not in done:
+                    done.add((first, second))
+                    yield self._link(first, second, is_merged, len(new) > len(old) == 1)
+
+    def _link(self, first: Place, second: Place, is_merged: bool, is_cloned: bool) -> Link:
+        old, new = first[0].at(first[1]), second[0].at(second[1])
+        runner = next(self.runners(new.computation), None)
+        if runner is not None and runner.opcode == "async-start":
+            return Link(old, runner, LinkKind.CONVERTED, (runner, *runner.users, new))
+        is_combined = len(old.operand_names) != len(new.operand_names)
+        if _base(old.opcode) == _base(new.opcode) and (old.opcode != new.opcode or is_combined):
+            return Link(old, new, LinkKind.CONVERTED, (new, *new.users))
+        is_here = (pair := self._pairs.get(id(first[0]))) and pair.after is second[0]
+        if is_here and old.name == new.name:
+            return Link(old, new, LinkKind.KEPT, (new,))
+        if is_merged:
+            return Link(old, new, LinkKind.MERGED, (new,))
+        if not is_here:
+            return Link(old, new, LinkKind.MOVED, (new, *self.runners(new.computation)))
+        return Link(old, new, LinkKind.CLONED if is_cloned else LinkKind.RENAMED, (new,))
+
+    def runners(self, body: Computation) -> Iterator[Instruction]:
+        """The instructions that run a computation, in changed or added computations."""
+        for computation, number in self._runners.get(body.name, ()):
+            yield computation.at(number)
+
+    @cached_property
+    def _runners(self) -> Mapping[str, Sequence[Place]]:
+        runners: dict[str, list[Place]] = defaultdict(list)
+        for computation in self._change.added:
+            for number, names in calls_of(computation).items():
+                for name in names:
+                    runners[name].append((computation, number))
+        return runners
+
+    def _named(self, gone: Sequence[Instruction]) -> Iterator[Link]:
+        """Links to instructions of the same name and opcode, whose operands changed."""
+        _, theirs = self._claimed
+        for old in gone:
+            pair = self._pairs.get(id(old.computation))
+            new = pair.after.instruction(old.name) if pair is not None else None
+            if new is None or pair is None or (pair.after, new.number) in theirs:
+                continue
+            if new.opcode == old.opcode and pair.keeps_names:
+                yield Link(old, new, LinkKind.KEPT, (new,))
+
+    def _loops(self, gone: Sequence[Instruction]) -> Iterator[Link]:
+        """Links of loops whose state changed to new loops, in their order."""
+        loops = {id(old.computation) for old in gone if old.opcode == "while"}
+        for pair in self._change.changed:
+            if id(pair.before) not in loops:
+                continue
+            old = [loop for loop in pair.before.with_opcode("while") if loop.name not in pair.after]
+            new = [loop for loop in pair.after.with_opcode("while") if loop.name not in pair.before]
+            if len(old) == len(new):
+                for first, second in zip(old, new, strict=True):
+                    if first in gone:
+                        yield Link(first, second, LinkKind.RENAMED, (second,))
+
+    def _replaced(self, gone: Sequence[Instruction]) -> Iterator[Link]:
+        """Links to the new instruction of its type that all readers of an old one now read."""
+        for old in gone:
+            pair = self._pairs.get(id(old.computation))
+            new = pair.replacement(old) if pair is not None else None
+            if pair is not None and new is not None:
+                yield Link(old, new, LinkKind.REPLACED, tuple(pair.made_for(new)))
+
+    def _moved(self, gone: Sequence[Instruction]) -> Iterator[Link]:
+        """Links to clones elsewhere: the same opcode, type and name, up to the number."""
+        wanted = defaultdict(list)
+        for old in gone:
+            wanted[identity_of(old.row)].append(old)
+        others: dict[tuple[str, ...], list[Place]] = defaultdict(list)
+        for computation, number in self._unnamed(self._change.removed, before=True):
+            if (identity := identity_of(computation.rows[number])) in wanted:
+                others[identity].append((computation, number))
+        clones: dict[tuple[str, ...], list[Place]] = defaultdict(list)
+        for computation, number in self._unnamed(self._change.added, before=False):
+            if (identity := identity_of(computation.rows[number])) in wanted:
+                clones[identity].append((computation, number))
+        for identity, candidates in clones.items():
+            opcode, _, name = identity
+            # Among several candidates, a default name, the opcode, is not evidence.
+            is_told = len(candidates) == 1 or name != opcode or opcode in COMMUNICATES
+            if not is_told or len(others[identity]) > 1:
+                continue
+            for old in wanted[identity]:
+                for computation, number in candidates:
+                    if old.computation.name != computation.name:
+                        new = computation.at(number)
+                        parts = new, *self.runners(computation)
+                        yield Link(old, new, LinkKind.MOVED, parts)
+
+    def _unnamed(self, computations: Sequence[Computation], *, before: bool) -> Iterator[Place]:
+        """The changed instructions whose name is not on the other side."""
+        pairs = {id(pair.before if before else pair.after): pair for pair in self._change.changed}
+        for computation in computations:
+            pair = pairs.get(id(computation))
+            numbers: Sequence[int] = range(len(computation.rows))
+            there: Mapping[str, int] = {}
+            if pair is not None:
+                numbers = pair.removed if before else pair.added
+                there = (pair.after if before else pair.before).index
+            for number in numbers:
+                if name_of(computation.rows[number]) not in there:
+                    yield computation, number
+
+
+def identity_of(row: InstructionRecord) -> tuple[str, ...]:
+    """Opcode, type and the name up to the number of a clone."""
+    return opcode_of(row), type_of(row), _NUMBERS.sub("", name_of(row))
+
+
+def _base(opcode: str) -> str:
+    for ending in SUGAR:
+        opcode = opcode.removesuffix(ending)
+    return opcode

@@ -1,0 +1,289 @@
+"""Numbers for the values before and after a pass: equal numbers, equal values.
+
+Names do not count. Calls, fusions, loops and asynchronous wrappers that exist on one side only are
+read through: an instruction that was inlined, outlined or fused keeps its number, as do the parts
+of combined collectives and operations that became asynchronous.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
+from functools import lru_cache
+from typing import Final
+
+from hlo_lint.analysis.calls import calls_of
+from hlo_lint.analysis.pass_pairs import PassPair, bare_type
+from hlo_lint.analysis.value_numbering import ValueNumbering
+from hlo_lint.hlo.attributes.splitting import split_attributes
+from hlo_lint.hlo.ir import Computation, Module
+from hlo_lint.hlo.opcodes import COMMON, COMMUTATIVE, HAS_GROUPS, OPCODES, SUGAR
+from hlo_lint.hlo.records import (
+    InstructionRecord,
+    attributes_before_metadata,
+    attributes_of,
+    name_of,
+    opcode_of,
+    operands_of,
+    references_of,
+    type_of,
+)
+from hlo_lint.text.source import whole_number
+
+Value = int | tuple["Value", ...]
+"""The number of a value, or the values of a tuple's elements."""
+Place = tuple[Computation, int]
+"""An instruction: its computation and position."""
+
+_FREE: Final = frozenset(
+    "algorithm api_version async_execution_thread branch_computations calls channel_id "
+    "condition body constrain_layout custom_call_has_side_effect false_computation "
+    "indices_are_sorted infeed_config is_composite is_host_transfer is_stable mode "
+    "operand_layout_constraints operand_precision outfeed_config output_to_operand_aliasing "
+    "padding_type result_accuracy scatter schedule select to_apply true_computation "
+    "unique_indices use_global_device_ids".split()
+)
+"""Attributes that do not choose the value, or name computations that are numbered themselves."""
+_FORWARDS: Final = frozenset(
+    "add-dependency async-done async-update bitcast copy copy-done copy-start domain opt-barrier "
+    "optimization-barrier".split()
+)
+"""Opcodes whose value is that of operand 0. The layout does not count."""
+_ELEMENTWISE: Final = HAS_GROUPS - {"all-to-all", "ragged-all-to-all"} | {"collective-permute"}
+"""Collectives that treat each operand alone: a combined collective has a value for each."""
+_MAX_DEPTH: Final = 50
+_MAX_ROWS: Final = 4
+"""The number of times that all instructions may be read on average; calls beyond are not read
+through."""
+
+
+class ValueClasses(ValueNumbering):
+    """The values of the computations that a pass changed."""
+
+    def __init__(self, change: PassPair) -> None:
+        super().__init__()
+        pairs = [pair for pair in change.changed if pair.keeps_names]
+        names = frozenset(pair.before.name for pair in pairs)
+        self.before = _Side(self, change.before, change.removed, names, {})
+        # What the pass left alone is the same value: a rewritten operand does not hide its readers.
+        same: dict[str, dict[str, Value]] = {}
+        for pair in pairs:
+            values = self.before.read_alone(pair.before)
+            same[pair.after.name] = {name: values[name] for name in pair.unchanged}
+        self.after = _Side(self, change.after, change.added, names, same)
+        for pair in pairs:
+            self.after.read_alone(pair.after)
+        for side, module in ((self.before, change.before), (self.after, change.after)):
+            if module.entry is not None and module.entry.name not in names:
+                side.read_alone(module.entry)
+
+
+class _Side:
+    """A module before or after the pass."""
+
+    def __init__(
+        self,
+        numbering: ValueNumbering,
+        module: Module,
+        changed: Sequence[Computation],
+        paired: Set[str],
+        same: Mapping[str, Mapping[str, Value]],
+    ) -> None:
+        self._number = numbering.number
+        self._module = module
+        self._read_through = {computation.name for computation in changed} - paired
+        self._same = same
+        self._left = _MAX_ROWS * sum(len(computation.rows) for computation in module.computations)
+        self._done: dict[tuple[str, tuple[Value, ...]], Value] = {}
+        self._active: set[str] = set()
+        self.members: dict[int, list[Place]] = {}
+        """The instructions of each class, in the order in which the program runs them."""
+        self.alike: dict[int, list[Place]] = {}
+        """The instructions of equal opcode, type and operands."""
+        self.classes_of: dict[Place, list[int]] = {}
+        self.alike_of: dict[Place, list[int]] = {}
+
+    def read_alone(self, computation: Computation) -> Mapping[str, Value]:
+        """The value of each instruction; parameters are free."""
+        where = "" if computation is self._module.entry else computation.name
+        arguments = [
+            self._number(("parameter", where, parameter.parameter_number))
+            for parameter in computation.parameters
+        ]
+        return self._values(computation, arguments, self._same.get(computation.name, {}))
+
+    def _run(self, name: str, arguments: Sequence[Value]) -> Value | None:
+        """The result of a computation; None if it is not read through."""
+        computation = self._module.computation(name)
+        if computation is None or name in self._active or len(self._active) >= _MAX_DEPTH:
+            return None
+        if name not in self._read_through or self._left < 0:
+            return None
+        key = name, tuple(arguments)
+        if key not in self._done:
+            self._active.add(name)
+            values = self._values(computation, arguments, {})
+            root = computation.root
+            self._done[key] = self._number(("empty",)) if root is None else values[root.name]
+            self._active.discard(name)
+        return self._done[key]
+
+    def _values(
+        self, computation: Computation, arguments: Sequence[Value], same: Mapping[str, Value]
+    ) -> Mapping[str, Value]:
+        values: dict[str, Value] = {}
+        calls = calls_of(computation)
+        self._left -= len(computation.rows)
+        for number, row in enumerate(computation.rows):
+            name = name_of(row)
+            operands = [self._read(values, reference) for reference in references_of(row)]
+            if opcode_of(row) == "parameter":
+                at = whole_number(operands_of(row).strip())
+                is_given = at is not None and at < len(arguments)
+                values[name] = (
+                    arguments[at or 0]
+                    if is_given
+                    else self._number(("parameter", computation.name, name))
+                )
+                continue
+            value = self._value(row, operands, calls.get(number, ()), (computation, number))
+            values[name] = same.get(name, value)
+        return values
+
+    def _read(self, values: Mapping[str, Value], reference: str) -> Value:
+        name, *path = reference.split("#")
+        value = values.get(name)
+        if value is None:
+            value = self._number(("undefined", name))
+        for index in path:
+            value = self._element(value, index)
+        return value
+
+    def _element(self, value: Value, index: str) -> Value:
+        number = whole_number(index)
+        if isinstance(value, tuple) and number is not None and number < len(value):
+            return value[number]
+        return self._number(("element", value, index))
+
+    def _value(
+        self, row: InstructionRecord, operands: list[Value], callees: Sequence[str], place: Place
+    ) -> Value:
+        """The value of an instruction, entered among the members of its class."""
+        opcode = opcode_of(row)
+        base = opcode
+        for ending in SUGAR:
+            base = base.removesuffix(ending)
+        if opcode == "tuple":
+            value: Value = tuple(operands)
+            self._enter(("tuple", value), ("tuple", len(operands)), place)
+            return value
+        if opcode == "get-tuple-element" and operands:
+            index = dict(_meaning(opcode, attributes_of(row))).get("index", "")
+            value = self._element(operands[0], index)
+            self._enter((opcode, value), (opcode, operands[0]), place)
+            return value
+        if operands and (opcode in _FORWARDS or opcode == f"{base}-done"):
+            # A copy that starts and ends is the copy; a done is nothing else's equal.
+            is_end = opcode.endswith(("-done", "-update"))
+            copied = (opcode if is_end else base, operands[0])
+            self._enter(copied, copied, place)
+            return operands[0]
+        if opcode == "constant":
+            literal = "".join(operands_of(row).split())
+            if "..." in literal:
+                literal = name_of(row)
+            key = ("constant", bare_type(type_of(row)), literal)
+            return self._enter(key, key[:2], place)
+        through = self._through(base, operands, callees)
+        if through is not None:
+            self._enter((base, through), (base, tuple(operands)), place)
+            return through
+        if base in COMMUTATIVE:
+            operands = sorted(operands, key=repr)
+        is_started = opcode != base
+        type_text = "" if is_started or base in _ELEMENTWISE else bare_type(type_of(row))
+        applied = tuple(self._callee(name) for name in callees)
+        meaning = _meaning(base, attributes_before_metadata(attributes_of(row)))
+        if base in _ELEMENTWISE and len(operands) > 1:
+            return tuple(
+                self._enter((base, "", meaning, applied, (operand,)), (base, "", (operand,)), place)
+                for operand in operands
+            )
+        return self._enter(
+            (base, type_text, meaning, applied, tuple(operands)),
+            (base, type_text, tuple(operands)),
+            place,
+        )
+
+    def _enter(self, key: tuple[object, ...], likeness: tuple[object, ...], place: Place) -> int:
+        number, like = self._number(key), self._number(("like", likeness))
+        self.members.setdefault(number, []).append(place)
+        self.alike.setdefault(like, []).append(place)
+        self.classes_of.setdefault(place, []).append(number)
+        self.alike_of.setdefault(place, []).append(like)
+        return number
+
+    def _through(
+        self, base: str, operands: Sequence[Value], callees: Sequence[str]
+    ) -> Value | None:
+        """The value of a caller that is read through."""
+        match base:
+            case "call" | "fusion" | "async" if len(callees) == 1:
+                return self._run(callees[0], operands)
+            case "while" if len(callees) == 2 and operands:
+                return self._loop(operands[0], callees)
+            case "conditional" if len(callees) == len(operands) - 1:
+                branches = zip(callees, operands[1:], strict=True)
+                results = [self._run(callee, (given,)) for callee, given in branches]
+                if None in results:
+                    return None
+                return self._number(("conditional", operands[0], tuple(results)))
+        return None
+
+    def _loop(self, given: Value, callees: Sequence[str]) -> Value | None:
+        if isinstance(given, tuple):
+            # Two elements that start alike differ by their order.
+            ranks = Counter[Value]()
+            leaves = []
+            for value in given:
+                leaves.append(self._number(("state", value, ranks[value])))
+                ranks[value] += 1
+            state: Value = tuple(leaves)
+        else:
+            state = self._number(("state", given, 0))
+        results = [self._run(callee, (state,)) for callee in callees]
+        if None in results:
+            return None
+        condition, body = results
+        if not isinstance(state, tuple):
+            return self._number(("loop", state, condition, body))
+        return tuple(
+            self._number(("loop", leaf, condition, self._element(body or 0, str(number))))
+            for number, leaf in enumerate(state)
+        )
+
+    def _callee(self, name: str) -> int:
+        """The number of a computation that an instruction applies or runs."""
+        if name in self._read_through:
+            computation = self._module.computation(name)
+            parameters = () if computation is None else computation.parameters
+            free = [self._number(("applied", number)) for number in range(len(parameters))]
+            result = self._run(name, free)
+            if result is not None:
+                return self._number(("callee", result))
+        return self._number(("computation", name))
+
+
+@lru_cache(maxsize=1 << 13)
+def _meaning(opcode: str, attributes: str) -> tuple[tuple[str, str], ...]:
+    """The attributes that choose the value, with their texts."""
+    facts = OPCODES.get(opcode)
+    names = frozenset[str]() if facts is None else facts.allowed - COMMON - _FREE
+    spans = split_attributes(attributes) if names and attributes else {}
+    return tuple(
+        sorted(
+            (name, "".join(attributes[start:end].split()))
+            for name, (start, end) in spans.items()
+            if name in names
+        )
+    )
