@@ -201,7 +201,7 @@ class PassPair:
 
     @cached_property
     def map(self) -> StepMap:
-        """Where each instruction went."""
+        """The successors of each instruction."""
         from hlo_lint.analysis.step_map.step_map import StepMap
 
         return StepMap(self)

@@ -1,1 +1,1 @@
-"""What a pass did: where each instruction went, and which of its properties must arrive there."""
+"""The successors of each instruction in a pass, and the properties that they must keep."""

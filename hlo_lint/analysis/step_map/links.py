@@ -9,7 +9,7 @@ from hlo_lint.hlo.ir import Instruction
 
 
 class LinkKind(StrEnum):
-    """What a pass did with an instruction."""
+    """The effect of a pass on an instruction."""
 
     KEPT = "kept"
     """The same computation and name."""

@@ -18,7 +18,7 @@ from hlo_lint.analysis.step_map.conserved import (
     is_same_operation,
 )
 from hlo_lint.analysis.step_map.links import Link, LinkKind
-from hlo_lint.analysis.step_map.step_map import identity_of
+from hlo_lint.analysis.step_map.step_map import clone_key
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.opcodes import COMMUNICATES, EXTERNAL
@@ -122,7 +122,7 @@ def _inlined(change: PassPair) -> Iterator[tuple[Instruction, Instruction, str]]
             for new in map(after.at, computation.added) if root else ():
                 if new.name in before.index or not root:
                     continue
-                if identity_of(root.row) == identity_of(new.row):
+                if clone_key(root.row) == clone_key(new.row):
                     held = set(new.frontend_attributes())
                     # Inlined instructions inherit the call's attributes. XLA:TPU inlines all.
                     if not change.after.has_tiles:

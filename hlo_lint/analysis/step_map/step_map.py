@@ -1,4 +1,4 @@
-"""Where the instructions of a module went in a pass.
+"""The successors of the instructions of a module after a pass.
 
 Structure decides first: unchanged operands, then equal values, then the readers. Names come last,
 and only where structure does not contradict. An instruction whose fate is unknown has no link.
@@ -210,14 +210,14 @@ class StepMap:
         """Links to clones elsewhere: the same opcode, type and name, up to the number."""
         wanted = defaultdict(list)
         for old in gone:
-            wanted[identity_of(old.row)].append(old)
+            wanted[clone_key(old.row)].append(old)
         others: dict[tuple[str, ...], list[Place]] = defaultdict(list)
         for computation, number in self._unnamed(self._change.removed, before=True):
-            if (identity := identity_of(computation.rows[number])) in wanted:
+            if (identity := clone_key(computation.rows[number])) in wanted:
                 others[identity].append((computation, number))
         clones: dict[tuple[str, ...], list[Place]] = defaultdict(list)
         for computation, number in self._unnamed(self._change.added, before=False):
-            if (identity := identity_of(computation.rows[number])) in wanted:
+            if (identity := clone_key(computation.rows[number])) in wanted:
                 clones[identity].append((computation, number))
         for identity, candidates in clones.items():
             opcode, _, name = identity
@@ -247,7 +247,7 @@ class StepMap:
                     yield computation, number
 
 
-def identity_of(row: InstructionRecord) -> tuple[str, ...]:
+def clone_key(row: InstructionRecord) -> tuple[str, ...]:
     """Opcode, type and the name up to the number of a clone."""
     return opcode_of(row), type_of(row), _NUMBERS.sub("", name_of(row))
 

@@ -30,7 +30,7 @@ from hlo_lint.hlo.records import (
 )
 from hlo_lint.text.source import whole_number
 
-Value = int | tuple["Value", ...]
+ValueNumber = int | tuple["ValueNumber", ...]
 """The number of a value, or the values of a tuple's elements."""
 Place = tuple[Computation, int]
 """An instruction: its computation and position."""
@@ -66,7 +66,7 @@ class ValueClasses(ValueNumbering):
         names = frozenset(pair.before.name for pair in pairs)
         self.before = _Side(self, change.before, change.removed, names, {})
         # What the pass left alone is the same value: a rewritten operand does not hide its readers.
-        same: dict[str, dict[str, Value]] = {}
+        same: dict[str, dict[str, ValueNumber]] = {}
         for pair in pairs:
             values = self.before.read_alone(pair.before)
             same[pair.after.name] = {name: values[name] for name in pair.unchanged}
@@ -87,14 +87,14 @@ class _Side:
         module: Module,
         changed: Sequence[Computation],
         paired: Set[str],
-        same: Mapping[str, Mapping[str, Value]],
+        same: Mapping[str, Mapping[str, ValueNumber]],
     ) -> None:
         self._number = numbering.number
         self._module = module
         self._read_through = {computation.name for computation in changed} - paired
         self._same = same
         self._left = _MAX_ROWS * sum(len(computation.rows) for computation in module.computations)
-        self._done: dict[tuple[str, tuple[Value, ...]], Value] = {}
+        self._done: dict[tuple[str, tuple[ValueNumber, ...]], ValueNumber] = {}
         self._active: set[str] = set()
         self.members: dict[int, list[Place]] = {}
         """The instructions of each class, in the order in which the program runs them."""
@@ -103,7 +103,7 @@ class _Side:
         self.classes_of: dict[Place, list[int]] = {}
         self.alike_of: dict[Place, list[int]] = {}
 
-    def read_alone(self, computation: Computation) -> Mapping[str, Value]:
+    def read_alone(self, computation: Computation) -> Mapping[str, ValueNumber]:
         """The value of each instruction; parameters are free."""
         where = "" if computation is self._module.entry else computation.name
         arguments = [
@@ -112,7 +112,7 @@ class _Side:
         ]
         return self._values(computation, arguments, self._same.get(computation.name, {}))
 
-    def _run(self, name: str, arguments: Sequence[Value]) -> Value | None:
+    def _run(self, name: str, arguments: Sequence[ValueNumber]) -> ValueNumber | None:
         """The result of a computation; None if it is not read through."""
         computation = self._module.computation(name)
         if computation is None or name in self._active or len(self._active) >= _MAX_DEPTH:
@@ -129,9 +129,12 @@ class _Side:
         return self._done[key]
 
     def _values(
-        self, computation: Computation, arguments: Sequence[Value], same: Mapping[str, Value]
-    ) -> Mapping[str, Value]:
-        values: dict[str, Value] = {}
+        self,
+        computation: Computation,
+        arguments: Sequence[ValueNumber],
+        same: Mapping[str, ValueNumber],
+    ) -> Mapping[str, ValueNumber]:
+        values: dict[str, ValueNumber] = {}
         calls = calls_of(computation)
         self._left -= len(computation.rows)
         for number, row in enumerate(computation.rows):
@@ -139,7 +142,7 @@ class _Side:
             operands = [self._read(values, reference) for reference in references_of(row)]
             if opcode_of(row) == "parameter":
                 at = whole_number(operands_of(row).strip())
-                is_given = at is not None and at < len(arguments)
+                is_given = at is not None and 0 <= at < len(arguments)
                 values[name] = (
                     arguments[at or 0]
                     if is_given
@@ -150,7 +153,7 @@ class _Side:
             values[name] = same.get(name, value)
         return values
 
-    def _read(self, values: Mapping[str, Value], reference: str) -> Value:
+    def _read(self, values: Mapping[str, ValueNumber], reference: str) -> ValueNumber:
         name, *path = reference.split("#")
         value = values.get(name)
         if value is None:
@@ -159,22 +162,26 @@ class _Side:
             value = self._element(value, index)
         return value
 
-    def _element(self, value: Value, index: str) -> Value:
+    def _element(self, value: ValueNumber, index: str) -> ValueNumber:
         number = whole_number(index)
-        if isinstance(value, tuple) and number is not None and number < len(value):
+        if isinstance(value, tuple) and number is not None and 0 <= number < len(value):
             return value[number]
         return self._number(("element", value, index))
 
     def _value(
-        self, row: InstructionRecord, operands: list[Value], callees: Sequence[str], place: Place
-    ) -> Value:
+        self,
+        row: InstructionRecord,
+        operands: list[ValueNumber],
+        callees: Sequence[str],
+        place: Place,
+    ) -> ValueNumber:
         """The value of an instruction, entered among the members of its class."""
         opcode = opcode_of(row)
         base = opcode
         for ending in SUGAR:
             base = base.removesuffix(ending)
         if opcode == "tuple":
-            value: Value = tuple(operands)
+            value: ValueNumber = tuple(operands)
             self._enter(("tuple", value), ("tuple", len(operands)), place)
             return value
         if opcode == "get-tuple-element" and operands:
@@ -224,8 +231,8 @@ class _Side:
         return number
 
     def _through(
-        self, base: str, operands: Sequence[Value], callees: Sequence[str]
-    ) -> Value | None:
+        self, base: str, operands: Sequence[ValueNumber], callees: Sequence[str]
+    ) -> ValueNumber | None:
         """The value of a caller that is read through."""
         match base:
             case "call" | "fusion" | "async" if len(callees) == 1:
@@ -240,15 +247,15 @@ class _Side:
                 return self._number(("conditional", operands[0], tuple(results)))
         return None
 
-    def _loop(self, given: Value, callees: Sequence[str]) -> Value | None:
+    def _loop(self, given: ValueNumber, callees: Sequence[str]) -> ValueNumber | None:
         if isinstance(given, tuple):
             # Two elements that start alike differ by their order.
-            ranks = Counter[Value]()
+            ranks = Counter[ValueNumber]()
             leaves = []
             for value in given:
                 leaves.append(self._number(("state", value, ranks[value])))
                 ranks[value] += 1
-            state: Value = tuple(leaves)
+            state: ValueNumber = tuple(leaves)
         else:
             state = self._number(("state", given, 0))
         results = [self._run(callee, (state,)) for callee in callees]
