@@ -706,15 +706,12 @@ def test_fix_changes_only_the_dump_that_the_finding_names(crash: Path, named: Pa
     assert run("check", "crash").status == 0
 
 
-@pytest.mark.parametrize("words", [("fix",), ("check", "--fix")])
-def test_a_dump_directory_is_not_edited_unless_that_is_asked_for(
-    crash: Path, words: tuple[str, ...]
-) -> None:
+def test_a_dump_directory_is_not_edited_unless_that_is_asked_for(crash: Path) -> None:
     before = snapshot(crash)
-    ran = run(*words, "crash")
+    ran = run("fix", "crash")
     assert (ran.status, changed(before, snapshot(crash))) == (2, [])
     assert "`hlo-lint fix crash -o FIXED` writes a fixed copy" in ran.errors
-    assert run(*words, "--diff", "crash").status in (0, 1)
+    assert run("fix", "--diff", "crash").status in (0, 1)
     assert changed(before, snapshot(crash)) == []
 
 
@@ -1187,36 +1184,16 @@ def test_rules_are_listed_as_json() -> None:
     assert len(listed) == len(run("rules").out.splitlines()) - 1
 
 
-# Fixing while checking
-
-
-def test_check_fixes_first_and_reports_what_remains() -> None:
-    path = write("loose.hlo")
-    ran = run("check", "--diff", "loose.hlo")
-    assert (ran.status, path.read_text()) == (0, LOOSE)
-    assert ran.output == run("fix", "--diff", "loose.hlo").output
-    ran = run("check", "--fix", "loose.hlo", "--output-format", "concise")
-    assert (ran.status, ran.out) == (0, "")
-    assert ran.errors == "fixed 1 finding in loose.hlo\n"
-    assert path.read_text() != LOOSE
-    assert run("check", "--fix", "loose.hlo").errors == "nothing to fix\n"
-
-
-def test_check_applies_unsafe_fixes_only_on_request() -> None:
+def test_fix_applies_unsafe_fixes_only_on_request() -> None:
     rule = find_rule("asynchronous-buffer-reused")
     example = next(e for e in rule.examples if isinstance(e, Bad) and e.fixed)
     Path("d").mkdir()
     write_example(example, Path("d"))
     before = snapshot(Path("d"))
-    assert run("check", "--fix", "d").status == 1
+    assert run("fix", "--in-place", "d").status == 1
     assert snapshot(Path("d")) == before
-    assert run("check", "--fix", "--unsafe-fixes", "d").status == 0
+    assert run("fix", "--in-place", "--unsafe-fixes", "d").status == 0
     assert snapshot(Path("d")) != before
-
-
-def test_check_cannot_fix_standard_input() -> None:
-    ran = run("check", "--fix", "-")
-    assert (ran.status, "--fix needs files" in ran.errors) == (2, True)
 
 
 # Watching
@@ -1267,69 +1244,6 @@ def test_a_report_among_the_files_that_are_watched_is_no_change() -> None:
         first = Path("report.txt").stat().st_mtime_ns
         time.sleep(1.5)
         assert Path("report.txt").stat().st_mtime_ns == first
-
-
-def test_the_end_of_the_process_that_writes_ends_the_watch_with_its_diagnosis(crash: Path) -> None:
-    """While it writes no module has died; a process that nobody waits for is over."""
-    names = sorted(path.name for path in crash.iterdir())
-    hidden = Path(crash.rename(crash.with_name("hidden")))
-    crash.mkdir()
-    for name in names[:-1]:
-        (hidden / name).rename(crash / name)
-    with started([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as compiler:
-        assert compiler.stdin is not None
-        with started(
-            command("check", "--watch", "--pid", str(compiler.pid), "--statistics", str(crash)),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as watching:
-            assert watching.stdout is not None
-            assert watching.stderr is not None
-            assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
-            (hidden / names[-1]).rename(crash / names[-1])
-            assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
-            compiler.stdin.close()
-            living, _, died = watching.stdout.read().rpartition("compilation-died")
-            assert watching.wait(60) == 1
-    assert died
-    assert "compilation-died" not in living
-
-
-@pytest.mark.parametrize("status", [0, 3])
-def test_a_command_is_watched_to_its_end_and_its_status_counts(
-    status: int, tmp_path: Path, crash: Path
-) -> None:
-    """Its folder may not be there yet; what it has left is checked once more when it has ended."""
-    program = f"import shutil; shutil.copytree({str(crash)!r}, 'new'); raise SystemExit({status})"
-    ran = run("check", "--watch", "--statistics", "new", "--", sys.executable, "-c", program)
-    assert ran.status == (status or 1)
-    assert b"reshape-moves-data  1 error" in ran.output
-    assert "Error" not in ran.errors
-
-
-def test_a_command_that_a_signal_ends_gives_the_status_of_a_shell() -> None:
-    write("loose.hlo")
-    kill = "import os; os.kill(os.getpid(), 9)"
-    ran = run("check", "--watch", "-q", ".", "--", sys.executable, "-c", kill)
-    assert ran.status == 128 + 9
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--watch", ".", "--"), "a command is missing"),
-        (("--watch", ".", "--", "./no-such-program"), "./no-such-program: cannot be started"),
-        (("--watch", "--pid", "1", ".", "--", "true"), "not both"),
-    ],
-)
-def test_a_command_that_cannot_be_run_is_wrong_use(words: tuple[str, ...], message: str) -> None:
-    ran = run("check", *words)
-    assert (ran.status, message in ran.errors) == (2, True)
-
-
-def test_a_process_is_watched_only_where_files_are() -> None:
-    assert run("check", "--pid", "1", ".").status == 2
 
 
 def test_standard_input_cannot_be_watched() -> None:

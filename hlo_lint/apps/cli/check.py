@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,32 +21,14 @@ if TYPE_CHECKING:
     from hlo_lint.report.report import Report
 
 
-class _Check(click.Command):
-    """With `--watch`, the words after `--` are a command."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if "--" in args and "--watch" in args[: args.index("--")]:
-            end = args.index("--")
-            ctx.meta[_COMMAND] = args[end + 1 :]
-            args = args[:end]
-        return super().parse_args(ctx, args)
-
-    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        return [*super().collect_usage_pieces(ctx), "[-- COMMAND…]"]
-
-
-_COMMAND = "hlo_lint.command"
-
 MAX_FINDINGS = 1000
 """Number of findings of a rule in a file that are reported, unless the settings say otherwise."""
 
 
-@click.command("check", cls=_Check)
+@click.command("check")
 @parameters.dump_argument
 @parameters.check_options
 @parameters.gathered("options", printing.ReportOptions, parameters.report_options)
-@click.option("--fix", is_flag=True, help="Apply all safe fixes first, as `hlo-lint fix` does.")
-@parameters.several(parameters.fix_options)
 @click.option(
     "--strict",
     is_flag=True,
@@ -85,18 +66,7 @@ MAX_FINDINGS = 1000
 @click.option(
     "--show-files", is_flag=True, help="Print the files that would be read, and check nothing."
 )
-@click.option(
-    "--watch",
-    is_flag=True,
-    help="Check again whenever a file changes; Ctrl-C ends it. With `-- COMMAND`: run a command "
-    "that writes the files, check while it does, and end with it.",
-)
-@click.option(
-    "--pid",
-    type=click.IntRange(min=1),
-    metavar="PID",
-    help="With --watch: the process that writes the files; the last check comes after its end.",
-)
+@click.option("--watch", is_flag=True, help="Check again whenever a file changes; Ctrl-C ends it.")
 @parameters.color_option
 @click.pass_context
 def command(
@@ -109,7 +79,6 @@ def command(
     exit_zero: bool,
     show_files: bool,
     watch: bool,
-    pid: int | None,
     options: printing.ReportOptions,
     shared: common.SharedOptions,
 ) -> None:
@@ -118,10 +87,8 @@ def command(
     The PATH `-` is standard input. Without one it is the folder that XLA_FLAGS dumps to
     (`--xla_dump_to`), else the working directory.
     """
-    if options.fixes and "-" in paths:
-        raise click.UsageError("--fix needs files: `hlo-lint fix -` prints a fixed text")
-    if options.blame and (options.fixes or options.statistics):
-        raise click.UsageError("--blame goes without --fix, --diff and --statistics")
+    if options.blame and options.statistics:
+        raise click.UsageError("--blame goes without --statistics")
     if strict:
         shared = shared._replace(extend_select=(*shared.extend_select, "parser-refuses"))
         if shared.jax is not None:  # here, where its progress is shown
@@ -136,16 +103,19 @@ def command(
                 click.echo(shown(str(file.path)))
         return
     if (baseline := write_baseline or prune_baseline) is not None:
-        if watch or options.fixes or options.blame or (write_baseline and prune_baseline):
+        if watch or options.blame or (write_baseline and prune_baseline):
             raise click.UsageError(
-                "--write-baseline and --prune-baseline go without each other and without --fix, "
-                "--diff, --blame and --watch"
+                "--write-baseline and --prune-baseline go without each other, --blame and --watch"
             )
         ctx.exit(_update_baseline(baseline, paths, options, shared, prune=write_baseline is None))
     if watch:
-        ctx.exit(_watch(paths, options, shared, ctx.meta.get(_COMMAND), pid, exit_zero=exit_zero))
-    if pid is not None:
-        raise click.UsageError("--pid goes with --watch")
+        from hlo_lint.apps.cli import watching
+
+        settings_file = partial(common.settings_file, paths, shared)
+        watching.watch(
+            paths, settings_file, partial(_checked, paths, options, shared), options.output
+        )
+        return
     report = _checked(paths, options, shared)
     ctx.exit(common.exit_status(report, shared, exit_zero=exit_zero))
 
@@ -160,9 +130,6 @@ def _checked(
         settings = settings.overridden(max_findings=MAX_FINDINGS)
     printing.refuse_statistics(settings, options)
     dump = common.open_given(paths, settings, shared)
-    if options.fixes:
-        settings = settings.overridden(unsafe_fixes=options.unsafe_fixes)
-        return _fix(paths, dump, settings, options, begun)
     report, jobs = _run(dump, settings, options)
     seconds = time.monotonic() - begun
     printing.output_report(report, settings.output_format, options, seconds)
@@ -203,31 +170,6 @@ def _update_baseline(
     return common.exit_status(report, shared, exit_zero=True)
 
 
-def _fix(
-    paths: tuple[str, ...],
-    dump: Dump,
-    settings: Settings,
-    options: printing.ReportOptions,
-    begun: float,
-) -> Report:
-    """Apply the fixes or print them as a patch; print the report of the remaining findings."""
-    from hlo_lint.apps.cli.fix import refuse_dump_directories, write_diff, write_in_place
-    from hlo_lint.apps.fixes import fix
-
-    if not options.diff:
-        refuse_dump_directories(paths, dump)
-    with common.progress_bar(dump, wanted=not options.quiet) as progress:
-        result = fix(dump, settings=settings, progress=progress)
-    if options.diff:  # standard output is a patch
-        write_diff(result)
-        return result.remaining
-    print(write_in_place(dump, result), file=sys.stderr)
-    printing.output_report(
-        result.remaining, settings.output_format, options, time.monotonic() - begun
-    )
-    return result.remaining
-
-
 def _print_details(settings: Settings, report: Report, jobs: int, seconds: float) -> None:
     """Print the numbers of files and rules and the settings, on standard error."""
     from hlo_lint.rules.registry import all_rules
@@ -242,41 +184,3 @@ def _print_details(settings: Settings, report: Report, jobs: int, seconds: float
         ("took", f"{seconds:.2f} s"),
     ):
         print(f"{label}: {shown(message)}", file=sys.stderr)
-
-
-def _watch(
-    paths: tuple[str, ...],
-    options: printing.ReportOptions,
-    shared: common.SharedOptions,
-    command: list[str] | None,
-    pid: int | None,
-    *,
-    exit_zero: bool,
-) -> int:
-    """Check again and again, until the command or the process ends; return the exit status."""
-    from hlo_lint.apps.cli import watching
-
-    if command is not None and pid is not None:
-        raise click.UsageError("--watch takes --pid or a command, not both")
-    if command == []:
-        raise click.UsageError("a command is missing after `--`")
-    last: list[Report] = []
-
-    def check(is_over: bool) -> None:
-        # While XLA writes, no module has died.
-        living = shared._replace(extend_ignore=(*shared.extend_ignore, "compilation-died"))
-        is_alone = command is None and pid is None
-        last[:] = [_checked(paths, options, shared if is_over or is_alone else living)]
-
-    def keep_checking(is_written: Callable[[], bool] | None) -> int:
-        settings = partial(common.settings_file, paths, shared)
-        watching.watch(paths, settings, check, options.output, is_written)
-        if is_written is None:
-            return 0
-        return common.exit_status(last[0], shared, exit_zero=exit_zero) if last else 2
-
-    if command is not None:
-        with watching.started(command) as process:
-            status = keep_checking(lambda: process.poll() is None)
-        return watching.shell_status(process.returncode) or status
-    return keep_checking(None if pid is None else partial(watching.is_running, pid))

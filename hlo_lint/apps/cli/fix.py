@@ -33,7 +33,12 @@ from hlo_lint.text.stored import COMPRESSED, archive_of
 @click.command("fix")
 @parameters.paths_argument
 @parameters.check_options
-@parameters.several(parameters.fix_options)
+@click.option("--diff", is_flag=True, help="Print the fixes as a patch, and write nothing.")
+@click.option(
+    "--unsafe-fixes/--no-unsafe-fixes",
+    default=None,
+    help="Also apply fixes that may change a value or the cost.",
+)
 @click.option(
     "--form",
     type=click.Choice(["copy", "transpose"]),
@@ -84,7 +89,7 @@ def command(
     settings = common.settings_of(paths, shared).overridden(unsafe_fixes=unsafe_fixes)
     dump = common.open_given(paths, settings, shared)
     if out is None and not diff and not in_place:
-        refuse_dump_directories(paths, dump)
+        _refuse_dump_directories(paths, dump)
     with common.progress_bar(dump, wanted=not quiet) as progress:
         result = fix_all(dump, settings=settings, form=form, verify=verify, progress=progress)
     errors = common.console(stderr=True)
@@ -92,11 +97,12 @@ def command(
         for verdict in result.verdicts:
             errors.print(f"{verdict}", highlight=False, markup=False, soft_wrap=True)
     if diff:
-        write_diff(result)
+        _write_diff(result)
     elif "-" in paths or str(out) == "-":
         common.write_output(encode(result.text), out)
     else:
-        _clean_up(dump)
+        for folder in {file.path.parent for pipeline in dump for file in pipeline.dumps}:
+            remove_left_over(folder)  # of a run that was killed
         written = list(_write_fixed(result, [Path(path) for path in paths], out))
         if not quiet and (written or not fix_only):
             errors.print(_fixed(result, written), highlight=False, markup=False, soft_wrap=True)
@@ -114,7 +120,7 @@ def command(
     ctx.exit(common.exit_status(result.remaining, shared, exit_zero=exit_zero or fix_only))
 
 
-def refuse_dump_directories(paths: Sequence[str], dump: Dump) -> None:
+def _refuse_dump_directories(paths: Sequence[str], dump: Dump) -> None:
     """Refuse directories with dumps of passes.
 
     Raises:
@@ -131,7 +137,7 @@ def refuse_dump_directories(paths: Sequence[str], dump: Dump) -> None:
             )
 
 
-def write_diff(result: FixResult) -> None:
+def _write_diff(result: FixResult) -> None:
     """Print the fixes as `diff -u` does."""
     for file in result.files:
         name = shown(str(file.path))
@@ -142,18 +148,6 @@ def write_diff(result: FixResult) -> None:
                 line = shown_lines(line)
             sys.stdout.buffer.write(encode(line + end))
         sys.stdout.buffer.flush()
-
-
-def write_in_place(dump: Dump, result: FixResult) -> str:
-    """Write the fixed files, and return the line that says so."""
-    _clean_up(dump)
-    return _fixed(result, list(_write_fixed(result, (), None)))
-
-
-def _clean_up(dump: Dump) -> None:
-    """Remove the files that a killed run left beside the inputs."""
-    for folder in {file.path.parent for pipeline in dump for file in pipeline.dumps}:
-        remove_left_over(folder)
 
 
 def _write_fixed(result: FixResult, inputs: Sequence[Path], out: Path | None) -> Iterator[Path]:

@@ -266,14 +266,6 @@ inputs_option = click.option(
 passes_option = click.option(
     "--passes", default="", metavar="PASS,…", help="Only these passes of XLA."
 )
-fix_options = (
-    click.option("--diff", is_flag=True, help="Print the fixes as a patch, and write nothing."),
-    click.option(
-        "--unsafe-fixes/--no-unsafe-fixes",
-        default=None,
-        help="Also apply fixes that may change a value or the cost.",
-    ),
-)
 
 
 def _repeatable(multiple: bool) -> str:

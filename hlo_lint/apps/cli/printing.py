@@ -29,16 +29,6 @@ class ReportOptions(NamedTuple):
     executor: str | None = None
     quiet: bool = False
     verbose: bool = False
-    fix: bool = False
-    """True to apply the fixes first; the report lists the remaining findings."""
-    unsafe_fixes: bool | None = None
-    diff: bool = False
-    """True to print the fixes as a patch."""
-
-    @property
-    def fixes(self) -> bool:
-        """True if the report lists the findings that remain after fixes."""
-        return self.fix or self.diff
 
 
 def refuse_statistics(settings: Settings, options: ReportOptions) -> None:
