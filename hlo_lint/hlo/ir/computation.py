@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from operator import is_
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from hlo_lint.hlo.ir.computation_text import ComputationText
 from hlo_lint.hlo.ir.cycles import without_cycles
 from hlo_lint.hlo.ir.instruction import Instruction
 from hlo_lint.hlo.records import (
@@ -18,7 +17,6 @@ from hlo_lint.hlo.records import (
     ROOT,
     TAIL,
     InstructionRecord,
-    SharedLines,
     name_of,
     opcode_of,
 )
@@ -58,19 +56,30 @@ class Inline(NamedTuple):
     computation: Computation
 
 
+class Irregularities(NamedTuple):
+    """Facts of a text that is not spelled as XLA prints it, an instruction per line."""
+
+    spans_in: Callable[[str], tuple[Span, ...]]
+    """Finds the places of the instructions in the text."""
+    parse_errors: tuple[ParseError, ...]
+    nested: frozenset[int]
+    inline: Mapping[int, tuple[Inline, ...]]
+
+
+_NO_NUMBERS: Final[frozenset[int]] = frozenset()
+_NO_INLINE: Final[Mapping[int, tuple[Inline, ...]]] = {}
+
+
 class Computation:
     """The instructions of a computation, shared by every module that repeats its text."""
 
     __slots__ = (
         "__weakref__",
         "_by_opcode",
-        "_ends",
         "_fusion_computations",
         "_index",
-        "_line_starts",
-        "_lines",
+        "_irregular",
         "_opcodes",
-        "_part",
         "_positions",
         "_spans",
         "_text",
@@ -86,40 +95,21 @@ class Computation:
         "parse_errors",
         "rows",
         "signature",
-        "size",
         "tail",
     )
 
     def __init__(
         self,
-        text: str,
+        text: ComputationText,
         name: str,
         is_entry: bool,
         signature: str,
         rows: tuple[InstructionRecord, ...],
         tail: str = "",
-        spans: tuple[Span, ...] | Callable[[str], tuple[Span, ...]] | None = None,
-        parse_errors: tuple[ParseError, ...] = (),
-        nested: frozenset[int] = frozenset(),
-        inline: Mapping[int, tuple[Inline, ...]] | None = None,
-        part: tuple[int, int] | None = None,
-        lines: SharedLines | None = None,
+        irregular: Irregularities | None = None,
     ) -> None:
-        """Create it from the parsed parts.
-
-        Args:
-            spans: the place of each instruction in its text, or a function of the text that finds
-                them; None if each instruction is a line.
-            part: its place in `text` if that is the text of a whole file.
-            lines: the shared lines of its directory, if each record was read from such a line.
-        """
+        """Create it from the parsed parts; `irregular` is None if each instruction is a line."""
         self._text = text
-        self._part = part
-        self._lines = lines
-        self._ends: tuple[str, str] | None = None
-        """Its first and its last line, once its text is released."""
-        self.size = len(text) if part is None else part[1] - part[0]
-        """The number of characters of its text."""
         self.name = name
         self.is_entry = is_entry
         self.signature = signature
@@ -129,16 +119,18 @@ class Computation:
         closes a cycle was removed."""
         self.tail = tail
         """The text after the closing brace: `, execution_thread="parallel"`."""
-        self.parse_errors = parse_errors
-        """Unreadable stretches, in characters of `text`."""
-        self.nested = nested
-        """Positions of instructions that are nested in the operands of another."""
-        self.inline = inline or {}
-        """Computations inside the attributes of an instruction, by its position."""
-        self._spans = spans
-        self.has_spans = spans is not None
+        self._irregular = irregular
+        self.has_spans = irregular is not None
         """True if `spans` are known; else each instruction is a line."""
-        self._line_starts: array[int] | None = None
+        self.parse_errors: tuple[ParseError, ...] = ()
+        """Unreadable stretches, in characters of `text`."""
+        self.nested: frozenset[int] = _NO_NUMBERS
+        """Positions of instructions that are nested in the operands of another."""
+        self.inline: Mapping[int, tuple[Inline, ...]] = _NO_INLINE
+        """Computations inside the attributes of an instruction, by its position."""
+        self._spans: tuple[Span, ...] | None = None
+        if irregular is not None:
+            _, self.parse_errors, self.nested, self.inline = irregular
         self._index: dict[str, int] | None = None
         self._users: Mapping[str, Sequence[int]] | None = None
         self._opcodes: frozenset[str] | None = None
@@ -152,8 +144,8 @@ class Computation:
     def copy(self) -> Computation:
         """A distinct computation with equal contents: a module may repeat a text."""
         copied = Computation(
-            *(self.text, self.name, self.is_entry, self.signature, self.rows, self.tail),
-            *(self._spans, self.parse_errors, self.nested, self.inline),
+            ComputationText(self.text, self.rows),
+            *(self.name, self.is_entry, self.signature, self.rows, self.tail, self._irregular),
         )
         copied.cyclic = self.cyclic
         return copied
@@ -191,75 +183,43 @@ class Computation:
     @property
     def text(self) -> str:
         """The text from the head to the closing brace and the attributes after it."""
-        if self._part is not None:
-            begin, end = self._part
-            self._text, self._part = self._text[begin:end], None
-        return self._text if self._ends is None else "\n".join(self._all_lines())
+        return self._text.read()
+
+    @property
+    def size(self) -> int:
+        """The number of characters of its text."""
+        return self._text.size
 
     def let_text_go(self) -> None:
         """Release the text if the shared lines of the directory can restore it."""
-        if self._lines is not None and self._ends is None and not self.cyclic:
-            text = self._text
-            self._ends = text[: text.index("\n")], text[text.rindex("\n") + 1 :]
-            self._text = ""
-
-    def _all_lines(self) -> list[str]:
-        """The lines of a released text."""
-        assert self._lines is not None
-        assert self._ends is not None
-        head, last = self._ends
-        return [head, *self._lines.of(self.rows), last]
+        if not self.cyclic:
+            self._text.release()
 
     def has_text_of(self, other: Computation) -> bool:
         """True if both texts are equal."""
-        if self.size != other.size:
-            return False
-        if self._ends is None or other._ends is None or self._lines is not other._lines:
-            return self.text == other.text
-        return self._ends == other._ends and all(map(is_, self.rows, other.rows))
+        return self._text.is_as(other._text)
 
     @property
     def spans(self) -> tuple[Span, ...]:
         """The place of each instruction, in characters of `text`."""
         if self._spans is None:
-            self._spans = tuple(map(self.span, range(len(self.rows))))
-        elif not isinstance(self._spans, tuple):
-            self._spans = self._spans(self.text)
+            if self._irregular is None:
+                self._spans = tuple(map(self._text.instruction_span, range(len(self.rows))))
+            else:
+                self._spans = self._irregular.spans_in(self.text)
         return self._spans
 
     def span(self, number: int) -> Span:
         """The place of the instruction at a position, in characters of `text`."""
-        if self.has_spans:
-            return self.spans[number]
-        starts = self._line_starts
-        if starts is None:  # as in a dump: a head, then an instruction per line
-            text = self._whole()
-            begin, end = self._part or (0, len(text))
-            find = text.find
-            self._line_starts = starts = array("Q")
-            offset = find("\n", begin, end)
-            while offset >= 0:
-                starts.append(offset + 1 - begin)
-                offset = find("\n", offset + 1, end)
-        return Span(starts[number] + 2, starts[number + 1] - 1)
+        return self.spans[number] if self.has_spans else self._text.instruction_span(number)
 
     def excerpt(self, span: Span) -> str:
         """The characters of a span of `text`, without a copy of `text`."""
-        begin = self._part[0] if self._part is not None else 0
-        return self._whole()[begin + span.start : begin + span.end]
+        return self._text.excerpt(span)
 
     def mentions(self, word: str) -> bool:
         """True if the text contains a word; the text is not copied for it."""
-        if self._ends is not None:
-            return word in self.text
-        begin, end = self._part or (0, len(self._text))
-        return self._text.find(word, begin, end) >= 0
-
-    def _whole(self) -> str:
-        """The text that contains it; a released text is restored."""
-        if self._ends is not None:
-            self._text, self._ends = self.text, None
-        return self._text
+        return self._text.mentions(word)
 
     @property
     def index(self) -> Mapping[str, int]:

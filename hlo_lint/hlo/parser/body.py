@@ -7,6 +7,8 @@ from functools import partial
 from typing import NamedTuple
 
 from hlo_lint.hlo.ir import Computation, Inline
+from hlo_lint.hlo.ir.computation import Irregularities
+from hlo_lint.hlo.ir.computation_text import ComputationText
 from hlo_lint.hlo.records import InstructionRecord, name_of, opcode_of
 from hlo_lint.text.source import ParseError, Span
 
@@ -62,13 +64,8 @@ class ParsedBody:
         if self.nested:
             self._name_rows()
         start = part[0]
-        return Computation(
-            text,
-            name,
-            is_entry,
-            signature,
-            tuple(self.rows),
-            tail,
+        rows = tuple(self.rows)
+        irregular = Irregularities(
             partial(_spans, tuple(self.places), start),
             tuple(
                 ParseError(message, begin - start, end - start)
@@ -76,8 +73,9 @@ class ParsedBody:
             ),
             frozenset(self.nested),
             self._inline(start),
-            part,
         )
+        held = ComputationText(text, rows, part)
+        return Computation(held, name, is_entry, signature, rows, tail, irregular)
 
     def _inline(self, start: int) -> dict[int, tuple[Inline, ...]]:
         by_row: dict[int, list[Inline]] = {}

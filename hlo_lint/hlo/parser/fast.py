@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from hlo_lint.hlo.ir import Computation
+from hlo_lint.hlo.ir.computation_text import ComputationText
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
 from hlo_lint.hlo.parser.references import NAME_BYTES, read_references, utf8
 from hlo_lint.hlo.records import InstructionRecord, SharedLines
@@ -241,9 +242,10 @@ class PrintedReader:
     def _computation(self, outline: _Outline, rows: tuple[InstructionRecord, ...]) -> Computation:
         start, end, _, name, is_entry, signature, tail = outline
         if self._memo is None:  # its text is a part of the whole text, without a copy
-            return Computation(self._text, name, is_entry, signature, rows, tail, part=(start, end))
-        text, lines = self._text[start:end], self._memo.lines
-        computation = Computation(text, name, is_entry, signature, rows, tail, lines=lines)
+            text = ComputationText(self._text, rows, (start, end))
+            return Computation(text, name, is_entry, signature, rows, tail)
+        text = ComputationText(self._text[start:end], rows, lines=self._memo.lines)
+        computation = Computation(text, name, is_entry, signature, rows, tail)
         self._memo.add(computation)
         return computation
 
