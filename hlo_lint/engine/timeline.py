@@ -154,6 +154,15 @@ class Timeline:
         may_skip = type(rule).can_skip is not Rule.can_skip
         return all(may_skip and rule.can_skip(module, stage) for module, stage in modules)
 
+    def finds_at_end(self, check: Check) -> bool:
+        """True if a check finds something at the end of the run, in any of the `last` dumps."""
+        ends = self.ends
+        if check.rule.handwritten_only:
+            ends = tuple((module, stage) for module, stage in ends if not stage.unique_names)
+        if self.can_skip(check, ends):
+            return False
+        return any(True for position in self.last for _ in self.find_at(check, position))
+
     def find(self, check: Check) -> Iterator[Occurrence]:
         """The findings of a check in all dumps."""
         rule = check.rule

@@ -111,15 +111,19 @@ class EachDump(View):
     """A part of every dump of a pipeline, checked once however many dumps repeat it."""
 
     def check(self, check: Check, run: Run) -> None:
-        """Report defects with their history, from introduction to end."""
+        """Report defects with their history, from introduction to end.
+
+        Most rules find nothing at the end of a run: then no other dump is searched, unless a
+        resolved defect may be reported.
+        """
         rule, timeline, reporter = check.rule, run.timeline, run.reporter
         if rule.precondition is not None:
             from hlo_lint.engine.preconditions import check_precondition  # few texts need it
 
             check_precondition(check, rule.precondition, timeline, reporter)
             return
-        pipeline = timeline.pipeline
-        if may_report_ended(rule, pipeline, asked=reporter.resolved) or _is_alive(check, timeline):
+        ended = may_report_ended(rule, timeline.pipeline, asked=reporter.resolved)
+        if ended or timeline.finds_at_end(check):
             for history in histories_of(timeline.find(check), timeline):
                 reporter.add_unless_resolved(check, history)
 
@@ -477,16 +481,3 @@ def checks_of(rule: Rule) -> Sequence[Check]:
     if not checks and rule.command == "check" and rule.name() not in ABOUT_REPORT:
         raise RuleError(f"{rule.name()} has no check")
     return checks
-
-
-def _is_alive(check: Check, timeline: Timeline) -> bool:
-    """True if a check finds something at the end of a run: for most this is the only search.
-
-    Named dumps without a step number count as the end, too.
-    """
-    ends = timeline.ends
-    if check.rule.handwritten_only:
-        ends = tuple((module, stage) for module, stage in ends if not stage.unique_names)
-    if timeline.can_skip(check, ends):
-        return False
-    return any(True for position in timeline.last for _ in timeline.find_at(check, position))
