@@ -195,6 +195,12 @@ def run_text(
     return pack_arrays([*map(fetch, executable.execute([*map(put, unpack_arrays(types, arrays))]))])
 
 
+def final_text(text: bytes, *, flags: dict[str, Any]) -> Answer:
+    """Compile a text without the flags of this module: the optimized module that XLA emits."""
+    (module,) = _compiled(text, tuple(flags.items()), True).hlo_modules()
+    return None, (module.to_string().encode(),)
+
+
 def load_runtime() -> Answer:
     """Import jaxlib, and jax for a GPU."""
     _device()

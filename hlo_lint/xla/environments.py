@@ -194,11 +194,14 @@ def check_release(release: str, platform: Platform) -> None:
 
 def needs_download(release: str, platform: Platform) -> bool:
     """True if `environment_of` has to make an environment."""
-    return not _is_here(release, platform) and not (platform.folder(release) / INSTALLED).exists()
+    fitting = Platform if platform is Platform.CPU else (platform,)
+    return not _is_here(release, platform) and not any(
+        (other.folder(release) / INSTALLED).exists() for other in fitting
+    )
 
 
 def _is_here(release: str, platform: Platform) -> bool:
-    return release == _release_here() and platform.is_here
+    return release == release_here() and platform.is_here
 
 
 def with_packages(
@@ -256,7 +259,8 @@ def package_of(module: str) -> str:
     return PACKAGES.get(module, module)
 
 
-def _release_here() -> str:
+def release_here() -> str:
+    """The release of the installed jaxlib; empty without it."""
     try:
         return metadata.version("jaxlib")
     except metadata.PackageNotFoundError:

@@ -41,6 +41,15 @@ from hlo_lint.text.source import shown
 @click.option(
     "--edges", is_flag=True, help="Put infinities, NaNs and the ends of the ranges into the inputs."
 )
+@click.option(
+    "--kernels",
+    is_flag=True,
+    help="Compile each kernel of the final modules alone, and judge the results of those that run.",
+)
+@parameters.release_option("release")
+@parameters.python_option("python")
+@parameters.target_option()
+@click.option("--on-gpu", is_flag=True, help="Run the kernels on the GPU of this machine.")
 @parameters.seconds_option()
 @click.option(
     "--memory",
@@ -68,6 +77,11 @@ def command(
     output: Path | None,
     verbose: bool,
     shared: common.SharedOptions,
+    kernels: bool,
+    release: str | None,
+    python: str | None,
+    target: str | None,
+    on_gpu: bool,
     **options: Any,
 ) -> None:
     """Find the first pass that changes the values of a module.
@@ -75,12 +89,34 @@ def command(
     The dumps of each compilation run on the same inputs, on the CPU, with the installed jaxlib. A
     program may take 60 seconds; without --seconds there is no limit for all of them.
 
-    Exit status: 0 nothing changed, 1 a pass changed the values, 2 wrong use, or nothing
+    With --kernels each kernel of the final modules is compiled alone, by the release that wrote the
+    dump if that is here, and judged by XLA:CPU without its passes.
+
+    Exit status: 0 nothing changed, 1 a pass or a kernel changed the values, 2 wrong use, or nothing
     to compare.
     """
     settings = common.settings_of(paths, shared)
     output_format = output_format or settings.output_format
     dump = common.open_given(paths, settings, shared)
+    if kernels:
+        from hlo_lint.apps.cli.kernel_table import print_kernels_as_json, show_kernels
+        from hlo_lint.apps.isolation import judged_kernels
+
+        with common.status_line() as note:
+            compilations = judged_kernels(
+                dump,
+                seconds=options["seconds"],
+                memory=memory << 20,
+                settings=settings,
+                note=note,
+                release=release,
+                python=python,
+                chip=target,
+                on_gpu=on_gpu,
+            )
+            if output_format == "json":
+                ctx.exit(print_kernels_as_json(compilations) > 0)
+            ctx.exit(show_kernels(compilations, verbose=verbose) > 0)
     with common.status_line() as note:
         result = validate(
             dump,

@@ -97,7 +97,7 @@ HEALTHY = "HloModule m\nENTRY e {\n  ROOT p = f32[1]{0} parameter(0)\n}\n"
 
 
 def gpu_description(name: str, compiler: XlaCompiler) -> str:
-    """The description of a GPU, without the fields that this release of XLA does not know.
+    """The description of a GPU, as this release of XLA reads it.
 
     Raises:
         UsageError: the target is a TPU.
@@ -105,7 +105,11 @@ def gpu_description(name: str, compiler: XlaCompiler) -> str:
     target = target_of(name)
     if target.is_tpu:
         raise UsageError(f"{name} is a TPU; modules are compiled for a GPU")
-    text = target.description
+    return readable_description(target.description, compiler)
+
+
+def readable_description(text: str, compiler: XlaCompiler) -> str:
+    """A description of a GPU without the fields that this release of XLA does not know."""
     while part := readable_part(text, compiler.compile(HEALTHY, text).log):
         text = part
     return text

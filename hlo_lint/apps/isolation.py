@@ -1,0 +1,229 @@
+"""`validate --kernels`: compile each kernel of final modules alone, and judge its results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any, Final
+
+from hlo_lint.apps.jax.capture.targets import readable_description, target_of
+from hlo_lint.apps.reduction import flags_of
+from hlo_lint.apps.settings.settings import Settings
+from hlo_lint.apps.targets import CheckTarget, as_dump
+from hlo_lint.dumps.pass_dump import PassDump
+from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.dumps.selection import modules_of, only_module
+from hlo_lint.engine.diagnose import origin_of
+from hlo_lint.engine.isolation.compilers import AbsentKernels, RunningKernels
+from hlo_lint.engine.isolation.cut import cuts_of, emitter_of
+from hlo_lint.engine.isolation.judge import KernelCompiler, KernelVerdict, judged
+from hlo_lint.engine.mentions import names_in
+from hlo_lint.hlo.ir import Module
+from hlo_lint.xla.compiler import XlaCompiler
+from hlo_lint.xla.cpu import XlaCpu
+from hlo_lint.xla.environments import (
+    Interpreter,
+    Platform,
+    environment_of,
+    interpreter_at,
+    needs_download,
+    release_here,
+)
+from hlo_lint.xla.limits import Deadline
+
+Note = Callable[[str], None]
+
+KERNEL_SECONDS: Final = 30.0
+"""The time limit for a kernel, to compile and to run."""
+ON_GPU: Final = {"JAX_PLATFORMS": "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+"""The environment of a child that runs kernels on the GPU of this machine."""
+_BEFORE_BUFFERS: Final = "after_optimizations_before_buffer_assignment"
+"""The dump of XLA:TPU before its memory spaces are assigned, which can be compiled again."""
+
+
+@dataclass(frozen=True)
+class JudgedKernel:
+    """A kernel of a compilation with its verdict."""
+
+    title: str
+    """The compilation: `module_0001.jit_f`."""
+    name: str
+    emitter: str
+    source: str
+    """The line of Python, `model.py:12 in step`; empty if the dump does not have it."""
+    verdict: KernelVerdict
+    named: tuple[str, ...] = ()
+    """The instructions that XLA's message names, each with its line of Python."""
+
+
+@dataclass(frozen=True)
+class KernelCompilation:
+    """The kernels of a compilation, and who compiled them."""
+
+    title: str
+    compiler: str
+    """`XLA:CPU of jax 0.10.2`"""
+    kernels: tuple[JudgedKernel, ...]
+
+
+def final_dump(pipeline: Pipeline) -> PassDump:
+    """The module that the emitters got, or the last dump of a run without it."""
+    for dump in pipeline.dumps:
+        if dump.name is not None and dump.name.rest.startswith(_BEFORE_BUFFERS):
+            return dump
+    return pipeline.final or pipeline.dumps[-1]
+
+
+class ReleaseCompiler(ExitStack):
+    """The compiler of the release that wrote a dump, for single kernels and for whole modules."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        *,
+        release: str | None = None,
+        python: str | None = None,
+        chip: str | None = None,
+        on_gpu: bool = False,
+        deadline: Deadline | None = None,
+        announce: Note = lambda _: None,
+    ) -> None:
+        """Choose the compiler.
+
+        Args:
+            pipeline: the compilation that wrote the dump.
+            release: the release to ask instead of that of the dump.
+            python: a Python whose jax to ask.
+            chip: the chip to compile for; by default that of the dump.
+            on_gpu: True to run the kernels on the GPU of this machine.
+            deadline: the end of the time for all kernels.
+            announce: called with each step of a download.
+
+        Raises:
+            UsageError: there is no compiler for the chip.
+            CaptureError: the environment of a release cannot be made.
+        """
+        super().__init__()
+        self.platform = Platform[(pipeline.backend or "cpu").upper()]
+        is_here = on_gpu or self.platform is Platform.CPU
+        place = Platform.CPU if is_here else self.platform
+        is_known = pipeline.is_of_known_release
+        may_be = [known.version for known in pipeline.releases if is_known]
+        asked: Interpreter | None = None
+        if python:
+            asked = interpreter_at(python)
+        elif release:
+            asked = environment_of(release, announce, place)
+        else:
+            here = [version for version in may_be if not needs_download(version, place)]
+            asked = environment_of(here[-1], announce, place) if here else None
+        self.release = asked.jax if asked else release_here()
+        self.title = f"XLA:{self.platform.name} of jax {self.release}"
+        is_own = self.release in may_be
+        if not is_own:
+            self.title += (
+                f"; {' or '.join(may_be)} wrote the dump (--jax {may_be[-1]} asks it)"
+                if may_be
+                else "; the release that wrote the dump is unknown (--jax RELEASE asks it)"
+            )
+        flags = flags_of(pipeline.options) if is_own else ""
+        path = asked.path if asked else None
+        self.kernels: KernelCompiler
+        if is_here:
+            environment = ON_GPU if on_gpu else {}
+            limits: dict[str, Any] = {"seconds": KERNEL_SECONDS, "deadline": deadline}
+            if on_gpu:  # CUDA reserves more memory than it uses
+                limits["memory"] = 1 << 40
+            runner = self.enter_context(XlaCpu(path, environment=environment, **limits))
+            self.kernels = RunningKernels(runner, _overrides(flags), is_cpu=not on_gpu)
+            return
+        is_tpu = self.platform is Platform.TPU
+        compiler = self.enter_context(
+            XlaCompiler(
+                path,
+                timeout=KERNEL_SECONDS,
+                platform="tpu" if is_tpu else "cuda",
+                deadline=deadline,
+            )
+        )
+        config = target_of(chip or ("v5e" if is_tpu else "h100")).description
+        if not is_tpu:
+            own = None if chip else pipeline.artefact("gpu_target_config.pbtxt")
+            config = readable_description(own or config, compiler)
+        self.kernels = AbsentKernels(compiler, config, "" if is_tpu else flags, is_tpu=is_tpu)
+
+
+def _overrides(flags: str) -> dict[str, bool | int | str]:
+    """The flags of a run as options of a single compilation."""
+    result: dict[str, bool | int | str] = {}
+    for word in flags.split():
+        name, _, text = word.removeprefix("--").partition("=")
+        truth = {"true": True, "false": False}
+        result[name] = truth.get(text, int(text) if text.isdecimal() else text)
+    return result
+
+
+def judged_kernels(
+    target: CheckTarget,
+    *,
+    module: str | None = None,
+    seconds: float | None = None,
+    memory: int = 8 << 30,
+    settings: Settings | None = None,
+    note: Note = lambda _: None,
+    **compiler: Any,
+) -> Iterator[KernelCompilation]:
+    """Compile the kernels of each final module alone, and judge those that run here.
+
+    Args:
+        target: an input as for `lint`.
+        module: the name of the only module: `jit_step`, `module_0001.jit_step`.
+        seconds: time limit for all kernels.
+        memory: bytes that a child process may map.
+        settings: which dumps are read.
+        note: called with the kernel that is compiled.
+        compiler: arguments of `ReleaseCompiler`.
+
+    Raises:
+        UsageError: the dump has no module of this name.
+        DumpError: a file cannot be read, or jaxlib is missing.
+    """
+    deadline = Deadline(inf if seconds is None else seconds)
+    dump = only_module(as_dump(target, settings or Settings()), module, ["the dump"])
+    pipelines = [pipeline for pipeline in dump if not pipeline.is_helper]
+    seen: dict[tuple[str, str], KernelVerdict] = {}
+    with XlaCpu(memory=memory, deadline=deadline) as judge:
+        for pipeline in pipelines:
+            with ReleaseCompiler(pipeline, deadline=deadline, announce=note, **compiler) as asked:
+                kernels = []
+                for whole in modules_of(final_dump(pipeline)):
+                    for cut in cuts_of(whole):
+                        note(f"{pipeline.title}: {cut.instruction.name}")
+                        key = asked.title, cut.key
+                        if key not in seen:
+                            seen[key] = judged(cut, asked.kernels, judge)
+                        verdict = replace(seen[key], cut=cut)
+                        kernels.append(_judged_kernel(pipeline.title, whole, verdict))
+                yield KernelCompilation(pipeline.title, asked.title, tuple(kernels))
+
+
+def _judged_kernel(title: str, module: Module, verdict: KernelVerdict) -> JudgedKernel:
+    kernel = verdict.cut.instruction
+    names = set(names_in(verdict.message)) - {kernel.name}
+    within = {row.name for body in verdict.cut.draft.bodies for row in body.rows}
+    named = [
+        f"%{row.name}, {origin_of(row, module) or 'of no known line'}"
+        for row in (module.instructions() if names & within else ())
+        if row.name in names
+    ]
+    source = origin_of(kernel, module)
+    return JudgedKernel(
+        title,
+        kernel.name,
+        emitter_of(kernel),
+        "" if source is None else f"{source}",
+        verdict,
+        tuple(named),
+    )

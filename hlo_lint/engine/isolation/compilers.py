@@ -1,0 +1,210 @@
+"""Compilers of single kernels: XLA:CPU, a GPU of this machine, and chips that are absent."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from hlo_lint.engine.isolation.cut import KernelCut, emitter_of, kernels_of, with_calls
+from hlo_lint.engine.reduce.draft import Draft, DraftComputation, DraftInstruction
+from hlo_lint.hlo.dtypes import BITS
+from hlo_lint.hlo.ir import Module
+from hlo_lint.hlo.opcodes import BINARY, CONTROL_FLOW, NO_KERNEL
+from hlo_lint.hlo.parser.module import parse_file
+from hlo_lint.hlo.shape import TupleShape, arrays, shape_or_none
+from hlo_lint.text.source import decode, encode
+from hlo_lint.xla.child import ChildDied, ChildError
+from hlo_lint.xla.compiler import Ending, XlaCompiler
+from hlo_lint.xla.cpu import NotRun, XlaCpu, final_text, pack_arrays, run_text, unpack_arrays
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+WITHOUT_PASSES: Final = "xla_disable_all_hlo_passes"
+"""The flag with which XLA emits a module as it stands."""
+_ROUND_TRIP: Final = "[hlo verifier]"
+"""The words of a refusal of a module that StableHLO's folders changed."""
+
+
+class RunningKernels:
+    """Kernels that XLA:CPU or the GPU of this machine compiles and runs.
+
+    They reach the compiler as StableHLO, which has neither the layouts and element sizes inside of
+    a module nor the configuration of a fusion, and whose folders may change an operation. A kernel
+    that StableHLO does not keep is compiled from its operations, with all passes, and counts only
+    if they make the same kernel of it.
+    """
+
+    runs = True
+
+    def __init__(self, xla: XlaCpu, flags: Mapping[str, Any], *, is_cpu: bool = True) -> None:
+        self._xla, self._flags = xla, dict(flags)
+        self._is_cpu = is_cpu
+        self._rewritten: set[KernelCut] = set()
+        """The kernels that are compiled from their operations."""
+
+    def compile(self, cut: KernelCut) -> Ending:
+        """Compile a kernel; `unknown` if it reaches no emitter as it is."""
+        emitted = self._compiled(*self._as_is(cut)) if self._is_as_is(cut) else None
+        if isinstance(emitted, Module) and _opcodes(emitted) == _opcodes(cut.module):
+            return Ending("ok", "")
+        again = self._compiled(*self._from_operations(cut))
+        if isinstance(again, Ending):
+            return again
+        made, wanted = _emitters(again), _emitters(cut.module)
+        if made <= wanted:
+            self._rewritten.add(cut)
+            return Ending("ok", "")
+        if isinstance(emitted, Ending) and _ROUND_TRIP not in emitted.message:
+            return emitted
+        return Ending("unknown", f"alone its operations become {', '.join(sorted(made - wanted))}")
+
+    def run(self, cut: KernelCut, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        """The results of the compiled kernel, the leaves of its root in order.
+
+        Raises:
+            NotRun: it does not run.
+        """
+        is_as_is = self._is_as_is(cut) and cut not in self._rewritten
+        return self._results(
+            *(self._as_is(cut) if is_as_is else self._from_operations(cut)), inputs
+        )
+
+    def _results(
+        self, text: str, flags: dict[str, Any], inputs: Sequence[NDArray[Any]]
+    ) -> list[NDArray[Any]]:
+        types, blocks = pack_arrays(inputs)
+        given: dict[str, Any] = {"types": types, "flags": flags, "plain": True}
+        try:
+            return unpack_arrays(*self._xla.call(run_text, encode(text), *blocks, **given))
+        except (ChildDied, ChildError) as error:
+            raise NotRun(f"{error}") from error
+
+    def _is_as_is(self, cut: KernelCut) -> bool:
+        return self._is_cpu and _is_plain(cut)
+
+    def _as_is(self, cut: KernelCut) -> tuple[str, dict[str, Any]]:
+        return _for_stablehlo(cut.draft).text, self._flags | {WITHOUT_PASSES: True}
+
+    def _from_operations(self, cut: KernelCut) -> tuple[str, dict[str, Any]]:
+        return with_calls(_for_stablehlo(cut.draft)).text, self._flags
+
+    def _compiled(self, text: str, flags: dict[str, Any]) -> Module | Ending:
+        """The module that XLA emits, or the end of the compilation."""
+        try:
+            _, (final,) = self._xla.call(final_text, encode(text), flags=flags)
+        except ChildDied as death:
+            return Ending.of(death)
+        except ChildError as error:
+            return Ending("error", f"{error}".partition("\n\nSuspected")[0].strip())
+        return parse_file(decode(final)).modules[0]
+
+
+def _is_plain(cut: KernelCut) -> bool:
+    """True if StableHLO has all that the emitter reads of a kernel."""
+    rows = [row for body in cut.draft.bodies for row in body.rows]
+    # A loop needs its copies in their order, which StableHLO loses: copy insertion has to run.
+    return (
+        "kind=kCustom" not in cut.text
+        and CONTROL_FLOW.isdisjoint(row.opcode for row in rows)
+        and all(
+            (array.layout is None or array.layout.is_descending) and BITS.get(array.dtype, 8) >= 8
+            for row in rows
+            for array in arrays(shape_or_none(row.type_text))
+        )
+    )
+
+
+def _for_stablehlo(draft: Draft) -> Draft:
+    """A module in which StableHLO folds nothing, and of whose bitcasts it needs no layouts.
+
+    A copy hides from folders that the operands of `xor(a, a)` are one value; emitters read past it.
+    """
+
+    def changed(body: DraftComputation) -> DraftComputation:
+        rows: list[DraftInstruction] = []
+        for row in body.rows:
+            if row.opcode == "bitcast":
+                dtype, _, _ = body.row(row.reads[0]).type_text.partition("[")
+                is_same = row.type_text.startswith(f"{dtype}[")
+                opcode = "reshape" if is_same else "bitcast-convert"
+                row = row._replace(opcode=opcode, attributes_text="")
+            if row.opcode in BINARY and len(set(row.references)) == 1 and not body.is_entry:
+                (name, _), hidden = row.references, f"{row.name}.hidden"
+                shape = body.row(row.reads[0]).type_text
+                rows.append(DraftInstruction.of(hidden, shape, "copy", [name]))
+                row = row.with_operands([name, hidden])
+            rows.append(row)
+        return body.changed(rows)
+
+    return draft.with_bodies({body.name: changed(body) for body in draft.bodies})
+
+
+def _emitters(module: Module) -> set[str]:
+    return {emitter_of(kernel) for kernel in kernels_of(module)} - {"copy"}
+
+
+def _opcodes(module: Module) -> Counter[str]:
+    """The number of instructions of each opcode that computes."""
+    return Counter(
+        row.opcode
+        for row in module.instructions()
+        if row.opcode not in (*NO_KERNEL, "copy", "reshape")
+    )
+
+
+class AbsentKernels:
+    """Kernels that XLA compiles for a chip that is absent, as plain HLO."""
+
+    runs = False
+
+    def __init__(
+        self, compiler: XlaCompiler, target: str, flags: str = "", *, is_tpu: bool = False
+    ) -> None:
+        self._compiler, self._target, self._is_tpu = compiler, target, is_tpu
+        self._flags = f"{flags} --{WITHOUT_PASSES}=true".strip()
+
+    def compile(self, cut: KernelCut) -> Ending:
+        """Compile a kernel."""
+        text = _with_plain_interface(cut.draft).text if self._is_tpu else cut.text
+        return self._compiler.compile(text, self._target, self._flags)
+
+    def run(self, cut: KernelCut, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        """Raises NotRun."""
+        raise NotRun("the chip is absent")
+
+
+def _with_plain_interface(draft: Draft) -> Draft:
+    """A module whose parameters and result have default layouts: XLA:TPU takes no others."""
+    entry, rows = draft.entry, list[DraftInstruction]()
+    root = entry.row(entry.root)
+    for row in entry.rows:
+        if row.opcode == "parameter":
+            given = f"{row.name}.plain"
+            rows.append(row._replace(name=given, type_text=_without_layouts(row.type_text)))
+            row = DraftInstruction.of(row.name, row.type_text, "copy", [given])
+        rows.append(row)
+
+    def copied(name: str, text: str) -> str:
+        shape = shape_or_none(text)
+        if not isinstance(shape, TupleShape):
+            rows.append(
+                DraftInstruction.of(f"{name}.plain", _without_layouts(text), "copy", [name])
+            )
+            return f"{name}.plain"
+        parts = []
+        for number, element in enumerate(shape.elements):
+            part, tail = f"{name}.part{number}", f", index={number}"
+            rows.append(DraftInstruction.of(part, f"{element}", "get-tuple-element", [name], tail))
+            parts.append(copied(part, f"{element}"))
+        rows.append(DraftInstruction.of(f"{name}.plain", _without_layouts(text), "tuple", parts))
+        return f"{name}.plain"
+
+    last = copied(root.name, root.type_text)
+    return draft.with_bodies({entry.name: entry.changed(rows, last)})
+
+
+_without_layouts = partial(re.compile(r"\{[^}]*\}").sub, "")

@@ -1,0 +1,228 @@
+"""Cut the kernels of a scheduled module out of it, each as a module of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+from hlo_lint.analysis.walks import reached
+from hlo_lint.engine.reduce.draft import Draft, DraftComputation, DraftInstruction
+from hlo_lint.hlo.attributes.splitting import joined_attributes
+from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.opcodes import CONTROL_FLOW, NO_KERNEL, RUNS_SCHEDULE
+from hlo_lint.hlo.parser.module import parse_file
+from hlo_lint.hlo.shape import Shape, TupleShape, element_type, shape_or_none
+
+ENTRY: Final = "kernel_alone"
+"""The entry computation of a cut."""
+MAX_LITERAL: Final = 256
+"""The longest literal, in characters, that is copied; longer constants become parameters."""
+_IN_PLACE: Final = CONTROL_FLOW | frozenset("dynamic-update-slice scatter sort".split())
+"""Opcodes that write their result over an operand, which must not be a parameter's buffer."""
+_names = re.compile(r"%[\w.\-]+")
+
+
+@dataclass(frozen=True, eq=False)
+class KernelCut:
+    """An instruction as a module of its own."""
+
+    instruction: Instruction
+    draft: Draft
+
+    @property
+    def text(self) -> str:
+        """The module: operands are parameters with their layouts, small constants stay."""
+        return self.draft.text
+
+    @cached_property
+    def module(self) -> Module:
+        """The module, parsed."""
+        return parse_file(self.text).modules[0]
+
+    @property
+    def key(self) -> str:
+        """The text without names, equal for kernels that compile to equal code."""
+        numbers: dict[str, str] = {}
+        text = replace(self.draft, name="m").text
+        return _names.sub(lambda name: numbers.setdefault(name[0], f"%{len(numbers)}"), text)
+
+
+def emitter_of(kernel: Instruction) -> str:
+    """The part of XLA that emits a kernel: an opcode, a kind of fusion, the target of a call."""
+    if kernel.opcode == "custom-call":
+        return kernel.custom_call_target
+    if kernel.opcode != "fusion":
+        return kernel.opcode
+    config: object = kernel.backend_config()
+    for name in ("fusion_backend_config", "fusion_config", "kind"):
+        inner = config.get(name) if isinstance(config, Mapping) else None
+        config = inner or config
+    kind = config if isinstance(config, str) else kernel.attributes.get("kind")
+    return f"{kind} fusion".removeprefix("__")
+
+
+def kernels_of(module: Module) -> Iterator[Instruction]:
+    """The instructions that a program launches, those in loops, branches and calls too.
+
+    A loop, a branch or a call counts as well: XLA:CPU compiles small ones to a single function.
+    """
+
+    def run(computation: Computation) -> Iterator[Computation]:
+        for opcode in sorted(computation.opcodes):
+            if opcode in RUNS_SCHEDULE:
+                for caller in computation.with_opcode(opcode):
+                    yield from filter(None, map(module.computation, caller.called_computations))
+
+    for computation in reached(filter(None, [module.entry]), run):
+        for instruction in computation.instructions:
+            if instruction.is_nested or instruction.opcode in NO_KERNEL:
+                continue
+            # An asynchronous operation is launched by the computation that it wraps.
+            if not instruction.opcode.endswith(("-start", "-update", "-done")):
+                yield instruction
+
+
+def with_calls(draft: Draft) -> Draft:
+    """The module with its fusions as calls, for XLA to fuse again."""
+
+    def called(_: DraftComputation, row: DraftInstruction) -> DraftInstruction:
+        if row.opcode != "fusion":
+            return row
+        (callee,) = row.callees
+        return row._replace(opcode="call", attributes_text=f", to_apply=%{callee}")
+
+    return draft.with_rows(called)
+
+
+def cuts_of(module: Module) -> Iterator[KernelCut]:
+    """The kernels of a module, each as a module of its own."""
+    draft = _bare(Draft.of(module))
+    bodies = {body.name: body for body in draft.bodies}
+    for instruction in kernels_of(module):
+        body = bodies[instruction.computation.name]
+        yield KernelCut(instruction, _cut(draft, bodies, body, body.row(instruction.name)))
+
+
+def _bare(draft: Draft) -> Draft:
+    """The module without metadata, and with `a#1` as a get-tuple-element.
+
+    Older parsers do not read `a#1`, and a stack frame needs the tables of the whole module.
+    """
+
+    def spelled(body: DraftComputation) -> DraftComputation:
+        rows: dict[str, DraftInstruction] = {}
+        for row in body.rows:
+            if "metadata=" in row.attributes_text:
+                kept = {name: text for name, text in row.attributes.items() if name != "metadata"}
+                row = row._replace(attributes_text=joined_attributes(kept))
+            for part in row.references if "#" in row.operands_text else ():
+                whole, *numbers = part.split("#")
+                for number in numbers:
+                    name, tail = f"{whole}.part{number}", f", index={number}"
+                    shape = element_type(rows[whole].type_text, number)
+                    rows[name] = DraftInstruction.of(
+                        name, shape, "get-tuple-element", [whole], tail
+                    )
+                    whole = name
+            if "#" in row.operands_text:
+                row = row.with_operands(part.replace("#", ".part") for part in row.references)
+            rows[row.name] = row
+        return body.changed(rows.values())
+
+    return draft.with_bodies({body.name: spelled(body) for body in draft.bodies})
+
+
+def _cut(
+    draft: Draft,
+    bodies: Mapping[str, DraftComputation],
+    body: DraftComputation,
+    row: DraftInstruction,
+) -> Draft:
+    callees = [
+        bodies[name]
+        for name in reached(
+            row.callees, lambda name: bodies[name].called() if name in bodies else ()
+        )
+        if name in bodies
+    ]
+    is_in_place = any(
+        opcode in _IN_PLACE
+        for opcode in (row.opcode, *(inner.opcode for callee in callees for inner in callee.rows))
+    )
+    entry = _Entry(body, is_in_place)
+    operands = [entry.value(name) for name in row.reads]
+    kept = {
+        name: text
+        for name, text in row.attributes.items()
+        if name not in ("control-predecessors", "sharding")
+    }
+    launched = row._replace(attributes_text=joined_attributes(kept))
+    rows = (*entry.rows, launched.with_operands(operands))
+    order = [other for other in draft.bodies if other in callees]  # callees come first
+    return Draft(
+        draft.name,
+        {name: text for name, text in draft.header.items() if name == "is_scheduled"},
+        (*order, DraftComputation(ENTRY, rows, launched.name, is_entry=True)),
+    )
+
+
+class _Entry:
+    """The entry computation of a cut, up to its kernel."""
+
+    def __init__(self, body: DraftComputation, is_in_place: bool) -> None:
+        self._body, self._is_in_place = body, is_in_place
+        self._names: dict[str, str] = {}
+        self.rows: list[DraftInstruction] = []
+
+    def value(self, name: str) -> str:
+        """The name of an operand's value: a parameter, or constants and parameters in a tuple.
+
+        The counter of a loop begins at its constant.
+        """
+        if name not in self._names:
+            source = origin = self._body.row(name)
+            while origin.opcode == "copy":
+                origin = self._body.row(origin.reads[0])
+            literal = origin.operands_text
+            is_short = len(literal) < MAX_LITERAL and "..." not in literal
+            if origin.opcode == "constant" and is_short:
+                # Constants have names that PTX takes, or XLA:GPU dies of them.
+                given = f"{origin.name}_given" if self._is_in_place else origin.name
+                constant = origin._replace(name=given, attributes_text="")
+                self._names[name] = self._copied(constant, name)
+            elif source.opcode == "tuple":
+                elements = [self.value(element) for element in source.reads]
+                self.rows.append(source.with_operands(elements)._replace(attributes_text=""))
+                self._names[name] = name
+            else:
+                self._names[name] = self._given(
+                    name, shape_or_none(source.type_text), source.type_text
+                )
+        return self._names[name]
+
+    def _given(self, name: str, shape: Shape | None, text: str) -> str:
+        if isinstance(shape, TupleShape):
+            parts = [
+                self._given(f"{name}.element{number}", element, str(element))
+                for number, element in enumerate(shape.elements)
+            ]
+            self.rows.append(DraftInstruction.of(name, text, "tuple", parts))
+        elif text == "token[]":
+            self.rows.append(DraftInstruction.of(name, text, "after-all", ()))
+        else:
+            number = sum(row.opcode == "parameter" for row in self.rows)
+            given = f"{name}_given" if self._is_in_place else name
+            return self._copied(DraftInstruction(given, text, "parameter", f"{number}"), name)
+        return name
+
+    def _copied(self, row: DraftInstruction, name: str) -> str:
+        """Add a value, and a copy of it if the kernel may write over it."""
+        if row not in self.rows:
+            self.rows.append(row)
+        if not self._is_in_place:
+            return row.name
+        self.rows.append(DraftInstruction.of(name, row.type_text, "copy", [row.name]))
+        return name

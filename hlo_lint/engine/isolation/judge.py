@@ -1,0 +1,178 @@
+"""Compile a kernel alone, run it, and compare its results with those of the judge.
+
+The judge is XLA:CPU without its passes, on a text that is lowered to plain operations. A kernel is
+wrong if it is beyond the rounding of its own types on every input that shows the difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from hlo_lint.engine.isolation.cut import KernelCut
+from hlo_lint.engine.values.bounds import fallback_bound
+from hlo_lint.engine.values.compare import LargestDifference, array_difference, result_difference
+from hlo_lint.engine.values.inputs import EDGES, value
+from hlo_lint.engine.values.lowering.emit import NATIVE, WIDE, emit_graph
+from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
+from hlo_lint.engine.values.lowering.lower import Lowering
+from hlo_lint.engine.values.programs import (
+    CONSTANT_ROUNDINGS,
+    JUDGE,
+    MAX_INPUT_BYTES,
+    Runs,
+    in_types,
+)
+from hlo_lint.hlo.ir import Module
+from hlo_lint.hlo.opcodes import COMMUNICATES
+from hlo_lint.hlo.shape import arrays
+from hlo_lint.xla.compiler import Ending
+from hlo_lint.xla.cpu import NotRun
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hlo_lint.engine.values.lowering.program import Program
+    from hlo_lint.xla.cpu import XlaCpu
+
+SEEDS: Final = (0, 1, 2, EDGES)
+"""The sets of inputs: of both signs, positive, negative, and the ends of the ranges."""
+_NOT_ALONE: Final = COMMUNICATES | {"infeed", "outfeed", "partition-id", "replica-id"}
+"""Opcodes that need other devices, or a host."""
+
+
+class AloneStatus(Enum):
+    """What became of a kernel."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    REFUSED = "refused"
+    DIED = "died"
+    COMPILES = "compiled"
+    NOT_ASKED = "not asked"
+
+
+@dataclass(frozen=True)
+class KernelVerdict:
+    """The verdict on a kernel."""
+
+    cut: KernelCut
+    status: AloneStatus
+    message: str = ""
+    """XLA's words, or the reason why the kernel was not compiled or not run."""
+    difference: LargestDifference | None = None
+    seed: int = 0
+
+    @property
+    def is_bad(self) -> bool:
+        """True if XLA does not compile the kernel, or computes something else."""
+        return self.status in (AloneStatus.WRONG, AloneStatus.REFUSED, AloneStatus.DIED)
+
+
+class KernelCompiler(Protocol):
+    """A compiler of kernels of a release for a chip; several threads may call it."""
+
+    runs: bool
+    """True if the chip is here."""
+
+    def compile(self, cut: KernelCut) -> Ending:
+        """Compile a kernel as the release does at the end of its passes."""
+        ...
+
+    def run(self, cut: KernelCut, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        """The results of the compiled kernel, the leaves of its root in order.
+
+        Raises:
+            NotRun: it does not run.
+        """
+        ...
+
+
+def judged(cut: KernelCut, compiler: KernelCompiler, judge: XlaCpu) -> KernelVerdict:
+    """The verdict on a kernel."""
+    needs = {row.opcode for body in cut.draft.bodies for row in body.rows} & _NOT_ALONE
+    if needs:
+        return KernelVerdict(cut, AloneStatus.NOT_ASKED, f"{min(needs)} does not run alone")
+    ending = compiler.compile(cut)
+    if ending.status == "unknown":
+        return KernelVerdict(cut, AloneStatus.NOT_ASKED, ending.message)
+    if ending.status != "ok":
+        status = AloneStatus.REFUSED if ending.status in ("error", "refused") else AloneStatus.DIED
+        return KernelVerdict(cut, status, ending.message)
+    if not compiler.runs:
+        return KernelVerdict(cut, AloneStatus.COMPILES)
+    try:
+        return _compared(cut, compiler, judge)
+    except (NotLowered, NotRun) as error:
+        return KernelVerdict(cut, AloneStatus.COMPILES, f"not run: {error}")
+
+
+def _compared(cut: KernelCut, compiler: KernelCompiler, judge: XlaCpu) -> KernelVerdict:
+    program = Lowering(cut.module, Nodes()).program()
+    if program.cuts:
+        raise NotRun(f"{program.cuts[0].what} has no meaning in HLO")
+    if program.endless:
+        raise NotRun(program.endless[0][1])
+    runs = Runs(judge)
+    reason = ""
+    for seed in SEEDS:
+        drawn = runs.inputs(program.inputs, seed)
+        truths = _truths(program, drawn, judge)
+        results = compiler.run(cut, _all_inputs(cut.module, program, drawn, seed))
+        difference = _beyond_bound(program, truths, results)
+        if difference is not None:
+            return KernelVerdict(cut, AloneStatus.WRONG, reason, difference, seed)
+    return KernelVerdict(cut, AloneStatus.RIGHT)
+
+
+def _truths(
+    program: Program, inputs: Sequence[NDArray[Any]], judge: XlaCpu
+) -> list[list[NDArray[Any]]]:
+    """The judge's results in the types of the program, and in f64 if that runs."""
+    truths = []
+    for types in (NATIVE, WIDE):
+        text = emit_graph(program.graph, types)
+        try:
+            truths.append(judge.run(text, in_types(inputs, program, types), flags=JUDGE))
+        except NotRun:
+            if types is NATIVE:
+                raise
+    return truths
+
+
+def _all_inputs(
+    module: Module, program: Program, drawn: Sequence[NDArray[Any]], seed: int
+) -> list[NDArray[Any]]:
+    """A value for each parameter of the module, those that nothing reads too."""
+    by_leaf = {given.leaf: array for given, array in zip(program.inputs, drawn, strict=True)}
+    assert module.entry is not None
+    leaves = [leaf for row in module.entry.parameters for leaf in arrays(row.shape)]
+    if sum(leaf.byte_size or 0 for leaf in leaves) > MAX_INPUT_BYTES:
+        raise NotRun(f"its inputs are more than {MAX_INPUT_BYTES >> 20} MB")
+    return [
+        value(leaf, (seed, number)) if (own := by_leaf.get(number)) is None else own
+        for number, leaf in enumerate(leaves)
+    ]
+
+
+def _beyond_bound(
+    program: Program, truths: Sequence[list[NDArray[Any]]], results: list[NDArray[Any]]
+) -> LargestDifference | None:
+    """The largest difference of results beyond rounding; None if they keep the bound."""
+    from numpy import errstate
+
+    native, *wide = truths
+    bound = fallback_bound(program, program)
+    difference = result_difference(native, results, bound)
+    if difference is None or not wide:
+        return difference
+    number = difference.output
+    with errstate(over="ignore"):  # a number too large for the type becomes infinite
+        exact = wide[0][number].astype(results[number].dtype)
+    again = array_difference(exact, results[number], bound, number)
+    own = array_difference(exact, native[number])
+    if again is None or (own and CONSTANT_ROUNDINGS * own.error >= again.error):
+        return None
+    return difference
