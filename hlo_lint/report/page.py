@@ -28,6 +28,8 @@ def render_page(rule: Rule) -> str:
         parts.append(
             f"## Options\n\nIn `[tool.hlo_lint.rules.{rule.name()}]`:\n\n" + "\n".join(lines)
         )
+    if rule.evidence:
+        parts.append("## Evidence\n\n" + "\n".join(f"- {piece}" for piece in rule.evidence))
     for example in rule.examples:
         title = "## Bad" if isinstance(example, Bad) else "## Good"
         named = f"`{example.file}`:\n\n" if example.file else ""

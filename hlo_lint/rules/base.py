@@ -16,6 +16,7 @@ from hlo_lint.dumps.phases import Precondition
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.hlo.ir import HloFile, Instruction, Module
 from hlo_lint.rules.entry import RuleEntry
+from hlo_lint.rules.evidence import RuleEvidence
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option, OptionValue
 from hlo_lint.text.errors import RuleError, UsageError, nearest
@@ -268,6 +269,8 @@ class Rule:
     them: `thunk_emitter.cc: Unsupported`. `…` matches any text. The failure of the rule's
     precondition counts without being listed."""
     examples: ClassVar[tuple[Bad | Good, ...]] = ()
+    evidence: ClassVar[tuple[RuleEvidence, ...]] = ()
+    """Proof that the defect does harm; each rule of hlo_lint has at least one."""
     entry_point: ClassVar[str] = ""
     """The entry point of a rule of another package (`plugins.py`)."""
 

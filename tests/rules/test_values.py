@@ -56,37 +56,6 @@ def test_an_example_computes_what_the_page_says(
     np.testing.assert_array_equal(elements[: len(first)], first)
 
 
-SCATTER = """HloModule m
-
-set {{
-  old = f32[] parameter(0)
-  ROOT new = f32[] parameter(1)
-}}
-
-ENTRY e {{
-  p = f32[2,8] parameter(0)
-  u = f32[2] parameter(1)
-  {indices}
-  ROOT s = f32[2,8] scatter(p, i, u), update_window_dims={{}}, inserted_window_dims={{0,1}}, \
-scatter_dims_to_operand_dims={{0,1}}, index_vector_dim=1, unique_indices=true, to_apply=set
-}}
-"""
-
-
-@pytest.mark.parametrize(
-    ("indices", "count"),
-    [
-        ("i = s32[2,2] constant({{1, 3}, {1, 3}})", 1),
-        ("i = s32[2,2] constant({{3, 1}, {3, 1}})", 0),  # out of bounds: neither is written
-        ("w = s32[2,2] constant({{1, 3}, {1, 3}})\n  i = s8[2,2] convert(w)", 1),
-        ("w = s32[2,2] constant({{1, 300}, {1, 300}})\n  i = s8[2,2] convert(w)", 0),
-    ],
-)
-def test_a_row_that_writes_nothing_may_be_there_twice(indices: str, count: int) -> None:
-    text = SCATTER.format(indices=indices)
-    assert len(lint(text, ["index-claim-untrue"]).findings) == count
-
-
 @pytest.mark.parametrize(("value", "count"), [("nan", 0), ("inf", 1), ("-1000", 1), ("448", 0)])
 def test_a_nan_stays_one_in_a_type_without_infinities(value: str, count: int) -> None:
     body = f"b = f32[] constant({value})\nROOT c = f8e4m3fn[] convert(b)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hlo_lint.analysis.cycles import Cycles
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.evidence import RefusedByXla
 from hlo_lint.rules.findings import Finding
 
 
@@ -20,6 +21,7 @@ class DependencyCycle(Rule):
     always_reported = True
     skip_fusion_bodies = False
     subsumes = frozenset({"malformed-text"})
+    evidence = (RefusedByXla("cannot parse as an instruction name", by="parser 0.12.0.1"),)
     examples = (
         Bad.entry("""
             p = f32[8] parameter(0)

@@ -6,6 +6,7 @@ from hlo_lint.hlo.ir import Computation, Module
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
 from hlo_lint.hlo.records import opcode_of, operands_of, references_of
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.evidence import MeasuredHarm
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.patterns import late
 
@@ -24,6 +25,11 @@ class DroppedOperand(Rule):
     always_reported = True
     skip_fusion_bodies = False
     subsumes = frozenset({"wrong-result-shape"})
+    evidence = (
+        MeasuredHarm(
+            "XLA's parser of jaxlib 0.12.0.1 reads the bad example with fewer operands than it has."
+        ),
+    )
     examples = (
         Bad.entry("""
             p = f32[8]{0} parameter(0)

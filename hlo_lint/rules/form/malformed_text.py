@@ -20,6 +20,7 @@ from hlo_lint.hlo.opcodes import demands_on
 from hlo_lint.hlo.records import attributes_before_metadata
 from hlo_lint.hlo.shape import ShapeSyntaxError, parse_shape, shape_or_none
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.evidence import RefusedByXla
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.errors import nearest
 from hlo_lint.text.patterns import late
@@ -58,6 +59,9 @@ class MalformedText(Rule):
     severity = Severity.WARNING
     subsumes = frozenset({"verifier", "unreadable-text"})
     handwritten_only = True
+    evidence = (
+        RefusedByXla("attribute dimensions is expected but not seen", by="parser 0.12.0.1"),
+    )
     examples = (
         Bad.entry("""
             p = f32[8,3]{1,0} parameter(0)

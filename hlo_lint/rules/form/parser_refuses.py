@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hlo_lint.dumps.pass_dump import is_fusion_body
 from hlo_lint.rules.base import Bad, Findings, Good, ParserVerdict, Rule
+from hlo_lint.rules.evidence import RefusedByXla
 from hlo_lint.rules.findings import Finding
 from hlo_lint.rules.options import Option
 
@@ -40,6 +41,9 @@ class ParserRefuses(Rule):
     always_reported = True
     enabled_by_default = False
     jax = Option("", "Release of jax whose parser is used; by default that of this Python.")
+    evidence = (
+        RefusedByXla("attribute dimensions is expected but not seen", by="parser 0.12.0.1"),
+    )
     examples = (
         Bad.entry("""
             p = f32[8,3]{1,0} parameter(0)

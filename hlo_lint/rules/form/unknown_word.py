@@ -15,6 +15,7 @@ from hlo_lint.hlo.kinds import reading_of, types_of
 from hlo_lint.hlo.opcodes import OPCODES, SUGAR, wrapped_opcode
 from hlo_lint.hlo.records import attributes_before_metadata, type_of
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.evidence import RefusedByXla
 from hlo_lint.rules.findings import Finding
 from hlo_lint.text.errors import nearest
 from hlo_lint.text.patterns import late
@@ -51,6 +52,7 @@ class UnknownWord(Rule):
     subsumes = frozenset({"verifier", "malformed-text"})
     handwritten_only = True
     skip_fusion_bodies = False
+    evidence = (RefusedByXla("Unknown opcode: rehsape", by="parser 0.12.0.1"),)
     examples = (
         Bad.entry("""
             p = f32[8,3]{1,0} parameter(0)

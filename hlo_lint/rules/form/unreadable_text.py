@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hlo_lint.hlo.ir import HloFile
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.evidence import RefusedByXla
 from hlo_lint.rules.findings import Finding, Severity
 
 
@@ -17,6 +18,7 @@ class UnreadableText(Rule):
 
     severity = Severity.WARNING
     always_reported = True
+    evidence = (RefusedByXla("cannot parse as an instruction name", by="parser 0.12.0.1"),)
     examples = (
         Bad("""
             HloModule cut

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.shape import ArrayShape, TupleShape
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.evidence import RefusedByXla
 from hlo_lint.rules.findings import Finding
 
 _FINAL = {".ir-no-opt.ll": ""}
@@ -24,6 +25,7 @@ class CollectiveNotOutermost(Rule):
     opcodes = frozenset({"all-gather", "all-gather-start", "all-to-all", "reduce-scatter"})
     skip_fusion_bodies = False  # a fusion may hold a collective
     always_reported = True  # the harm stays when a later pass resolves it
+    evidence = (RefusedByXla("all-gather dim 1 is not the most major", passes="none"),)
     examples = (
         Bad(
             """

@@ -8,6 +8,7 @@ from hlo_lint.hlo.arrays import operand_array, result_array
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding, Severity
 
 _FINAL = {".ir-no-opt.ll": ""}
@@ -25,11 +26,10 @@ class FftOffDenseOrder(Rule):
     assignment of XLA:CPU and XLA:GPU gives the operand and the result of an fft this order. If a
     later pass or a custom call changes it, XLA:CPU stops at `LayoutUtil::IsMonotonicWithDim0Major`;
     where no check exists, the numbers are wrong.
-
-    Reports: jax-ml/jax#22484.
     """
 
     opcodes = frozenset({"fft"})
+    evidence = (PublicReport("jax-ml/jax#22484"),)
     examples = (
         Bad.entry(_PROGRAM.format(order="0,1", mark="  // error"), artefacts=_FINAL),
         Good.entry(_PROGRAM.format(order="1,0", mark=""), artefacts=_FINAL),

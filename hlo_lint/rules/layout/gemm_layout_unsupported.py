@@ -12,6 +12,7 @@ from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape, Layout, TupleShape
 from hlo_lint.kernels.gemm_layouts import dot_groups, unsupported
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.evidence import RefusedByXla
 from hlo_lint.rules.findings import Finding
 from hlo_lint.text.edits import Fix
 
@@ -53,6 +54,7 @@ class GemmLayoutUnsupported(Rule):
     messages = ("batch in most minor dimension",)
     opcodes = frozenset({"custom-call"})
     always_reported = True
+    evidence = (RefusedByXla("batch in most minor dimension", passes="none"),)
     examples = (
         Bad(
             _PROGRAM % ("0,2,1", "", _CALL % "p", "  // error"),

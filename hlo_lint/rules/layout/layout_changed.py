@@ -8,6 +8,7 @@ from hlo_lint.analysis.layout_mismatches import in_other_orders, turned
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import BINARY, KEEPS_LAYOUT
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.evidence import RefusedByXla
 from hlo_lint.rules.findings import Finding
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class LayoutChanged(Rule):
     opcodes = KEEPS_LAYOUT
     skip_fusion_bodies = False
     always_reported = True
+    evidence = (RefusedByXla("Instruction shouldn't change layouts", passes="hlo-verifier"),)
     examples = (
         Bad.entry(
             """

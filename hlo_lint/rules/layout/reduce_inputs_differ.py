@@ -7,6 +7,7 @@ from hlo_lint.dumps.phases import REDUCE_INPUTS_LIE_ALIKE
 from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.ir import Computation
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.evidence import RefusedByXla
 from hlo_lint.rules.findings import Finding
 
 _FILE = (
@@ -47,6 +48,12 @@ class ReduceInputsDiffer(Rule):
 
     precondition = REDUCE_INPUTS_LIE_ALIKE
     opcodes = frozenset({"reduce"})
+    evidence = (
+        RefusedByXla(
+            "Layout assignment should have assigned the same layout to all reduce inputs",
+            passes="reduction-layout-normalizer",
+        ),
+    )
     examples = (
         Bad(_PROGRAM % ("0,1", "  // error"), file=_FILE),
         Good(_PROGRAM % ("1,0", ""), file=_FILE),

@@ -7,6 +7,7 @@ from hlo_lint.dumps.phases import REDUCE_INPUTS_DESCEND
 from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.ir import Computation
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.evidence import RefusedByXla
 from hlo_lint.rules.findings import Finding
 
 _FILE = (
@@ -42,6 +43,12 @@ class ReduceOffNormalForm(Rule):
 
     precondition = REDUCE_INPUTS_DESCEND
     opcodes = frozenset({"reduce"})
+    evidence = (
+        RefusedByXla(
+            "Default layout should be enforced on reduction operand",
+            passes="reduction-dimension-grouper",
+        ),
+    )
     examples = (
         Bad(_PROGRAM % ("0,1", "  // error"), file=_FILE),
         Good(_PROGRAM % ("1,0", ""), file=_FILE),

@@ -22,6 +22,7 @@ from hlo_lint.hlo.layouts import (
 )
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Layout, Shape, ShapeSyntaxError, shape_or_none
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.evidence import PublicReport, RefusedByXla
 from hlo_lint.rules.findings import Finding
 from hlo_lint.rules.options import Option
 from hlo_lint.text.edits import Fix
@@ -57,6 +58,12 @@ class ReshapeMovesData(Rule):
         choices=("auto", "copy", "transpose"),
     )
     opcodes = frozenset({"reshape"})
+    evidence = (
+        RefusedByXla(
+            "ShapeUtil::ReshapeIsBitcast(s, operand->shape())", passes="layout_normalization"
+        ),
+        PublicReport("ROCm/xla#817", "dumps/gpu-jax0.10.0/cublaslt_fission_crash"),
+    )
     examples = (
         Bad(
             """

@@ -11,6 +11,7 @@ from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.layouts import packs_alike, reshape_is_bitcast
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.evidence import MeasuredHarm
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option
 from hlo_lint.text.edits import Fix
@@ -64,6 +65,13 @@ class ReshapeRunsAsKernel(Rule):
         least=0,
     )
     opcodes = frozenset({"reshape"})
+    evidence = (
+        MeasuredHarm(
+            "XLA:GPU of jax 0.10.2 and 0.11.2 leaves such kernels when the autotuner "
+            "chooses cuBLASLt.",
+            "dumps/gpu-jax0.10.2/cublaslt_fission",
+        ),
+    )
     examples = (
         Bad(_PROGRAM % ("2,1,0", "2,1,0", "  // error"), fixed=_FIXED),
         Bad(_PROGRAM % ("2,0,1", "2,0,1", "  // error")),

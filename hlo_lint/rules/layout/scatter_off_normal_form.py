@@ -8,6 +8,7 @@ from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.evidence import RefusedByXla
 from hlo_lint.rules.findings import Finding
 
 _FILE = (
@@ -47,6 +48,11 @@ class ScatterOffNormalForm(Rule):
 
     precondition = SCATTERS_ARE_SIMPLE
     opcodes = frozenset({"scatter"})
+    evidence = (
+        RefusedByXla(
+            "There should be just a single scatter dimension", passes="layout_normalization"
+        ),
+    )
     examples = (Bad(_PROGRAM % _PAIRS, file=_FILE), Good(_PROGRAM % _ONE_ROW, file=_FILE))
 
     def check(self, computation: Computation, stage: Stage) -> Findings:

@@ -9,6 +9,7 @@ from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.layouts import compose, inverse, normalize
 from hlo_lint.hlo.shape import ArrayShape, spelled_index
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding
 from hlo_lint.text.edits import Fix
 
@@ -31,6 +32,7 @@ class TransposeOffNormalForm(Rule):
     """
 
     opcodes = frozenset({"transpose"})
+    evidence = (PublicReport("openxla/xla#17276"),)
     examples = (
         Bad.entry(
             """

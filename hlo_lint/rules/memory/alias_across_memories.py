@@ -8,6 +8,7 @@ from hlo_lint.hlo.attributes.shapes import ProgramShape
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.shape import ArrayShape, Shape, part, spelled_index
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding
 
 _PROGRAM = """
@@ -29,12 +30,11 @@ class AliasAcrossMemories(Rule):
     cannot hold a result in device memory: if the entry's layouts place the two in different memory
     spaces, buffer assignment fails a check and the process dies. It happens when a program donates
     an array and moves it to the host, or back.
-
-    Reports: openxla/xla#29270.
     """
 
     mentions = ("input_output_alias=",)
     subsumes = frozenset({"bad-aliasing"})
+    evidence = (PublicReport("openxla/xla#29270"),)
     examples = (
         Bad(_PROGRAM.format(parameter="", mark="  // error")),
         Good(_PROGRAM.format(parameter=":S(5)", mark="")),

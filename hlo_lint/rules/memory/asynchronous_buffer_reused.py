@@ -9,6 +9,7 @@ from hlo_lint.analysis.async_chains import AsyncChain, async_chains, has_async, 
 from hlo_lint.analysis.memory_accesses import Accesses, MemoryAccess, Race
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding
 from hlo_lint.text.edits import Edit, Fix, Safety
 from hlo_lint.text.source import Span
@@ -69,6 +70,7 @@ class AsynchronousBufferReused(Rule):
     """
 
     mentions = ("-start", "-done", "send", "recv")
+    evidence = (PublicReport("NVIDIA/Fuser (shared memory reused while cp.async fills it)"),)
     examples = (
         Bad(
             _PROGRAM.format(first=_COMPUTE + "  // error", second=_DONE),

@@ -14,6 +14,7 @@ from hlo_lint.hlo.kinds import types_of
 from hlo_lint.hlo.opcodes import wrapped_opcode
 from hlo_lint.hlo.shape import Shape, arrays
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding, Severity
 
 _HOST: Final = 5
@@ -43,8 +44,6 @@ class ComputesOnHostMemory(Rule):
     Before layouts are assigned, the layout of the entry and the annotations of jax say which values
     are in host memory. A program that computes on them runs that part on the host, or does not
     compile: bring the value to the device with `jax.device_put` first.
-
-    Reports: openxla/xla#40519, openxla/xla#25767, openxla/xla#34565.
     """
 
     messages = (
@@ -55,6 +54,11 @@ class ComputesOnHostMemory(Rule):
     severity = Severity.WARNING
     skip_fusion_bodies = False
     mentions = ("S(5)", *_ON_HOST)
+    evidence = (
+        PublicReport("openxla/xla#40519"),
+        PublicReport("openxla/xla#25767"),
+        PublicReport("openxla/xla#34565"),
+    )
     examples = (
         Bad.entry("""
             p = f32[8]{0:S(5)} parameter(0)

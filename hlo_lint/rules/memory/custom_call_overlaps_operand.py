@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from hlo_lint.analysis.buffers import declared_aliases, memory_of, operand_memory, results
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding
 
 if TYPE_CHECKING:  # loaded where a module has such a call
@@ -52,6 +53,9 @@ class CustomCallOverlapsOperand(Rule):
     """
 
     opcodes = frozenset({"custom-call"})
+    evidence = (
+        PublicReport("NVIDIA/TransformerEngine#2730", "payloads/shared_with_operand_legacy"),
+    )
     examples = (
         Bad(_PROGRAM % "  // error", artefacts={"-buffer-assignment.txt": _ASSIGNMENT % 1024}),
         Good(_PROGRAM % "", artefacts={"-buffer-assignment.txt": _ASSIGNMENT % 2048}),

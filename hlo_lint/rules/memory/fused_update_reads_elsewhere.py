@@ -15,6 +15,7 @@ from hlo_lint.hlo.constants import constant_integers
 from hlo_lint.hlo.ir import Computation, Instruction, Operand
 from hlo_lint.hlo.opcodes import FIRST_INDEX
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding, Severity
 
 _PROGRAM = """
@@ -99,12 +100,11 @@ class FusedUpdateReadsElsewhere(Rule):
     and writes them, and so is an update of a single element. Two results that update the same array
     need the same buffer, so one update is lost. Modules with tiled layouts are for a TPU, which
     runs no threads.
-
-    Reports: openxla/xla#49176, jax-ml/jax#39100.
     """
 
     severity = Severity.WARNING
     opcodes = frozenset({"dynamic-update-slice"})
+    evidence = (PublicReport("openxla/xla#49176"), PublicReport("jax-ml/jax#39100"))
     examples = (
         Bad.module(_PROGRAM.format(index="next", mark="  // error")),
         Bad.module(_CONSTANT.format(columns="1:3", mark="  // error")),

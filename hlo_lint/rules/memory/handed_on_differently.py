@@ -12,6 +12,7 @@ from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.kinds import types_of
 from hlo_lint.hlo.shape import ArrayShape, Index, Shape, leaves, part, spelled_index
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding, Severity
 
 _HANDS_ON: Final = ("tuple", "get-tuple-element", "opt-barrier", "copy-done")
@@ -31,12 +32,11 @@ class HandedOnDifferently(Rule):
     assignment on, XLA's verifier rejects that; where the stage is known, the rules of the family
     verifier report it as an error instead. In a scheduled module the entry's result must be in the
     memory space that the header states.
-
-    Reports: openxla/xla#20006, tensorflow/tensorflow#53685.
     """
 
     severity = Severity.WARNING
     mentions = ("S(", "<=", "?")
+    evidence = (PublicReport("openxla/xla#20006"), PublicReport("tensorflow/tensorflow#53685"))
     examples = (
         Bad.entry("""
             p = f32[8]{0} parameter(0)

@@ -13,6 +13,7 @@ from hlo_lint.hlo.opcodes import FIRST_INDEX
 from hlo_lint.hlo.records import opcode_of, type_of
 from hlo_lint.hlo.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, parse_shape
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.evidence import RefusedByXla
 from hlo_lint.rules.findings import Finding
 
 HOST: Final = 5
@@ -49,6 +50,11 @@ class HostMemoryLeak(Rule):
     skip_fusion_bodies = False
     always_reported = True
     mentions = ("S(",)
+    evidence = (
+        RefusedByXla(
+            "Instruction shouldn't have the layout of host memory space", passes="hlo-verifier"
+        ),
+    )
     examples = (
         Bad.entry(
             """

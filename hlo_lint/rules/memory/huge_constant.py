@@ -7,6 +7,7 @@ from collections import Counter
 from hlo_lint.analysis.calls import holders
 from hlo_lint.hlo.records import type_of
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.evidence import MeasuredHarm
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.memory.huge_temporary import bytes_on_device
 from hlo_lint.rules.options import Option
@@ -26,6 +27,12 @@ class HugeConstant(Rule):
     severity = Severity.WARNING
     min_bytes = Option(1 << 28, "Smallest total size of constants, in bytes.", least=1)
     opcodes = frozenset({"constant"})
+    evidence = (
+        MeasuredHarm(
+            "XLA:GPU of jaxlib 0.11.2 takes 13 s to verify the bad example, and 0.1 s to "
+            "verify a module without its constant."
+        ),
+    )
     examples = (
         Bad.entry("""
             p = f32[8192,16384] parameter(0)

@@ -12,6 +12,7 @@ from hlo_lint.hlo.kinds import types_of
 from hlo_lint.hlo.records import opcode_of, type_of
 from hlo_lint.hlo.shape import ArrayShape, Shape, shape_or_none
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option
 from hlo_lint.text.patterns import late
@@ -36,8 +37,6 @@ class HugeTemporary(Rule):
     tens of gigabytes: RESOURCE_EXHAUSTED when the program is compiled or run. Before fusion the
     finding is a warning in case the fusion does not happen; the instruction names the line of the
     program. Before partitioning, sizes are divided by the number of partitions.
-
-    Reports: jax-ml/jax#23548.
     """
 
     severity = Severity.WARNING
@@ -46,6 +45,7 @@ class HugeTemporary(Rule):
         "Smallest reported value, in bytes per partition: half of a large GPU's memory.",
         least=1,
     )
+    evidence = (PublicReport("jax-ml/jax#23548"),)
     examples = (
         Bad.entry("""
             p = f32[4096,4096] parameter(0)

@@ -15,6 +15,7 @@ from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.records import opcode_of, type_of
 from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding, Severity
 
 _PROGRAM = """
@@ -62,6 +63,7 @@ class MemorySpaceLost(Rule):
     """
 
     severity = Severity.WARNING
+    evidence = (PublicReport("openxla/xla@8cb19d9776"),)
     examples = (
         Bad(
             _PROGRAM.format(space="", mark="  // error", opcode="negate"),

@@ -16,6 +16,7 @@ from hlo_lint.dumps.names import DumpName
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import spelled_index
 from hlo_lint.rules.base import Bad, Compilation, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding, Severity
 
 _COPIED: Final = "after_removing_unnecessary_copies"
@@ -212,8 +213,6 @@ class ReadAfterOverwrite(Rule):
 
     The rule checks scheduled modules and dumps after copy insertion. In an unscheduled module, it
     reports only readers that depend on the writer: the order of others is open.
-
-    Reports: openxla/xla@dadbe2c566.
     """
 
     opcodes = frozenset(
@@ -221,6 +220,7 @@ class ReadAfterOverwrite(Rule):
         "set-dimension-size while".split()
     )
     mentions = ("output_to_operand_aliasing=", "input_output_alias=")
+    evidence = (PublicReport("openxla/xla@dadbe2c566"),)
     examples = (
         Bad(_PROGRAM.format(first=_UPDATE + "  // error", second=_READ)),
         Good(_PROGRAM.format(first=_READ, second=_UPDATE)),

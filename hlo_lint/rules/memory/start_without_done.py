@@ -8,6 +8,7 @@ from hlo_lint.analysis.sequential_calls import sequential_calls
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.opcodes import FORWARDS, TRANSFERS, TUPLES
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.evidence import RefusedByXla
 from hlo_lint.rules.findings import Finding, Severity
 
 _UNKNOWN = ("parameter", "while", "call", "conditional", "custom-call")
@@ -26,6 +27,9 @@ class StartWithoutDone(Rule):
 
     mentions = ("-start", "-update", "-done", "send", "recv")
     subsumes = frozenset({"broken-async", "bad-collective", "bad-copy", "bad-send-recv"})
+    evidence = (
+        RefusedByXla("The copy-start instruction requires one consumer", passes="hlo-verifier"),
+    )
     examples = (
         Bad("""
             HloModule lost, is_scheduled=true

@@ -10,6 +10,7 @@ from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding, Severity
 
 _COUNTS: Final = ("num_partitions", "replica_count")
@@ -260,6 +261,7 @@ class AttributeLost(Rule):
 
     subsumes = frozenset({"meaning-changed"})
     severity = Severity.WARNING
+    evidence = (PublicReport("openxla/xla@6f330cb8d3"),)
     examples = (
         Bad(
             _PROGRAM.format(opcode="copy", rest="  // error"),

@@ -11,6 +11,7 @@ from hlo_lint.dumps.phases import CALL_GRAPH_IS_FLAT
 from hlo_lint.hlo.ir import Instruction, Module, cached_analysis
 from hlo_lint.hlo.records import opcode_of
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.evidence import RefusedByXla
 from hlo_lint.rules.findings import Finding
 
 SEQUENTIAL = ("call", "conditional", "while")
@@ -31,6 +32,9 @@ class CallGraphNotFlat(Rule):
 
     precondition = CALL_GRAPH_IS_FLAT
     opcodes = frozenset(SEQUENTIAL)
+    evidence = (
+        RefusedByXla("Call graph must be flattened before copy insertion", passes="copy-insertion"),
+    )
     examples = (
         Bad("""
             HloModule shares_a_computation

@@ -6,6 +6,7 @@ from hlo_lint.dumps.changes import disagreements
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.transitions import may
 from hlo_lint.rules.base import Bad, Compilation, Findings, Good, Rule, first_line
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding, Severity
 
 _MODULE = """
@@ -36,6 +37,7 @@ class ChangeWithoutEffect(Rule):
     """
 
     severity = Severity.INFO
+    evidence = (PublicReport("openxla/xla#17257"),)
     examples = (
         Bad(
             "HloModule jit_f  // error\n"

@@ -17,6 +17,7 @@ from hlo_lint.rules.base import (
     UnmetPrecondition,
     first_line,
 )
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.phrases import listed
 
@@ -47,6 +48,7 @@ class CompilationDied(Rule):
     """
 
     severity = Severity.WARNING
+    evidence = (PublicReport("ROCm/xla#817", "dumps/gpu-jax0.10.0/cublaslt_fission_crash"),)
     examples = (
         Bad(
             """

@@ -20,6 +20,7 @@ from hlo_lint.analysis.step_map.links import LinkKind
 from hlo_lint.hlo.attributes.splitting import control_predecessors
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding, Severity
 
 _PROGRAM = """
@@ -208,11 +209,10 @@ class ControlDependencyLost(Rule):
     them the other way round. A copy that became asynchronous ends at its done. In inlined, outlined
     or cloned code, the rule checks direct control dependencies. It follows instructions into
     fusions, and through conversions to or from asynchronous form.
-
-    Reports: openxla/xla#21680 (call-inliner).
     """
 
     severity = Severity.WARNING
+    evidence = (PublicReport("openxla/xla#21680 (call-inliner)"),)
     examples = (
         Bad(
             _PROGRAM.format(between="", after="  // error"), file=_AFTER, beside={_BEFORE: _ORDERED}

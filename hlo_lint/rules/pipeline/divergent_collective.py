@@ -13,6 +13,7 @@ from hlo_lint.hlo.ir import Instruction, Module, Operand
 from hlo_lint.hlo.opcodes import SAME_NUMBERS
 from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.evidence import RefusedByXla
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.source import whole_number
 
@@ -33,7 +34,7 @@ _MAX_PLACES: Final = 1000
 _MAX_DEVICES: Final = 4096
 _MAX_VALUE: Final = 1 << 31
 _HEAD = """
-HloModule m, num_partitions=4
+HloModule m, replica_count=4
 
 add {{
   a = f32[] parameter(0)
@@ -47,8 +48,7 @@ _PROGRAM = (
     + """\
 yes {{
   p = f32[8] parameter(0)
-  ROOT r = f32[8] all-reduce(p), channel_id=1, replica_groups={groups}, \
-use_global_device_ids=true, to_apply=add{mark}
+  ROOT r = f32[8] all-reduce(p), replica_groups={groups}, to_apply=add{mark}
 }}
 
 no {{
@@ -57,7 +57,7 @@ no {{
 
 ENTRY e {{
   x = f32[8] parameter(0)
-  d = u32[] partition-id()
+  d = u32[] replica-id()
   two = u32[] constant(2)
   first-half = pred[] compare(d, two), direction=LT
   ROOT o = f32[8] conditional(first-half, x, x), true_computation=yes, false_computation=no
@@ -73,8 +73,7 @@ body {{
   x = f32[8] get-tuple-element(s), index=1
   one = u32[] constant(1)
   n = u32[] add(i, one)
-  r = f32[8] all-reduce(x), channel_id=1, replica_groups={{{{0,1,2,3}}}}, \
-use_global_device_ids=true, to_apply=add{mark}
+  r = f32[8] all-reduce(x), replica_groups={{{{0,1,2,3}}}}, to_apply=add{mark}
   ROOT t = (u32[], f32[8]) tuple(n, r)
 }}
 
@@ -110,10 +109,11 @@ class DivergentCollective(Rule):
 
     severity = Severity.WARNING
     opcodes = frozenset({"conditional", "while"})
+    evidence = (RefusedByXla("Termination timeout", by="cpu 0.10.2"),)
     examples = (
         Bad(_PROGRAM.format(groups="{{0,1,2,3}}", mark="  // error")),
         Good(_PROGRAM.format(groups="{{0,1},{2,3}}", mark="")),
-        Bad(_LOOP.format(limit="partition-id()", mark="  // error")),
+        Bad(_LOOP.format(limit="replica-id()", mark="  // error")),
         Good(_LOOP.format(limit="constant(4)", mark="")),
     )
 

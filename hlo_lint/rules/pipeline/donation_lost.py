@@ -8,6 +8,7 @@ from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.shape import spelled_part
 from hlo_lint.rules.base import Bad, Compilation, Findings, Good, Rule
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.patterns import late
 
@@ -46,11 +47,10 @@ class DonationLost(Rule):
     also keep the parameter that it aliases, and whether the alias is required. A donor may become
     an alias. Passes that change the entry's parameters or results must renumber the aliases, and
     are not checked.
-
-    Reports: jax-ml/jax#40280.
     """
 
     severity = Severity.WARNING
+    evidence = (PublicReport("jax-ml/jax#40280"),)
     examples = (
         Bad(f"HloModule m  // error\n{_ENTRY}", file=_AFTER, beside={_BEFORE: _DONATED}),
         Bad(f"HloModule m  // error\n{_ENTRY}", file=_FINAL, beside={_AFTER: _DONATED}),

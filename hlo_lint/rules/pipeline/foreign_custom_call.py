@@ -8,6 +8,7 @@ from typing import Final
 from hlo_lint.analysis.calls import instructions_of
 from hlo_lint.hlo.ir import Module
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.evidence import RefusedByXla
 from hlo_lint.rules.findings import Finding, Severity
 
 _PREFIXES: Final = {
@@ -63,6 +64,7 @@ class ForeignCustomCall(Rule):
 
     severity = Severity.ERROR
     opcodes = frozenset({"custom-call"})
+    evidence = (RefusedByXla("No registered implementation for custom call to lapack_spotrf_ffi"),)
     examples = (
         Bad.entry(
             _PROGRAM.format(first="", target="lapack_spotrf_ffi", mark="  // error"),

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from hlo_lint.dumps.names import numbered_twice
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.rules.base import Bad, DumpFolder, Findings, Good, Rule, first_line
+from hlo_lint.rules.evidence import MeasuredHarm
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.source import whole_number
 
@@ -34,6 +35,13 @@ class IncompleteDump(Rule):
     """
 
     severity = Severity.INFO
+    evidence = (
+        MeasuredHarm(
+            "XLA:GPU of jax 0.11.2 with xla_dump_hlo_as_long_text=false leaves out the "
+            "configurations of custom calls.",
+            "dumps/gpu-jax0.11.2/short_text",
+        ),
+    )
     examples = (
         Bad(
             "HloModule jit_f  // error\n" + _MODULE.partition("HloModule jit_f\n")[2],

@@ -10,6 +10,7 @@ from hlo_lint.hlo.attributes.shapes import ProgramShape
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.source import Span
 
@@ -47,6 +48,7 @@ class InterfaceChanged(Rule):
     """
 
     severity = Severity.WARNING
+    evidence = (PublicReport("openxla/xla#35762"),)
     examples = (
         Bad(
             _PROGRAM.format(order="1,0", opcode="copy", mark="  // error"),

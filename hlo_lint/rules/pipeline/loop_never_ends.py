@@ -7,6 +7,7 @@ from hlo_lint.analysis.loops import Loop, loops
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.opcodes import EXTERNAL
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding, Severity
 
 _PROGRAM = """
@@ -46,12 +47,11 @@ class LoopNeverEnds(Rule):
     counter of this size. The program hangs without saying where. A counter that moves away from its
     limit ends the loop only after an overflow, billions of iterations later. Loops that communicate
     with the host (infeed, send, custom calls) are not reported: the host may end them.
-
-    Reports: openxla/xla#47354.
     """
 
     severity = Severity.WARNING
     opcodes = frozenset({"while"})
+    evidence = (PublicReport("openxla/xla#47354"),)
     examples = (
         Bad(_PROGRAM.format(step=0, limit=10, direction="LT", mark=_ERROR)),
         Bad(_PROGRAM.format(step=2, limit=7, direction="NE", mark=_ERROR)),

@@ -9,6 +9,7 @@ from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.side_effects import MARKERS, SHARDY
 from hlo_lint.hlo.ir import Computation
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.evidence import RefusedByXla
 from hlo_lint.rules.findings import Finding, Severity
 
 _PROGRAM = """
@@ -51,6 +52,9 @@ class MarkerLeft(Rule):
 
     severity = Severity.ERROR
     opcodes = frozenset({"custom-call"})
+    evidence = (
+        RefusedByXla("No registered implementation for custom call to MoveToHost", passes="none"),
+    )
     examples = (
         Bad.entry(_PROGRAM.format(target="MoveToHost", mark="  // error"), artefacts=_FINAL),
         Bad.entry(

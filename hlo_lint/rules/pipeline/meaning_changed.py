@@ -15,6 +15,7 @@ from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.kinds import types_of
 from hlo_lint.hlo.records import InstructionRecord, opcode_of
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.evidence import WrongValues
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.phrases import shortened
 
@@ -220,6 +221,7 @@ class MeaningChanged(Rule):
     reported.
     """
 
+    evidence = (WrongValues(),)
     examples = (
         Bad(
             _PROGRAM.format(operands="p, q", direction="GT", mark="  // error"),

@@ -11,6 +11,7 @@ from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import HAS_GROUPS
 from hlo_lint.hlo.records import attributes_of, name_of, opcode_of
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.evidence import PublicReport, WrongValues
 from hlo_lint.rules.findings import Finding
 from hlo_lint.text.patterns import late
 from hlo_lint.text.phrases import listed
@@ -63,10 +64,12 @@ class PermuteLosesTarget(Rule):
     The rule counts all new permutes, and receives with pairs, together. If the pass adds a select,
     a conditional or a send without pairs, devices may be treated differently elsewhere, and nothing
     is reported.
-
-    Reports: openxla/xla#45218 (AllGatherDynamicSlicePermutedOffsetSimplifier).
     """
 
+    evidence = (
+        WrongValues(),
+        PublicReport("openxla/xla#45218 (AllGatherDynamicSlicePermutedOffsetSimplifier)"),
+    )
     examples = (
         Bad(
             _PROGRAM.format(pairs="{0,1},{1,0}", mark="  // error"),

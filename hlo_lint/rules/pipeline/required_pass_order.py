@@ -7,6 +7,7 @@ from typing import Final
 from hlo_lint.analysis.loops import loops
 from hlo_lint.dumps.passes_run import Breach, breaches
 from hlo_lint.rules.base import Bad, Compilation, DumpFolder, Findings, Good, Rule, first_line
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding, Severity
 
 _MODULE = """
@@ -67,6 +68,7 @@ class RequiredPassOrder(Rule):
 
     messages = ("Gemm rewriting should run after layout assignment",)
     severity = Severity.WARNING
+    evidence = (PublicReport("openxla/xla#14699"),)
     examples = (
         Bad(
             "HloModule jit_f  // error\n" + _MODULE.partition("HloModule jit_f\n")[2],

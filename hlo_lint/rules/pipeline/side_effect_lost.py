@@ -24,6 +24,7 @@ from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.records import opcode_of
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.evidence import PublicReport, WrongValues
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.phrases import an
 
@@ -178,6 +179,7 @@ class SideEffectLost(Rule):
 
     subsumes = frozenset({"meaning-changed"})
     severity = Severity.WARNING
+    evidence = (WrongValues(12), PublicReport("openxla/xla#40519"))
     examples = (
         Bad(
             _ENTRY.format(call="", mark="  // error"),

@@ -10,6 +10,7 @@ from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.shape import ArrayShape, TupleShape
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding, Severity
 
 _PROGRAM = """
@@ -65,11 +66,10 @@ class TripCountDisagrees(Rule):
 
     The finding is an error in a scheduled module, and a warning after the pass that introduced it,
     or in a single file of unknown stage.
-
-    Reports: openxla/xla#13278 (loop-double-buffer-transformer).
     """
 
     opcodes = frozenset({"while"})
+    evidence = (PublicReport("openxla/xla#13278 (loop-double-buffer-transformer)"),)
     examples = (
         Bad(_PROGRAM.format(scheduled=", is_scheduled=true", count=10, more="", mark="  // error")),
         Bad(

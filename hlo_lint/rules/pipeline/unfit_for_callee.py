@@ -24,6 +24,7 @@ from hlo_lint.hlo.records import (
 )
 from hlo_lint.hlo.shape import ArrayShape, TupleShape, shape_or_none
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.evidence import PublicReport, RefusedByXla
 from hlo_lint.rules.findings import Finding, Severity
 
 _GEMM = """
@@ -295,8 +296,6 @@ class UnfitForCallee(Rule):
 
     The finding is a warning if a restriction applies only to some releases and the module's release
     is unknown.
-
-    Reports: openxla/xla@24c1fac9bb, openxla/xla@fcf97e619e.
     """
 
     messages = (
@@ -308,6 +307,11 @@ class UnfitForCallee(Rule):
     )
     severity = Severity.ERROR
     opcodes = frozenset({"async-start", "call", "custom-call", "fusion"})
+    evidence = (
+        RefusedByXla("output_shape.dimensions().size() == num_batch_dims", passes="none"),
+        PublicReport("openxla/xla@24c1fac9bb"),
+        PublicReport("openxla/xla@fcf97e619e"),
+    )
     examples = (
         Bad.entry(_GEMM.format(columns=7, mark="  // error")),
         Bad.entry(_SCAN.format(operands="p, z", mark="  // error")),

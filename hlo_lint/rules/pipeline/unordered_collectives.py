@@ -10,6 +10,7 @@ from hlo_lint.analysis.device_groups import device_groups
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import COMMUNICATES
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.phrases import listed
 
@@ -63,6 +64,7 @@ class UnorderedCollectives(Rule):
 
     severity = Severity.WARNING
     mentions = ("-start",)
+    evidence = (PublicReport("openxla/xla#20025"),)
     examples = (
         Bad(_PROGRAM.format(body="\n".join((f"{_START}  // error", _FIRST_DONE, _SECOND_DONE)))),
         Bad(

@@ -8,6 +8,7 @@ from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding, Severity
 
 _UNREDUCED: Final = "unreduced={"
@@ -42,12 +43,11 @@ class UnreducedOffReduction(Rule):
 
     The rule reports a sharding that was on a reduction before the pass and is on a different
     operation after it.
-
-    Reports: openxla/xla@078ac5263c.
     """
 
     severity = Severity.WARNING
     mentions = (_UNREDUCED,)
+    evidence = (PublicReport("openxla/xla@078ac5263c"),)
     examples = (
         Bad(
             _PROGRAM.format(product=_TURNED, of="t", mark="  // error"),

@@ -14,6 +14,7 @@ from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import BINARY, CONTROL_FLOW, KEEPS_TYPE
 from hlo_lint.hlo.shape import ArrayShape, TupleShape
 from hlo_lint.rules.base import Bad, Compilation, Findings, Good, Rule
+from hlo_lint.rules.evidence import RefusedByXla
 from hlo_lint.rules.findings import Finding, Severity
 
 NO_THUNK = frozenset(
@@ -219,6 +220,9 @@ class UnsupportedAtEmission(Rule):
         "ptxas exited with non-zero error code",
     )
     severity = Severity.ERROR
+    evidence = (
+        RefusedByXla("Block level fusion config is required for Triton fusions", example=1),
+    )
     examples = (
         Bad(
             """

@@ -9,6 +9,7 @@ from hlo_lint.analysis.loops import loops
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.patterns import late
 from hlo_lint.text.source import whole_number
@@ -86,12 +87,11 @@ class ValidationBeyondTripCount(Rule):
 
     Ranges and pairs are in the same order. If a pass splits a permute into several, or into a send
     and a receive, each pair must keep its range.
-
-    Reports: openxla/xla#13278 (loop-double-buffer-transformer).
     """
 
     severity = Severity.WARNING
     mentions = (_PAIRS,)
+    evidence = (PublicReport("openxla/xla#13278 (loop-double-buffer-transformer)"),)
     examples = (
         Bad(_PROGRAM.replace("LAST", "4").replace("MARK", "  // error")),
         Bad(

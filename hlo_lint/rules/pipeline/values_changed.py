@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hlo_lint.rules.base import Bad, Good, Rule
+from hlo_lint.rules.evidence import WrongValues
 
 _BEFORE = """
 HloModule jit_f
@@ -57,6 +58,7 @@ class ValuesChanged(Rule):
     XLA rejects, although the module before the pass runs, is reported too.
     """
 
+    evidence = (WrongValues(),)
     examples = (
         Bad(_WRONG, file=_OUTPUT, beside={f"{_INPUT}.txt": _BEFORE}),
         Good(_RIGHT, file=_OUTPUT, beside={f"{_INPUT}.txt": _BEFORE}),

@@ -8,6 +8,7 @@ from hlo_lint.analysis.buffers import input_output_aliases
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape, Index
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option
 from hlo_lint.text.phrases import sized
@@ -38,13 +39,12 @@ class CopiedDonation(Rule):
     place. If the program copies the parameter and updates the copy, although nothing else reads the
     parameter, the donation saves nothing: both arrays are live at the same time, and each call pays
     for the copy. A model that fits only with in-place updates runs out of memory.
-
-    Reports: tensorflow/tensorflow#59022.
     """
 
     severity = Severity.WARNING
     min_bytes = Option(1 << 16, "Smallest reported parameter, in bytes.", least=0)
     opcodes = frozenset({"copy"})
+    evidence = (PublicReport("tensorflow/tensorflow#59022"),)
     examples = (
         Bad(
             _PROGRAM.replace(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hlo_lint.analysis.carried_copies import CarriedCopy, carried_copies
 from hlo_lint.hlo.shape import spelled_index
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option
 from hlo_lint.text.phrases import sized
@@ -52,8 +53,6 @@ class CopiedLoopState(Rule):
     conditional in which one branch passes its operand through and another does not, a read after
     the update, a second result. The copy reads and writes the whole array in each iteration,
     however little of it changes. If the array is loop-invariant, the copy belongs before the loop.
-
-    Reports: openxla/xla#46314, jax-ml/jax#5986, #16661, #38145.
     """
 
     severity = Severity.WARNING
@@ -64,6 +63,12 @@ class CopiedLoopState(Rule):
         least=0,
     )
     opcodes = frozenset({"while"})
+    evidence = (
+        PublicReport("openxla/xla#46314"),
+        PublicReport("jax-ml/jax#5986"),
+        PublicReport("jax-ml/jax#16661"),
+        PublicReport("jax-ml/jax#38145"),
+    )
     examples = (
         Bad(
             _PROGRAM.replace(

@@ -8,6 +8,7 @@ from typing import Final
 from hlo_lint.analysis.data_movement import Move, moves, strided_reads
 from hlo_lint.hlo.ir import Module
 from hlo_lint.rules.base import Bad, Compilation, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option
 from hlo_lint.text.phrases import sized
@@ -45,8 +46,6 @@ class CostlyTransposes(Rule):
     kind that reads an operand across its layout moves as much, without the tiles of a transpose
     kernel. There is a single finding per module, at the largest transpose, with the total.
 
-    Reports: tensorflow/tensorflow#58950.
-
     In an unfinished run, only transposes added since the first dump count: fusion may still absorb
     those of the program itself.
     """
@@ -58,6 +57,7 @@ class CostlyTransposes(Rule):
         least=0,
     )
     opcodes = frozenset({"copy", "fusion", "transpose"})
+    evidence = (PublicReport("openxla/xla#46013"), PublicReport("tensorflow/tensorflow#58950"))
     examples = (
         Bad(_PROGRAM % (2048, 2048, "  // error"), artefacts=_FINAL),
         Bad(

@@ -10,6 +10,7 @@ from hlo_lint.analysis.side_effects import MARKERS, SHARDY
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import COLLECTIVES, COMMUNICATES
 from hlo_lint.rules.base import Bad, Compilation, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding, Severity
 
 _PURE: Final = COLLECTIVES.union(
@@ -88,12 +89,11 @@ class RepeatedCall(Rule):
     A fusion of a kernel and the slices around it absorbs its hero. If the hero has other users, the
     pass must redirect them to the fusion's result. If it keeps the hero instead, the costly
     operation runs twice, and so do its side effects. The same happens if two fusions absorb it.
-
-    Reports: openxla/xla@dbcb883096.
     """
 
     severity = Severity.WARNING
     opcodes = _COSTLY | {"fusion"}
+    evidence = (PublicReport("openxla/xla@dbcb883096"),)
     examples = (
         Bad.module(_PROGRAM.format(read="p", mark="  // error")),
         Good.module(_PROGRAM.format(read="q", mark="")),

@@ -7,6 +7,7 @@ from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.opcodes import NO_KERNEL
 from hlo_lint.hlo.shape import arrays
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.evidence import MeasuredHarm
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option
 from hlo_lint.text.phrases import sized
@@ -38,6 +39,12 @@ class StartWithoutOverlap(Rule):
     severity = Severity.INFO
     min_bytes = Option(1 << 20, "Smallest reported input of the operation, in bytes.", least=0)
     mentions = ("-start",)
+    evidence = (
+        MeasuredHarm(
+            "Nine operations in dumps of an H200 with jax 0.11.2 end right after their start.",
+            "races/other_stream",
+        ),
+    )
     examples = (
         Bad(_PROGRAM.format(first="  // error", second="")),
         Good(

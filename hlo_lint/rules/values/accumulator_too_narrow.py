@@ -11,6 +11,7 @@ from hlo_lint.hlo.dtypes import integer_range, is_integer
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.kinds import RowKind
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.evidence import WrongValues
 from hlo_lint.rules.findings import Finding, Severity
 
 _SUM = """
@@ -46,6 +47,7 @@ class AccumulatorTooNarrow(Rule):
 
     severity = Severity.WARNING
     mentions = ("s8[", "u8[", "s16[", "u16[", "s4[", "u4[", "s2[", "u2[")
+    evidence = (WrongValues(),)
     examples = (
         Bad.module(_SUM.format(type="u8", mark="  // error")),
         Bad.entry(_DOT.format(size=512, type="s8", mark="  // error")),

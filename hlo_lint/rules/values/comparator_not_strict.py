@@ -13,6 +13,7 @@ from hlo_lint.analysis.walks import operands_first, reached
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import COMMUTATIVE, SYMMETRIC
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.evidence import RefusedByXla
 from hlo_lint.rules.findings import Finding, Severity
 
 _OF_EQUALS: Final = {"LT": False, "GT": False, "NE": False, "LE": True, "GE": True, "EQ": True}
@@ -53,6 +54,7 @@ class ComparatorNotStrict(Rule):
 
     severity = Severity.WARNING
     opcodes = frozenset({"sort"})
+    evidence = (RefusedByXla("SIGSEGV", by="cpu 0.10.2"),)
     examples = (
         Bad.module(_PROGRAM.format(direction="LE", root="copy(first)", mark="  // error")),
         Bad.module(_PROGRAM.format(direction="NE", root="copy(first)", mark="  // error")),

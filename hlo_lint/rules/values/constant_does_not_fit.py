@@ -12,6 +12,7 @@ from hlo_lint.hlo.dtypes import ELEMENT_TYPES, integer_range, is_integer
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.kinds import RowKind
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.evidence import WrongValues
 from hlo_lint.rules.findings import Finding, Severity
 
 _OPERANDS: Final = {"convert": 0, "divide": 1, "remainder": 1, "set-dimension-size": 1}
@@ -30,6 +31,7 @@ class ConstantDoesNotFit(Rule):
 
     severity = Severity.WARNING
     opcodes = frozenset(_OPERANDS)
+    evidence = (WrongValues(),)
     examples = (
         Bad.entry("""
             big = s64[] constant(5000000000)

@@ -14,6 +14,7 @@ from hlo_lint.hlo.kinds import RowKind
 from hlo_lint.hlo.opcodes import FIRST_INDEX
 from hlo_lint.hlo.shape import ArrayShape, shape_or_none
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.evidence import PublicReport, WrongValues
 from hlo_lint.rules.findings import Finding, Severity
 
 _PROGRAM = """
@@ -35,6 +36,7 @@ class IndexTooNarrow(Rule):
 
     severity = Severity.WARNING
     opcodes = frozenset((*FIRST_INDEX, *INDEX_MAPS))
+    evidence = (WrongValues(), PublicReport("openxla/xla@90693a5034"))
     examples = (
         Bad.entry(_PROGRAM.format(type="s8", mark="  // error")),
         Good.entry(_PROGRAM.format(type="s16", mark="")),

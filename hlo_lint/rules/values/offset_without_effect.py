@@ -11,6 +11,7 @@ from hlo_lint.hlo.constants import constant_integers
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import FIRST_INDEX
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.evidence import PublicReport, WrongValues
 from hlo_lint.rules.findings import Finding, Severity
 
 _PROGRAM: Final = """
@@ -48,12 +49,11 @@ class OffsetWithoutEffect(Rule):
     array. The rule reports only slices that a pass adds, in a dimension of more than one element: a
     program may contain them. Expanded gathers and scatters, which compute offsets of 0, are
     skipped.
-
-    Reports: openxla/xla@0c0461629c.
     """
 
     severity = Severity.WARNING
     opcodes = frozenset(FIRST_INDEX)
+    evidence = (WrongValues(), PublicReport("openxla/xla@0c0461629c"))
     examples = (
         Bad(
             _PROGRAM.format(size=16, operation=f"{_UPDATE}  // error"),

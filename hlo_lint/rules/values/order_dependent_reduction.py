@@ -15,6 +15,7 @@ from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import SAME_NUMBERS, SYMMETRIC
 from hlo_lint.hlo.records import opcode_of, operands_of, references_of
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.evidence import PublicReport, WrongValues
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.phrases import an
 
@@ -83,8 +84,6 @@ class OrderDependentReduction(Rule):
     is too large by 1 for each additional part. XLA:CPU of jax 0.10.2 returns 103228 for the sum of
     1 and 100000 ones, and XLA:GPU of jax 0.11.2 (tree-reduction-rewriter) 1001001 for 1 and a
     million. Up to 32 elements are never split. Add the value to the result instead.
-
-    Reports: openxla/xla#47383 (a collective), openxla/xla#47374 (a side effect).
     """
 
     messages = (
@@ -93,6 +92,11 @@ class OrderDependentReduction(Rule):
     )
     severity = Severity.WARNING
     opcodes = frozenset(_REDUCTIONS)
+    evidence = (
+        WrongValues(2),
+        PublicReport("openxla/xla#47383 (a collective)"),
+        PublicReport("openxla/xla#47374 (a side effect)"),
+    )
     examples = (
         Bad.module(_PROGRAM.format(step="subtract(a, b)", mark="  // error")),
         Bad.module(

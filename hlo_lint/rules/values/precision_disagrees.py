@@ -8,6 +8,7 @@ from hlo_lint.analysis.calls import instructions_of
 from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding, Severity
 
 _ASKED: Final = {"high": 16, "highest": 24}
@@ -41,12 +42,11 @@ class PrecisionDisagrees(Rule):
     A program requests more than the default precision with `operand_precision`, as decompositions
     do, which lose all digits otherwise. `algorithm` states how a dot is computed and overrides it.
     A pass that sets an algorithm on such a dot loses the precision, and no type shows it.
-
-    Reports: openxla/xla@224a478aa9.
     """
 
     severity = Severity.WARNING
     opcodes = frozenset({"dot"})
+    evidence = (PublicReport("openxla/xla@224a478aa9"),)
     examples = (
         Bad.entry(
             _PROGRAM.format(asked="highest", algorithm="dot_bf16_bf16_f32", mark="  // error")

@@ -26,6 +26,7 @@ from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.records import InstructionRecord, name_of, opcode_of, references_of, type_of
 from hlo_lint.hlo.shape import ArrayShape, arrays
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding, Severity
 
 _REDUCTIONS: Final = frozenset({"all-reduce", "all-reduce-start", "reduce-scatter"})
@@ -170,6 +171,7 @@ class PrecisionLost(Rule):
 
     subsumes = frozenset({"meaning-changed"})
     severity = Severity.WARNING
+    evidence = (PublicReport("openxla/xla#24533"),)
     examples = (
         Bad(
             _PROGRAM.format(transpose="", dot="f", right="q", dimension="0", rest="  // error"),

@@ -14,6 +14,7 @@ from hlo_lint.hlo.ir import Instruction, Module, Operand
 from hlo_lint.hlo.opcodes import FIRST_INDEX
 from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.evidence import WrongValues
 from hlo_lint.rules.findings import Finding, Severity
 
 _LOOP = """
@@ -61,6 +62,7 @@ class SliceClamped(Rule):
 
     severity = Severity.WARNING
     opcodes = frozenset((*FIRST_INDEX, *INDEX_MAPS))
+    evidence = (WrongValues(),)
     examples = (
         Bad.entry("""
             p = f32[10]{0} parameter(0)

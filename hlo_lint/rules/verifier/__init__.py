@@ -8,6 +8,7 @@ from typing import ClassVar
 from hlo_lint.analysis.verifier import Violation, Violations, marks_of
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Bad, Findings, Rule
+from hlo_lint.rules.evidence import RefusedByXla, RuleEvidence
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.source import Span
 
@@ -20,6 +21,7 @@ class VerifierRule(Rule):
     """
 
     checked_between_passes: ClassVar[bool] = True
+    evidence: ClassVar[tuple[RuleEvidence, ...]] = (RefusedByXla("", passes="hlo-verifier"),)
     demands: ClassVar[Mapping[str, tuple[str, str]]]
     """For each check: its function in `hlo_verifier.cc` (empty if XLA has no such check), and its
     demand."""

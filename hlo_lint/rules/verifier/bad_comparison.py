@@ -10,6 +10,7 @@ from hlo_lint.hlo.dtypes import is_complex, is_float, is_integer, is_signed
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.rules.base import Bad, Good
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.verifier import VerifierRule
 
 
@@ -22,6 +23,8 @@ class BadComparison(VerifierRule):
     """
 
     messages = ("Expected comparison type",)
+    # The form in which compilers take a module has no comparison type: only XLA's own test has it.
+    evidence = (PublicReport("openxla/xla: HloVerifierTest.ComparisonTypeFloat"),)
 
     demands = {
         "comparison-type": ("InstructionVerifier", "compare: the type matches its element type")

@@ -11,6 +11,7 @@ from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.kinds import RowKind
 from hlo_lint.hlo.opcodes import KEEPS_TYPE
 from hlo_lint.rules.base import Bad, Good
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.verifier import VerifierRule
 
 _KEEPS_ELEMENTS: Final = sorted(
@@ -30,9 +31,9 @@ class DynamicSizeLost(VerifierRule):
     The size of a dimension `<=8` is known only at run time; elements beyond it are padding. An
     opcode that keeps all elements has a static result only if shape inference dropped the bound:
     from then on, padding counts as values. XLA's verifier does not compare dynamic dimensions.
-
-    Reports: openxla/xla@ad6475a0a3.
     """
+
+    evidence = (PublicReport("openxla/xla@ad6475a0a3"),)
 
     demands = {
         "dynamic-size": (

@@ -17,6 +17,7 @@ from hlo_lint.kernels.calls import (
     tunes_early,
 )
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.edits import Fix
 
@@ -57,6 +58,7 @@ class AutotunedAliasesDiffer(Rule):
     """
 
     opcodes = frozenset({"custom-call"})
+    evidence = (PublicReport("NVIDIA/TransformerEngine#2814", "payloads/add_wrong_legacy"),)
     examples = (
         Bad(_PROGRAM % (_WRONG, "  // error"), fixed=_PROGRAM % (_RIGHT, "")),
         Good(_PROGRAM % (_RIGHT, "")),

@@ -18,6 +18,7 @@ from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.kernels.aliases import fusion_index
 from hlo_lint.kernels.calls import autotuned_calls, fusion_of, is_entry_parameter, tunes_early
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.evidence import MeasuredHarm
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.edits import Fix, Safety
 from hlo_lint.text.phrases import sized
@@ -80,6 +81,12 @@ class AutotuningRunsEarly(Rule):
     """
 
     opcodes = frozenset({"custom-call"})
+    evidence = (
+        MeasuredHarm(
+            "An H200 with jax 0.11.2 computes wrong numbers in the first run.",
+            "payloads/donated_ffi",
+        ),
+    )
     examples = (
         Bad(
             _PROGRAM.replace("<mark>", "  // error"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hlo_lint.rules.base import Bad, BeforeAutotuner, Findings, Good, Rule
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding, Severity
 
 GEMM = """
@@ -55,6 +56,7 @@ class GemmBreaksOnBackendFlip(Rule):
 
     severity = Severity.WARNING
     mentions = ("__triton_gemm",)
+    evidence = (PublicReport("ROCm/xla#817", "flips/breaks/result_moves.before.hlo"),)
     examples = (
         Bad(GEMM % ("2,3,1,0", "2,3,1,0", "  // error")),
         Good(GEMM % ("3,2,1,0", "3,2,1,0", "")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hlo_lint.kernels.rules.autotuning.gemm_breaks_on_backend_flip import DYING, GEMM, ONE_BATCH
 from hlo_lint.rules.base import Bad, BeforeAutotuner, Findings, Good, Rule
+from hlo_lint.rules.evidence import MeasuredHarm
 from hlo_lint.rules.findings import Finding, Severity
 
 
@@ -20,6 +21,13 @@ class GemmSlowsOnBackendFlip(Rule):
 
     severity = Severity.INFO
     mentions = ("__triton_gemm",)
+    evidence = (
+        MeasuredHarm(
+            "XLA:GPU of jax 0.10.2 left the foretold reshapes, and no others, in 934 of 934 "
+            "programs.",
+            "flips/slows/nothing_moves.before.hlo",
+        ),
+    )
     examples = (Bad(GEMM % ("3,2,1,0", "3,2,1,0", "  // error")), Good(ONE_BATCH))
 
     def check(self, before: BeforeAutotuner) -> Findings:

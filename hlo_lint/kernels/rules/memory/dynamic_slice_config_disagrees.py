@@ -11,6 +11,7 @@ from hlo_lint.analysis.loops import SliceDescriptor, read_loop, slice_descriptor
 from hlo_lint.analysis.rewrite import Rewrite
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.edits import Fix
 
@@ -78,6 +79,7 @@ class DynamicSliceConfigDisagrees(Rule):
     """
 
     opcodes = frozenset({"dynamic-slice", "dynamic-update-slice"})
+    evidence = (PublicReport("openxla/xla#46231"), PublicReport("openxla/xla@f246ea6945"))
     examples = (
         Bad(_with(_LINEAR) % (0, 256, "  // error"), fixed=_with(_LINEAR) % (1792, -256, "")),
         Bad(_with(_NESTED) % (0, 256, "  // error"), fixed=_with(_NESTED) % (1792, -256, "")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding
 from hlo_lint.text.edits import Edit, Fix, Safety
 from hlo_lint.text.source import Span
@@ -47,6 +48,12 @@ class StoreOvertakesCopy(Rule):
     Waits for all copies before the barrier that leads to the store. It costs the copies' latency.
     """
 
+    evidence = (
+        PublicReport(
+            "NVIDIA/Fuser (a data race of cp.async with a shared-memory epilogue)",
+            "ptx/last_wait_removed/triton_sm80_three_stages.ptx",
+        ),
+    )
     examples = (
         Bad(_KERNEL % ("", "  // error"), fixed=_KERNEL % ("\tcp.async.wait_group 0;\n", "")),
         Good(_KERNEL % ("\tcp.async.wait_group 0;\n", "")),

@@ -14,6 +14,7 @@ from hlo_lint.hlo.ir import Computation, Instruction, Operand
 from hlo_lint.hlo.opcodes import SAME_NUMBERS
 from hlo_lint.hlo.shape import ArrayShape, arrays
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.evidence import PublicReport, WrongValues
 from hlo_lint.rules.findings import Finding
 
 if TYPE_CHECKING:  # loaded where a module has such a call
@@ -68,6 +69,7 @@ class GemmEpilogueChanged(Rule):
     `--xla_disable_hlo_passes=cublas-gemm-rewriter` keeps the dot.
     """
 
+    evidence = (WrongValues(), PublicReport("openxla/xla#46110"))
     examples = (
         Bad(_CALL % (0.5, "  // error"), file=_AFTER, beside={_BEFORE: _DOT}),
         Good(_CALL % (1, ""), file=_AFTER, beside={_BEFORE: _DOT}),

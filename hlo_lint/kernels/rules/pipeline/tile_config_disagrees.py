@@ -9,6 +9,7 @@ from hlo_lint.analysis.calls import instructions_of
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape, TupleShape
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.evidence import RefusedByXla
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.source import whole_number
 
@@ -63,6 +64,7 @@ class TileConfigDisagrees(Rule):
         "Tiling does not satisfy constraints.",
         "(num_warps, num_ctas, num_stages) must be positive",
     )
+    evidence = (RefusedByXla("was expected to have 1 tile sizes but had 2"),)
     examples = (
         Bad.module(_PROGRAM.format(tiles='{"sizes":["8","16"]}', warps=4, mark="  // error")),
         Bad.module(_PROGRAM.format(tiles='{"sizes":["96"]}', warps=4, mark="  // error")),

@@ -11,6 +11,7 @@ from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.kinds import RowKind
 from hlo_lint.kernels.calls import triton_calls
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.edits import Fix
 
@@ -71,6 +72,12 @@ class TmaDescriptorRefused(Rule):
     messages = ("cuTensorMapEncodeTiled",)
     opcodes = frozenset({"custom-call"})
     mentions = ("TMA", "Tma", "tma")
+    evidence = (
+        PublicReport(
+            "FlashInfer (a TMA descriptor of a sequence of length 1)",
+            "tma/cutlass_size_1_stride.txt",
+        ),
+    )
     examples = (
         Bad(_PROGRAM % (_ONE, "  // error"), fixed=_PROGRAM % (_DENSE, "")),
         Good(_PROGRAM % (_DENSE, "")),

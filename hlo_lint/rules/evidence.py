@@ -1,0 +1,103 @@
+"""Evidence that the defect of a rule does harm. Tests ask for each piece again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+_COMPILERS = {"parser": "the parser", "cpu": "XLA:CPU", "gpu": "XLA:GPU", "tpu": "XLA:TPU"}
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedByXla:
+    """XLA refuses a bad example, or dies of it."""
+
+    kind: ClassVar[str] = "xla"
+    says: str
+    """A part of XLA's message."""
+    by: str = "gpu 0.11.2"
+    """`parser`, `cpu` (which also runs the example), `gpu` or `tpu`, and the release of jaxlib."""
+    passes: str = "all"
+    """The passes that run: `all`, `none`, or a value of `xla_enable_hlo_passes_only`."""
+    example: int = 0
+    """The number of the bad example, from 0; of a pair, the module after the pass."""
+
+    @property
+    def proof(self) -> str:
+        """A few words for a table."""
+        return self.by
+
+    def __str__(self) -> str:
+        compiler, release = self.by.split()
+        ran = {"all": "", "none": ", without its passes"}.get(
+            self.passes, f", with no pass but `{self.passes}`"
+        )
+        subject = f"{_COMPILERS[compiler]} of jaxlib {release}{ran} refuses"
+        if not self.says:
+            return f"{subject} the bad examples."
+        return f"{subject} bad example {self.example + 1}: `{self.says}`."
+
+
+@dataclass(frozen=True, slots=True)
+class WrongValues:
+    """A bad example computes wrong values.
+
+    `hlo-lint validate` says so of a pair of modules. A single module computes what its page says
+    (`tests/rules/test_values.py`).
+    """
+
+    kind: ClassVar[str] = "values"
+    example: int = 0
+    """The number of the bad example, from 0."""
+
+    @property
+    def proof(self) -> str:
+        """A few words for a table."""
+        return "the results differ"
+
+    def __str__(self) -> str:
+        return f"XLA:CPU computes wrong values for bad example {self.example + 1}."
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredHarm:
+    """The harm was measured: on a chip, or by XLA's own analysis."""
+
+    kind: ClassVar[str] = "measured"
+    what: str
+    """A sentence with the chip or the compiler, its release and the number."""
+    found_in: str = ""
+    """A path in `fixtures` in which the rule finds the defect; empty if only an example has it."""
+
+    @property
+    def proof(self) -> str:
+        """A few words for a table."""
+        return f"`{self.found_in}`" if self.found_in else "on its page"
+
+    def __str__(self) -> str:
+        return self.what + (f" `fixtures/{self.found_in}` has it." if self.found_in else "")
+
+
+@dataclass(frozen=True, slots=True)
+class PublicReport:
+    """A public report of the defect, reproduced."""
+
+    kind: ClassVar[str] = "report"
+    number: str
+    """Project and number, such as `openxla/xla#46231`, or project and commit of the fix."""
+    found_in: str = ""
+    """A path in `fixtures` that reproduces it; empty if an example does."""
+
+    @property
+    def proof(self) -> str:
+        """A few words for a table."""
+        return self.number
+
+    def __str__(self) -> str:
+        where = (
+            f"`fixtures/{self.found_in}` reproduces it" if self.found_in else "an example has it"
+        )
+        return f"{self.number}: {where}."
+
+
+RuleEvidence = RefusedByXla | WrongValues | MeasuredHarm | PublicReport
