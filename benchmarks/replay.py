@@ -27,7 +27,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date, timedelta
 from functools import cache
 from pathlib import Path
@@ -48,7 +48,14 @@ from hlo_lint.engine.fingerprints import nameless
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.rules.findings import Severity
 from hlo_lint.text.errors import CaptureError, DumpError, HloLintError, UsageError
-from hlo_lint.xla.environments import Platform, cache_folder, environment_of
+from hlo_lint.xla.environments import (
+    INSTALLED,
+    Platform,
+    cache_folder,
+    check_release,
+    environment_of,
+    version_of,
+)
 from hlo_lint.xla.limits import Deadline, NoTimeLeft
 
 RESULTS = Path(__file__).parent / "REPLAY.md"
@@ -182,12 +189,24 @@ def releases() -> tuple[tuple[str, date], ...]:
     return tuple((release, date.fromisoformat(day)) for release, day in pairs)
 
 
-def around(committed: date) -> tuple[str, str]:
-    """The last release without a commit, the first one with it; empty where there is none."""
-    before = [release for release, day in releases() if day < committed]
+def around(committed: date, platform: Platform = Platform.CPU) -> tuple[str, str]:
+    """The last release without a commit, the first one with it; empty where there is none.
+
+    Both can compile for the platform.
+    """
+    usable = [(release, day) for release, day in releases() if _compiles(release, platform)]
+    before = [release for release, day in usable if day < committed]
     built = committed + timedelta(days=BUILD_DAYS)
-    after = [release for release, day in releases() if day >= built]
+    after = [release for release, day in usable if day >= built]
     return (before or [""])[-1], (after or [""])[0]
+
+
+@cache
+def _compiles(release: str, platform: Platform) -> bool:
+    with suppress(UsageError):
+        check_release(release, platform)
+        return True
+    return False
 
 
 def _plain(name: str) -> str:
@@ -201,8 +220,13 @@ def _known_passes() -> Mapping[str, str]:
 
 def passes_of(change: Change) -> list[str]:
     """The passes that a commit changes, as XLA names them, as far as its files tell."""
+    return spelled(pass_words(change))
+
+
+def spelled(words: Iterable[str]) -> list[str]:
+    """The names that passes may have in dumps, from the names of files or classes."""
     names: list[str] = []
-    for word in pass_words(change):
+    for word in words:
         plain = _plain(word)
         known = _known_passes().get(plain)
         names += SPELLED.get(plain) or ([known] if known else [word.replace("_", "-")])
@@ -237,7 +261,8 @@ class Environments:
 
     def __init__(self, kept: int) -> None:
         self._kept = kept
-        self._used: dict[Path, None] = {}
+        here = cache_folder().glob(f"*/{INSTALLED}")
+        self._used: dict[Path, None] = dict.fromkeys(path.parent for path in here)
 
     def python(self, release: str, platform: Platform) -> Path:
         """The Python of a release; others are removed to make room for it.
@@ -357,7 +382,8 @@ def replayed(text: ReplayText, whole: Outcome, alone: Outcome, judges: Judges) -
     with tempfile.TemporaryDirectory(prefix="replay_", ignore_cleanup_errors=True) as name:
         places = [Path(name) / way / side for way in (WHOLE, ALONE) for side in ("old", "new")]
         old, new = _by_both(text, (), flags, judges.both(Platform[whole.platform]), places[:2])
-        whole.passes = _named(known, {*old.started, *new.started})
+        started = {*old.started, *new.started}
+        whole.passes = _named(known, started) or _named(spelled(text.classes), started)
         _judge_dumps(old, new, whole)
         if not whole.passes and old.is_complete and new.is_complete:
             alone.reason = "the commit changes no pass of the pipeline"
@@ -365,7 +391,7 @@ def replayed(text: ReplayText, whole: Outcome, alone: Outcome, judges: Judges) -
         alone.passes = whole.passes or known
         both = judges.both(Platform[whole.platform])
         old, new = _by_both(text, alone.passes, flags, both, places[2:])
-        alone.passes = _named(known, {*old.started, *new.started})
+        alone.passes = _named(alone.passes, {*old.started, *new.started})
         _judge_dumps(old, new, alone)
 
 
@@ -492,51 +518,60 @@ def _end(compiled: Compiled, passes: Collection[str]) -> PassDump:
 def outcomes(
     commits: Sequence[Mapping[str, Any]], state: State, kept: int, minutes: float
 ) -> Iterator[Outcome]:
-    """Replay what the state does not have; commits of one pair of releases follow each other."""
+    """Replay what the state does not have, the newest releases first, a pair after the other."""
     end = time.monotonic() + 60 * minutes
     environments = Environments(kept)
     judges = Judges(("", ""), environments)
-    for commit in sorted(commits, key=lambda commit: (around(_day(commit)), commit["date"])):
-        change = Change.of(commit["change"])
-        passes, (before, after) = passes_of(change), around(_day(commit))
-        texts = texts_of(change)
-        shared = {"index": str(commit["index"]), "commit": commit["commit"]}
-        shared |= {"title": commit["title"], "before": before, "after": after}
-        if not texts:
-            outcome = Outcome(
-                f"{commit['index']}", test="", platform="", way="", passes=passes, **shared
-            )
-            outcome.reason = "no module in the tests, as the diff shows them"
-            if outcome.key not in state.verdicts:
-                yield outcome
-        for number, text in enumerate(texts):
-            for platform in platforms_of(text, passes):
-                if time.monotonic() > end:
-                    return
-                keys = [
-                    f"{commit['index']}/{number}/{platform.name}/{way}" for way in (WHOLE, ALONE)
-                ]
-                if keys[-1] in state.verdicts:
-                    continue
-                if judges.pair != (before, after):
-                    judges.close()
-                    judges = Judges((before, after), environments)
-                whole, alone = (
-                    Outcome(
-                        key,
-                        test=text.test,
-                        is_new=text.is_new,
-                        platform=platform.name,
-                        way=key.rpartition("/")[2],
-                        passes=passes,
-                        **shared,
-                    )
-                    for key in keys
-                )
-                _attempt(text, whole, alone, judges)
-                yield whole
-                yield alone
+    plans = [plan for commit in commits for plan in _plans(commit)]
+    plans.sort(key=lambda plan: [*map(version_of, plan[0])], reverse=True)
+    for pair, outcome, text in plans:
+        if time.monotonic() > end:
+            return
+        keys = [f"{outcome.key}/{way}" for way in (WHOLE, ALONE)] if text else [outcome.key]
+        if keys[-1] in state.verdicts:
+            continue
+        if text is None:
+            yield outcome
+            continue
+        if judges.pair != pair:
+            judges.close()
+            judges = Judges(pair, environments)
+        ways = zip(keys, (WHOLE, ALONE), strict=True)
+        whole, alone = (replace(outcome, key=key, way=way) for key, way in ways)
+        _attempt(text, whole, alone, judges)
+        yield whole
+        yield alone
     judges.close()
+
+
+def _plans(
+    commit: Mapping[str, Any],
+) -> Iterator[tuple[tuple[str, str], Outcome, ReplayText | None]]:
+    """The pair of releases for each text of a commit and each platform; without a text none."""
+    change, day = Change.of(commit["change"]), date.fromisoformat(commit["date"][:10])
+    passes = passes_of(change)
+    empty = Outcome(
+        f"{commit['index']}",
+        f"{commit['index']}",
+        commit["commit"],
+        commit["title"],
+        test="",
+        platform="",
+        way="",
+        passes=passes,
+        before="",
+        after="",
+    )
+    texts = texts_of(change)
+    if not texts:
+        empty.reason = "no module in the tests, as the diff shows them"
+        yield ("", ""), empty, None
+    for number, text in enumerate(texts):
+        for platform in platforms_of(text, passes):
+            pair = around(day, platform)
+            key = f"{empty.key}/{number}/{platform.name}"
+            place = {"test": text.test, "is_new": text.is_new, "platform": platform.name}
+            yield pair, replace(empty, key=key, before=pair[0], after=pair[1], **place), text
 
 
 def _attempt(text: ReplayText, whole: Outcome, alone: Outcome, judges: Judges) -> None:
@@ -553,10 +588,6 @@ def _attempt(text: ReplayText, whole: Outcome, alone: Outcome, judges: Judges) -
             reason = f"internal error: {type(error).__name__}: {error}"[:300]
     for outcome in (whole, alone):
         outcome.reason = outcome.reason or reason
-
-
-def _day(commit: Mapping[str, Any]) -> date:
-    return date.fromisoformat(commit["date"][:10])
 
 
 def read_commits(paths: Iterable[Path]) -> list[dict[str, Any]]:

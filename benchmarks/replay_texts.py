@@ -14,20 +14,24 @@ from math import prod
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-MAX_TEXTS: Final = 6
+MAX_TEXTS: Final = 5
 """Texts of one commit that are replayed."""
 
 _file = re.compile(r"^diff --git a/(\S+) b/(\S+)$", re.M)
 _hunk = re.compile(r"^@@ [^\n]* @@.*$", re.M)
-_instruction = re.compile(r"^\s*(?:ROOT )?%?[\w.\-]+ = .*\b[a-z][a-z\d\-]*\(", re.M)
+_instruction = re.compile(
+    r"^\s*(?:/\*.*?\*/\s*)?(?:ROOT )?%?[\w.\-]+ = .*\b[a-z][a-z\d\-]*\(", re.M
+)
 _raw_string = re.compile(r'R"(\w*)\((.*?)\)\1"', re.S)
 _test = re.compile(r"^\s*(?:TEST|TEST_F|TEST_P|TYPED_TEST|XLA_TEST_F)\((.*?)\)", re.M | re.S)
-_flag = re.compile(r"set_(xla_\w+)\(\s*(true|false|-?\d+|\"[^\"\n]*\")\s*\)")
+_flag = re.compile(r"set_(xla_\w+)\(\s*(true|false|-?\d+|\"[^\"\n]*\"|(?:\w+::)+[A-Z]\w*)\s*\)")
+_class = re.compile(r"\b[A-Z][a-z]\w+")
 _partitions = re.compile(
     r"(?:num_partitions|num_devices|kNumPartitions|kNumDevices)\s*(?:=|\*/)\s*(\d+)"
     r"|PartitionComputation\(\s*\w+,\s*(\d+)"
 )
 _replicas = re.compile(r"(?:replica_count|num_replicas|kNumReplicas)\s*(?:=|\*/)\s*(\d+)()")
+_computation = re.compile(r"\s*(?:ENTRY\b.*|%?[\w.\-]+(?: \(.*\) -> .*)?) \{\s*$")
 _string = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 _pair = re.compile(r'\{\s*"([^"]*)",\s*"([^"]*)"\s*\}')
 _named = re.compile(r"\b(\w+)\s*(?:\[\])?\s*(?:=|\()\s*$")
@@ -46,6 +50,8 @@ class ReplayText:
     """Debug options that the test sets, without `--`."""
     is_new: bool = False
     """True if the change adds the text."""
+    classes: tuple[str, ...] = ()
+    """Classes that the test uses: the passes that it runs are among them."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,9 @@ def _after(diff: str) -> Iterator[str]:
     ends = [mark.start() for mark in marks[1:]] + [len(diff)]
     for mark, end in zip(marks, ends, strict=True):
         lines = diff[mark.end() : end].splitlines()
+        # The head of a hunk names the test in which it starts.
+        head = mark[0].rpartition("@@ ")[2] if "@@ TEST" in mark[0] else ""
+        lines.insert(0, f" {head}")
         yield "\n".join(line for line in lines if line[:1] in ("+", " ", ""))
 
 
@@ -95,7 +104,7 @@ def texts_of(change: Change) -> list[ReplayText]:
             found = _of_file(path, hunk) if path.endswith(".hlo") else _of_test(path, hunk)
             for text in found:
                 texts.setdefault(text.text, text)
-    return [*texts.values()][:MAX_TEXTS]
+    return sorted(texts.values(), key=lambda text: not text.is_new)[:MAX_TEXTS]
 
 
 def _of_file(path: str, hunk: str) -> Iterator[ReplayText]:
@@ -116,6 +125,7 @@ def _is_module(text: str) -> bool:
 
 def _of_test(path: str, hunk: str) -> Iterator[ReplayText]:
     """The modules in the changed tests of a hunk."""
+    hunk = _closed(hunk)
     starts = [
         match.start() for match in re.finditer(r"^[+ ](?=\s*(?:TYPED_|XLA_)?TEST)", hunk, re.M)
     ]
@@ -126,15 +136,40 @@ def _of_test(path: str, hunk: str) -> Iterator[ReplayText]:
         code = _without_marks(part)
         name = _test.search(code)
         title = ".".join(re.split(r",\s*", name[1].strip())) if name else ""
-        flags = {flag: value.strip('"') for flag, value in _flag.findall(code)}
+        flags = {flag: value.strip('"').rpartition("::")[2] for flag, value in _flag.findall(code)}
+        classes = tuple(dict.fromkeys(_class.findall(_raw_string.sub("", code))))
         for match in _raw_string.finditer(code):
-            body = match[2]
+            body = _complete(match[2])
             if not _is_module(body):
                 continue
             for filled in _filled(body, match, code):
                 text = _with_header(filled, code)
                 first = part.splitlines()[code.count("\n", 0, match.start(2))]
-                yield ReplayText(path, title, text, flags, first.startswith("+"))
+                yield ReplayText(path, title, text, flags, first.startswith("+"), classes)
+
+
+def _closed(hunk: str) -> str:
+    """A hunk with both ends of the raw strings in which it begins and ends."""
+    opened, closed = hunk.find('R"('), hunk.find(')"')
+    if 0 <= closed and (opened < 0 or closed < opened) and _instruction.search(hunk[1:closed]):
+        first, _, rest = hunk.partition("\n")
+        hunk = f'{first}\n R"(\n{rest}'
+    if hunk.rfind('R"(') > hunk.rfind(')"'):
+        hunk += '\n )"'
+    return hunk
+
+
+def _complete(body: str) -> str:
+    """The complete computations of a text that the ends of a hunk cut off; else the text."""
+    if body.count("{") == body.count("}") and (body.count("ENTRY") == 1 or "HloModule" in body):
+        return body
+    lines = body.splitlines()
+    start = next((at for at, line in enumerate(lines) if _computation.match(line)), 0)
+    if "HloModule" in body:
+        start = 0
+    ends = [at + 1 for at, line in enumerate(lines) if line.strip() == "}"]
+    text = "\n".join(lines[start : ends[-1]]) if ends else ""
+    return text if "ENTRY" in text and text.count("{") == text.count("}") else body
 
 
 def _without_marks(hunk: str) -> str:
@@ -150,7 +185,10 @@ def _filled(body: str, match: re.Match[str], code: str) -> Iterator[str]:
         for placeholder, value in pairs:
             text = text.replace(placeholder, value)
     if re.search(r"\$\d", text):
-        for call in re.finditer(rf"absl::Substitute\(\s*{spelled}\s*,(.*?)\)\s*[;,)]", code, re.S):
+        calls = re.finditer(rf"absl::Substitute\(\s*{spelled}\s*,(.*?)\)\s*[;,)]", code, re.S)
+        if code[: match.start()].rstrip().endswith("absl::Substitute("):
+            calls = re.compile(r"\s*,(.*?)\)\s*[;,)]", re.S).finditer(code, match.end())
+        for call in calls:
             fills = [
                 _value(word, code)
                 for word in re.split(r",(?=(?:[^\"]*\"[^\"]*\")*[^\"]*$)", call[1])

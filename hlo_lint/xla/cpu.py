@@ -54,8 +54,10 @@ FLAGS: Final[Flags] = {
 """The flags of the first attempt, which compiles fast and rewrites little."""
 DEFAULT_FLAGS: Final[Flags] = {"xla_allow_excess_precision": False}
 """The flags of the second attempt: some texts compile only with every pass."""
-SEVERAL_DEVICES: Final = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
-"""The environment of a child that compiles for up to four devices."""
+_LISTS: Final = frozenset({"xla_disable_hlo_passes", "xla_enable_hlo_passes_only"})
+"""Flags with several values, which jaxlib before 0.4.38 does not read as overrides."""
+SEVERAL_DEVICES: Final = {"XLA_FLAGS": "--xla_force_host_platform_device_count=64"}
+"""The environment of a child that compiles for up to 64 devices."""
 KEPT_MEMORY: Final = {
     "MALLOC_ARENA_MAX": "1",
     "MALLOC_MMAP_MAX_": "0",
@@ -223,11 +225,16 @@ def _compiled(
         program = jaxlib.mlir.xla_computation_to_mlir_module(jaxlib.XlaComputation(module))
     options = jaxlib.CompileOptions()
     options.num_replicas, options.num_partitions = devices
-    options.executable_build_options.use_spmd_partitioning = devices[1] > 1
+    build = options.executable_build_options
+    build.use_spmd_partitioning = devices[1] > 1
+    lists = {name: value for name, value in flags if name in _LISTS}
+    for name, value in lists.items():
+        setattr(build.debug_options, name, value)
     chosen = jaxlib.DeviceList(tuple(device.client.devices()[: prod(devices)]))
 
     def compiled(own: Flags) -> Any:
-        options.env_option_overrides = list({**own, **dict(flags)}.items())
+        chosen_flags = {**own, **dict(flags)}.items()
+        options.env_option_overrides = [pair for pair in chosen_flags if pair[0] not in lists]
         if not hasattr(device.client, "compile_and_load"):  # before 0.6.1
             return device.client.compile(program, options)
         return device.client.compile_and_load(program, chosen, options)

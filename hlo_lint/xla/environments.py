@@ -38,12 +38,12 @@ MOSAIC_GPU = "absl-py"
 class Platform(Enum):
     """The platform that an environment compiles for, with its packages."""
 
-    CPU = ("CPU", "jaxlib-{}", (0, 4, 31), ("jaxlib=={}",))
+    CPU = ("CPU", "jaxlib-{}", (0, 4, 28), ("jaxlib=={}",))
     """The parser, without jax."""
     GPU = (
         "GPU",
         "jax-{}",
-        (0, 4, 38),
+        (0, 4, 34),
         (
             *("jax=={}", "jaxlib=={}", "jax-cuda12-plugin=={}", "jax-cuda12-pjrt=={}"),
             *(PTX_ASSEMBLER, MOSAIC_GPU),
@@ -69,6 +69,10 @@ class Platform(Enum):
         return cache_folder() / self._name.format(release)
 
 
+OLDEST_CAPTURE = (0, 4, 38)
+"""The first release of jax that lowers a function for a chip that is absent."""
+UNFIT = {(Platform.GPU, (0, 4, 36))}
+"""Releases without that: 0.4.36 looks for the platform of a GPU that is there."""
 FROM_PYTHON_3_12 = (0, 11)
 """The first release of jax that needs Python 3.12."""
 TO_PYTHON_3_14 = (0, 7, 1)
@@ -179,15 +183,20 @@ def environment_of(
     return interpreter_at(_python_in(folder))
 
 
-def check_release(release: str, platform: Platform) -> None:
+def check_release(release: str, platform: Platform, *, captures: bool = False) -> None:
     """Check that a release can compile for a platform, whether its environment is there or not.
+
+    With `captures` it compiles functions of jax, else HLO.
 
     Raises:
         UsageError: for an invalid release, or a release that is too old.
     """
     if not re.fullmatch(r"\d+\.\d+\.\d+(\.\w+)*", release):
         raise UsageError(f"{release} is not a release of jax; give one as in 0.11.2")
-    if version_of(release) < platform.oldest:
+    version, oldest = version_of(release), platform.oldest
+    if captures:
+        oldest = max(oldest, OLDEST_CAPTURE)
+    if version < oldest or (platform, version) in UNFIT:
         absent = " that is not there" if platform is not Platform.CPU else ""
         raise UsageError(f"jax {release} is too old to compile for a {platform.title}{absent}")
 
