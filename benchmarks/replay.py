@@ -22,6 +22,7 @@ import lzma
 import os
 import re
 import shutil
+import subprocess
 import tempfile
 import time
 from collections import Counter
@@ -47,7 +48,7 @@ from hlo_lint.dumps.selection import in_order, longest_run
 from hlo_lint.engine.fingerprints import nameless
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.rules.findings import Severity
-from hlo_lint.text.errors import CaptureError, DumpError, HloLintError, UsageError
+from hlo_lint.text.errors import CaptureError, DumpError, HloLintError, UsageError, os_errors_as
 from hlo_lint.xla.environments import (
     INSTALLED,
     Platform,
@@ -71,6 +72,11 @@ DIED: Final = "compilation-died"
 BUILD_DAYS: Final = 21
 """Days from a commit of XLA to the first release that is sure to have it."""
 CHIPS: Final = {Platform.CPU: CPU, Platform.GPU: "h200", Platform.TPU: "v5e"}
+OLDEST: Final = {Platform.GPU: (0, 4, 28)}
+"""The first release that compiles for an absent chip with a driver that knows it."""
+WITHOUT_DRIVER: Final = (0, 4, 34)
+"""The first release that asks no driver for the chip."""
+DRIVER: Final = Path(__file__).parent / "cuda_driver.c"
 SPELLED: Final[Mapping[str, tuple[str, ...]]] = {
     "algebraicsimplifier": ("algsimp",),
     "aliasinfo": ("copy-insertion",),
@@ -204,7 +210,7 @@ def around(committed: date, platform: Platform = Platform.CPU) -> tuple[str, str
 @cache
 def _compiles(release: str, platform: Platform) -> bool:
     with suppress(UsageError):
-        check_release(release, platform)
+        check_release(release, platform, OLDEST.get(platform))
         return True
     return False
 
@@ -233,27 +239,19 @@ def spelled(words: Iterable[str]) -> list[str]:
     return [*dict.fromkeys(names)]
 
 
-def platforms_of(text: ReplayText, passes: Sequence[str]) -> list[Platform]:
-    """The platforms whose pipeline may run the passes of a text."""
+def platform_of(text: ReplayText, passes: Collection[str]) -> Platform:
+    """The platform whose pipeline runs the passes of a text; a GPU where both may."""
     if "memory_space_assignment" in text.file:
-        return [Platform.TPU]
-    if "gpu" in text.file:
-        return [Platform.GPU]
-    if "cpu" in text.file:
-        return [Platform.CPU]
-    if {"spmd-partitioning", "sharding-propagation"} & {*passes}:
-        return [Platform.GPU, Platform.CPU]  # the pass lists are of one device
-    lists = {Platform.GPU: "gpu-", Platform.CPU: "cpu-"}
-    return [
-        platform
-        for platform, prefix in lists.items()
-        if any(
-            name in passes
-            for of in pass_lists()
-            if of.name.startswith(prefix)
-            for _, name in of.passes
-        )
-    ] or [Platform.GPU]
+        return Platform.TPU
+    names = {name for of in pass_lists() if of.backend == "gpu" for _, name in of.passes}
+    is_cpu = any(
+        of.backend == "cpu" and name in passes and name not in names
+        for of in pass_lists()
+        for _, name in of.passes
+    )
+    return (
+        Platform.CPU if "gpu" not in text.file and ("cpu" in text.file or is_cpu) else Platform.GPU
+    )
 
 
 class Environments:
@@ -271,7 +269,7 @@ class Environments:
             CaptureError: it cannot be installed.
             UsageError: it is too old for the platform.
         """
-        interpreter = environment_of(release, print, platform)
+        interpreter = environment_of(release, print, platform, OLDEST.get(platform))
         folder = platform.folder(release)
         self._used.pop(folder, None)
         self._used[folder] = None
@@ -306,8 +304,28 @@ class Judges(ExitStack):
             python = self._environments.python(release, platform)
             deadline = Deadline(SECONDS)
             compiler = HuntCompiler(python, CHIPS[platform], release)
-            self._judges[key] = self.enter_context(Judge(compiler, (), deadline)), deadline
+            needs_driver = platform is Platform.GPU and version_of(release) < WITHOUT_DRIVER
+            variables = {"LD_LIBRARY_PATH": f"{cuda_driver()}"} if needs_driver else {}
+            judge = Judge(compiler, (), deadline, environment=variables)
+            self._judges[key] = self.enter_context(judge), deadline
         return self._judges[key]
+
+
+@cache
+def cuda_driver() -> Path:
+    """The folder of a CUDA driver with an absent GPU, built with the system's C compiler.
+
+    Raises:
+        CaptureError: it cannot be built.
+    """
+    library = cache_folder() / "driver" / "libcuda.so.1"
+    library.parent.mkdir(parents=True, exist_ok=True)
+    command = ["cc", "-w", "-shared", "-fPIC", "-o", f"{library}", f"{DRIVER}"]
+    with os_errors_as("no C compiler for the driver of old releases", CaptureError):
+        done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise CaptureError(f"{DRIVER.name} is not compiled: {done.stderr[:200]}")
+    return library.parent
 
 
 @dataclass
@@ -567,11 +585,11 @@ def _plans(
         empty.reason = "no module in the tests, as the diff shows them"
         yield ("", ""), empty, None
     for number, text in enumerate(texts):
-        for platform in platforms_of(text, passes):
-            pair = around(day, platform)
-            key = f"{empty.key}/{number}/{platform.name}"
-            place = {"test": text.test, "is_new": text.is_new, "platform": platform.name}
-            yield pair, replace(empty, key=key, before=pair[0], after=pair[1], **place), text
+        platform = platform_of(text, passes)
+        pair = around(day, platform)
+        place = {"test": text.test, "is_new": text.is_new, "platform": platform.name}
+        key = f"{empty.key}/{number}/{platform.name}"
+        yield pair, replace(empty, key=key, before=pair[0], after=pair[1], **place), text
 
 
 def _attempt(text: ReplayText, whole: Outcome, alone: Outcome, judges: Judges) -> None:

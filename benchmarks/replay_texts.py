@@ -14,7 +14,7 @@ from math import prod
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-MAX_TEXTS: Final = 5
+MAX_TEXTS: Final = 4
 """Texts of one commit that are replayed."""
 
 _file = re.compile(r"^diff --git a/(\S+) b/(\S+)$", re.M)

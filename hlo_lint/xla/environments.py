@@ -43,7 +43,7 @@ class Platform(Enum):
     GPU = (
         "GPU",
         "jax-{}",
-        (0, 4, 34),
+        (0, 4, 38),
         (
             *("jax=={}", "jaxlib=={}", "jax-cuda12-plugin=={}", "jax-cuda12-pjrt=={}"),
             *(PTX_ASSEMBLER, MOSAIC_GPU),
@@ -69,10 +69,8 @@ class Platform(Enum):
         return cache_folder() / self._name.format(release)
 
 
-OLDEST_CAPTURE = (0, 4, 38)
-"""The first release of jax that lowers a function for a chip that is absent."""
 UNFIT = {(Platform.GPU, (0, 4, 36))}
-"""Releases without that: 0.4.36 looks for the platform of a GPU that is there."""
+"""Releases between that compile for no absent chip: 0.4.36 finds no platform for a GPU."""
 FROM_PYTHON_3_12 = (0, 11)
 """The first release of jax that needs Python 3.12."""
 TO_PYTHON_3_14 = (0, 7, 1)
@@ -156,17 +154,18 @@ def environment_of(
     release: str,
     announce: Callable[[str], None] = lambda _: None,
     platform: Platform = Platform.GPU,
+    oldest: tuple[int, ...] | None = None,
 ) -> Interpreter:
     """The Python of an environment with a release of jax, which is created if necessary.
 
-    It is the current Python if that has the release; for the CPU any environment with the release
+    `oldest` is the first release that the caller can use. The result is the current Python if that has the release; for the CPU any environment with the release
     suffices. Each step is announced, downloads with their sizes.
 
     Raises:
         UsageError: for an invalid release, or a release that is too old.
         CaptureError: if the environment cannot be created.
     """
-    check_release(release, platform)
+    check_release(release, platform, oldest)
     if _is_here(release, platform):
         here = Path(sys.executable)
         return Interpreter(here, release) if platform is Platform.CPU else interpreter_at(here)
@@ -183,20 +182,20 @@ def environment_of(
     return interpreter_at(_python_in(folder))
 
 
-def check_release(release: str, platform: Platform, *, captures: bool = False) -> None:
+def check_release(
+    release: str, platform: Platform, oldest: tuple[int, ...] | None = None
+) -> None:
     """Check that a release can compile for a platform, whether its environment is there or not.
 
-    With `captures` it compiles functions of jax, else HLO.
+    `oldest` is the first release that the caller can use, by default that of the platform.
 
     Raises:
         UsageError: for an invalid release, or a release that is too old.
     """
     if not re.fullmatch(r"\d+\.\d+\.\d+(\.\w+)*", release):
         raise UsageError(f"{release} is not a release of jax; give one as in 0.11.2")
-    version, oldest = version_of(release), platform.oldest
-    if captures:
-        oldest = max(oldest, OLDEST_CAPTURE)
-    if version < oldest or (platform, version) in UNFIT:
+    version = version_of(release)
+    if version < (oldest or platform.oldest) or (platform, version) in UNFIT:
         absent = " that is not there" if platform is not Platform.CPU else ""
         raise UsageError(f"jax {release} is too old to compile for a {platform.title}{absent}")
 

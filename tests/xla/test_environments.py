@@ -36,8 +36,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("release", "platform", "message"),
     [
         ("0.4.27", Platform.CPU, "too old to compile for a CPU$"),
-        ("0.4.33", Platform.GPU, "too old to compile for a GPU that is not there"),
-        ("0.4.36", Platform.GPU, "too old to compile for a GPU that is not there"),
+        ("0.4.37", Platform.GPU, "too old to compile for a GPU that is not there"),
         ("0.4.38", Platform.TPU, "too old to compile for a TPU that is not there"),
         ("newest", Platform.CPU, "newest is not a release of jax; give one as in"),
     ],

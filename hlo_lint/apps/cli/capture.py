@@ -218,7 +218,7 @@ def _interpreters(
     platform = Platform.TPU if job.target.is_tpu else Platform.GPU
     chosen = list(dict.fromkeys(releases))
     for release in chosen:
-        check_release(release, platform, captures=True)
+        check_release(release, platform)
     # A mistake in the script is reported before hundreds of MB are downloaded.
     downloaded = [release for release in chosen if needs_download(release, platform)]
     for python in dict.fromkeys(filter(None, map(python_of, downloaded))):

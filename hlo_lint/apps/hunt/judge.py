@@ -183,6 +183,7 @@ class Judge(ExitStack):
         passes: Sequence[str] = (),
         deadline: Deadline | None = None,
         flags: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         """Start the child processes.
 
@@ -191,6 +192,7 @@ class Judge(ExitStack):
             passes: judge only these passes; without them rules check the dumps of all passes.
             deadline: the end of the time for all modules.
             flags: debug options of XLA, beside those that write the dumps.
+            environment: variables for the compiler of an absent chip.
         """
         super().__init__()
         self._deadline = deadline or Deadline()
@@ -203,7 +205,7 @@ class Judge(ExitStack):
         limits: dict[str, Any] = {
             "timeout": CHIP_SECONDS,
             "deadline": self._deadline,
-            "environment": _LOGGED,
+            "environment": {**_LOGGED, **(environment or {})},
         }
         self._compiler = self.enter_context(XlaCompiler(python, platform=platform, **limits))
         self._config = ""
