@@ -32,7 +32,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import date, timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from benchmarks.replay_texts import Change, ReplayText, pass_words, texts_of
 from benchmarks.values import State
@@ -68,6 +68,7 @@ ALONE: Final = "alone"
 WHOLE: Final = "whole"
 SECONDS: Final = 120.0
 """Time for one module, in one release and one way."""
+DEATHS: Final = {"crash": "dies", "hang": "dies", "memory": "dies", "error": "refuses"}
 DIED: Final = "compilation-died"
 BUILD_DAYS: Final = 21
 """Days from a commit of XLA to the first release that is sure to have it."""
@@ -338,11 +339,14 @@ class Compiled:
     """The passes that ran, by XLA's log."""
 
     @property
+    def passes(self) -> set[str]:
+        """The passes that ran: XLA:TPU logs none, so those that left a dump."""
+        return {*self.started, *(dump.name.after for dump in self.dumps if dump.name)}
+
+    @property
     def is_complete(self) -> bool:
         """True if the compilation ran to its end."""
-        return not isinstance(self.bug, BugFinding) and any(
-            dump.name is not None and dump.name.is_final for dump in self.dumps
-        )
+        return any(dump.name is not None and dump.name.is_final for dump in self.dumps)
 
     @property
     def dumps(self) -> list[PassDump]:
@@ -392,25 +396,58 @@ class Compiled:
         return says
 
 
-def replayed(text: ReplayText, whole: Outcome, alone: Outcome, judges: Judges) -> None:
-    """Compile a text by both releases, and fill in the outcomes."""
-    flags = {name: value for own in whole.passes for name, value in FLAGS.get(own, {}).items()}
-    flags |= text.flags
+def replayed(
+    text: ReplayText, whole: Outcome, alone: Outcome, judges: Judges, dumps: Path | None
+) -> None:
+    """Compile a text by both releases, and fill in the outcomes; keep the dumps of bugs."""
     known = whole.passes
+    plain = {_plain(name) for name in (*known, *spelled(text.classes))}
+    flags: dict[str, str] = {}
+    for name, own in FLAGS.items():
+        flags |= own if _plain(name) in plain else {}
+    flags |= text.flags
     with tempfile.TemporaryDirectory(prefix="replay_", ignore_cleanup_errors=True) as name:
         places = [Path(name) / way / side for way in (WHOLE, ALONE) for side in ("old", "new")]
-        old, new = _by_both(text, (), flags, judges.both(Platform[whole.platform]), places[:2])
-        started = {*old.started, *new.started}
+        both = judges.both(Platform[whole.platform])
+        old, new = _by_both(text, (), flags, both, places[:2])
+        started = old.passes | new.passes
         whole.passes = _named(known, started) or _named(spelled(text.classes), started)
-        _judge_dumps(old, new, whole)
+        _tell(old, new, whole)
+        if whole.reproduced:
+            judge_dumps(old, new, whole)
+            _keep(places[:2], whole, dumps)
         if not whole.passes and old.is_complete and new.is_complete:
             alone.reason = "the commit changes no pass of the pipeline"
             return
         alone.passes = whole.passes or known
-        both = judges.both(Platform[whole.platform])
         old, new = _by_both(text, alone.passes, flags, both, places[2:])
-        alone.passes = _named(alone.passes, {*old.started, *new.started})
-        _judge_dumps(old, new, alone)
+        alone.passes = _named(alone.passes, old.passes | new.passes)
+        _tell(old, new, alone)
+        if alone.reproduced:
+            judge_dumps(old, new, alone)
+            _keep(places[2:], alone, dumps)
+
+
+def _keep(folders: Sequence[Path], outcome: Outcome, dumps: Path | None) -> None:
+    if dumps:
+        for folder in folders:
+            shutil.copytree(folder, dumps_of(dumps, outcome) / folder.name, dirs_exist_ok=True)
+
+
+def dumps_of(dumps: Path, outcome: Outcome) -> Path:
+    """The folder of the dumps `old` and `new` of an outcome."""
+    return dumps / outcome.key.replace("/", "-")
+
+
+def judge_again(state: State, dumps: Path) -> Iterator[Outcome]:
+    """Judge the dumps that were kept, for rules that have changed since."""
+    for verdict in [*state.verdicts.values()]:
+        outcome = Outcome(**cast(dict[str, Any], verdict))
+        folder = dumps_of(dumps, outcome)
+        if outcome.reproduced and folder.is_dir():
+            old, new = (Compiled(folder / side, None, []) for side in ("old", "new"))
+            judge_dumps(old, new, outcome)
+            yield outcome
 
 
 def _by_both(
@@ -424,7 +461,15 @@ def _by_both(
     for (judge, deadline), folder in zip(judges, folders, strict=True):
         folder.mkdir(parents=True)
         deadline.restart(SECONDS)
-        both.append(_compiled(text, only, judge, flags, folder))
+        compiled = _compiled(text, only, judge, flags, folder)
+        if isinstance(compiled.bug, BugFinding) and compiled.bug.kind in DEATHS:
+            # With a dump of each pass the last one names the pass that died.
+            shutil.rmtree(folder)
+            folder.mkdir()
+            deadline.restart(SECONDS)
+            every = {**flags, "xla_dump_hlo_pass_re": ".+"}
+            compiled = replace(_compiled(text, only, judge, every, folder), bug=compiled.bug)
+        both.append(compiled)
     return both
 
 
@@ -463,11 +508,8 @@ def _compiled(
         return Compiled(folder, bug, judge.started)
 
 
-def _judge_dumps(old: Compiled, new: Compiled, outcome: Outcome) -> None:
-    """Say if the bug is reproduced, by what, and what the tool says of it."""
-    _tell(old, new, outcome)
-    if not outcome.reproduced:
-        return
+def judge_dumps(old: Compiled, new: Compiled, outcome: Outcome) -> None:
+    """Say what the tool says of a bug that is reproduced."""
     has_died = outcome.reproduced in ("dies", "refuses")
     if outcome.way == ALONE:
         # What is left out after the passes is refused in both releases.
@@ -475,10 +517,10 @@ def _judge_dumps(old: Compiled, new: Compiled, outcome: Outcome) -> None:
         if not has_died:
             old.cut(outcome.passes)
     ours, theirs = old.findings(), new.findings()
-    if outcome.way == ALONE:
+    if outcome.way == ALONE or not new.is_complete:
         theirs = {key: names for key, names in theirs.items() if not key.startswith(DIED)}
-        if not has_died:
-            ours = {key: names for key, names in ours.items() if not key.startswith(DIED)}
+    if outcome.way == ALONE and not has_died:
+        ours = {key: names for key, names in ours.items() if not key.startswith(DIED)}
     # No pass is named where the difference came before the start of a pipeline.
     new_ones = {key: names - {"pipeline-start"} for key, names in ours.items() if key not in theirs}
     outcome.says = [*new_ones]
@@ -501,13 +543,15 @@ def _judge_dumps(old: Compiled, new: Compiled, outcome: Outcome) -> None:
 
 def _tell(old: Compiled, new: Compiled, outcome: Outcome) -> None:
     """Say if the bug is reproduced, and by what."""
-    kinds = {"crash": "dies", "hang": "dies", "memory": "dies", "error": "refuses"}
     passes = outcome.passes
     if isinstance(old.bug, BugFinding):
-        if isinstance(new.bug, BugFinding) and new.bug.kind == old.bug.kind:
+        deaths = {
+            (bug.kind, bug.pass_name) for bug in (old.bug, new.bug) if isinstance(bug, BugFinding)
+        }
+        if isinstance(new.bug, BugFinding) and len(deaths) == 1:
             outcome.reason = f"both releases: {old.bug.kind} {old.bug.message}"[:160]
             return
-        outcome.reproduced = kinds.get(old.bug.kind, "values")
+        outcome.reproduced = DEATHS.get(old.bug.kind, "values")
         outcome.guilty = old.bug.pass_name
         outcome.reason = f"{old.bug.message}"[:200]
         return
@@ -534,7 +578,11 @@ def _end(compiled: Compiled, passes: Collection[str]) -> PassDump:
 
 
 def outcomes(
-    commits: Sequence[Mapping[str, Any]], state: State, kept: int, minutes: float
+    commits: Sequence[Mapping[str, Any]],
+    state: State,
+    kept: int,
+    minutes: float,
+    dumps: Path | None = None,
 ) -> Iterator[Outcome]:
     """Replay what the state does not have, the newest releases first, a pair after the other."""
     end = time.monotonic() + 60 * minutes
@@ -556,7 +604,7 @@ def outcomes(
             judges = Judges(pair, environments)
         ways = zip(keys, (WHOLE, ALONE), strict=True)
         whole, alone = (replace(outcome, key=key, way=way) for key, way in ways)
-        _attempt(text, whole, alone, judges)
+        _attempt(text, whole, alone, judges, dumps)
         yield whole
         yield alone
     judges.close()
@@ -587,19 +635,21 @@ def _plans(
     for number, text in enumerate(texts):
         platform = platform_of(text, passes)
         pair = around(day, platform)
-        place = {"test": text.test, "is_new": text.is_new, "platform": platform.name}
-        key = f"{empty.key}/{number}/{platform.name}"
-        yield pair, replace(empty, key=key, before=pair[0], after=pair[1], **place), text
+        outcome = replace(empty, before=pair[0], after=pair[1], test=text.test, is_new=text.is_new)
+        outcome.platform, outcome.key = platform.name, f"{empty.key}/{number}/{platform.name}"
+        yield pair, outcome, text
 
 
-def _attempt(text: ReplayText, whole: Outcome, alone: Outcome, judges: Judges) -> None:
+def _attempt(
+    text: ReplayText, whole: Outcome, alone: Outcome, judges: Judges, dumps: Path | None
+) -> None:
     """Replay a text, and say why it cannot be where it cannot."""
     reason = ""
     if not whole.before or not whole.after:
         reason = "no release before it" if not whole.before else "no release after it"
     else:
         try:
-            replayed(text, whole, alone, judges)
+            replayed(text, whole, alone, judges, dumps)
         except (UsageError, CaptureError) as error:
             reason = f"{error}"[:200]
         except Exception as error:  # a defect of ours is an outcome, too
@@ -709,6 +759,8 @@ def main() -> None:
     parser.add_argument("--state", type=Path, default=Path("build/replay.jsonl"))
     parser.add_argument("--environments", type=Path, default=Path("build/replay"))
     parser.add_argument("--kept", type=int, default=6, help="environments on disk at a time")
+    parser.add_argument("--dumps", type=Path, help="folder to keep the dumps of bugs in")
+    parser.add_argument("--again", action="store_true", help="judge the kept dumps again")
     parser.add_argument("--minutes", type=float, default=1e9)
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args()
@@ -716,8 +768,13 @@ def main() -> None:
     os.environ["XDG_CACHE_HOME"] = str(options.environments.resolve())
     state = State(options.state)
     commits = read_commits(options.commits)
+    replays = (
+        judge_again(state, options.dumps)
+        if options.again
+        else outcomes(commits, state, options.kept, options.minutes, options.dumps)
+    )
     with suppress(KeyboardInterrupt):
-        for outcome in outcomes(commits, state, options.kept, options.minutes):
+        for outcome in replays:
             state.add(asdict(outcome))
             print(outcome.key, outcome.reproduced or "-", outcome.verdict, outcome.reason[:100])
     options.output.write_text(page([*state.verdicts.values()]), "utf-8")

@@ -14,9 +14,25 @@ from math import prod
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+from hlo_lint.hlo.parser.module import parse_file
+
 MAX_TEXTS: Final = 4
 """Texts of one commit that are replayed."""
 
+_REDUCERS: Final = {
+    "add": "add",
+    "sum": "add",
+    "max": "maximum",
+    "min": "minimum",
+    "mul": "multiply",
+}
+_FP8: Final = {
+    "<F8E4M3>": "f8e4m3fn",
+    "<F8E5M2>": "f8e5m2",
+    "<F8E4M3_AMAX>": "448.",
+    "<F8E5M2_AMAX>": "57344.",
+}
+"""Placeholders of XLA's tests of fp8, which their fixtures fill for each vendor."""
 _file = re.compile(r"^diff --git a/(\S+) b/(\S+)$", re.M)
 _hunk = re.compile(r"^@@ [^\n]* @@.*$", re.M)
 _instruction = re.compile(
@@ -103,7 +119,8 @@ def texts_of(change: Change) -> list[ReplayText]:
         for hunk in change.files[path]:
             found = _of_file(path, hunk) if path.endswith(".hlo") else _of_test(path, hunk)
             for text in found:
-                texts.setdefault(text.text, text)
+                if not any(module.problems for module in parse_file(text.text).modules):
+                    texts.setdefault(text.text, text)
     return sorted(texts.values(), key=lambda text: not text.is_new)[:MAX_TEXTS]
 
 
@@ -143,7 +160,7 @@ def _of_test(path: str, hunk: str) -> Iterator[ReplayText]:
             if not _is_module(body):
                 continue
             for filled in _filled(body, match, code):
-                text = _with_header(filled, code)
+                text = _with_header(_with_reducers(filled), code)
                 first = part.splitlines()[code.count("\n", 0, match.start(2))]
                 yield ReplayText(path, title, text, flags, first.startswith("+"), classes)
 
@@ -151,7 +168,7 @@ def _of_test(path: str, hunk: str) -> Iterator[ReplayText]:
 def _closed(hunk: str) -> str:
     """A hunk with both ends of the raw strings in which it begins and ends."""
     opened, closed = hunk.find('R"('), hunk.find(')"')
-    if 0 <= closed and (opened < 0 or closed < opened) and _instruction.search(hunk[1:closed]):
+    if closed >= 0 and (opened < 0 or closed < opened) and _instruction.search(hunk[1:closed]):
         first, _, rest = hunk.partition("\n")
         hunk = f'{first}\n R"(\n{rest}'
     if hunk.rfind('R"(') > hunk.rfind(')"'):
@@ -170,6 +187,21 @@ def _complete(body: str) -> str:
     ends = [at + 1 for at, line in enumerate(lines) if line.strip() == "}"]
     text = "\n".join(lines[start : ends[-1]]) if ends else ""
     return text if "ENTRY" in text and text.count("{") == text.count("}") else body
+
+
+def _with_reducers(text: str) -> str:
+    """The text with the reducers that the hunk cuts off, where their names say what they are."""
+    for call in re.finditer(r"\bto_apply=%?([\w.\-]+)", text):
+        name = call[1]
+        known = next((word for word in _REDUCERS if word in name.lower()), None)
+        dtypes = re.findall(r" = \(?([a-z]\w*)\[", text[: call.start()])
+        if known and dtypes and not re.search(rf"^\s*%?{re.escape(name)} (?:\{{|\()", text, re.M):
+            ends = f"lhs = {dtypes[-1]}[] parameter(0)\n  rhs = {dtypes[-1]}[] parameter(1)"
+            root = f"ROOT result = {dtypes[-1]}[] {_REDUCERS[known]}(lhs, rhs)"
+            text = text.replace("ENTRY ", f"{name} {{\n  {ends}\n  {root}\n}}\n\nENTRY ", 1)
+    for placeholder, value in _FP8.items():
+        text = text.replace(placeholder, value)
+    return text
 
 
 def _without_marks(hunk: str) -> str:
