@@ -158,8 +158,9 @@ def environment_of(
 ) -> Interpreter:
     """The Python of an environment with a release of jax, which is created if necessary.
 
-    `oldest` is the first release that the caller can use. The result is the current Python if that has the release; for the CPU any environment with the release
-    suffices. Each step is announced, downloads with their sizes.
+    It is the current Python if that has the release; for the CPU any environment with the release
+    suffices. Each step is announced, downloads with their sizes. `oldest` is the first release that
+    the caller can use.
 
     Raises:
         UsageError: for an invalid release, or a release that is too old.
@@ -182,9 +183,7 @@ def environment_of(
     return interpreter_at(_python_in(folder))
 
 
-def check_release(
-    release: str, platform: Platform, oldest: tuple[int, ...] | None = None
-) -> None:
+def check_release(release: str, platform: Platform, oldest: tuple[int, ...] | None = None) -> None:
     """Check that a release can compile for a platform, whether its environment is there or not.
 
     `oldest` is the first release that the caller can use, by default that of the platform.
