@@ -1,10 +1,11 @@
 """Make the catalogue of XLA's messages, and ask it for a sample.
 
-    python -m benchmarks.messages xla_messages.tsv.xz
+    python -m benchmarks.messages xla_messages.tsv.xz --library xla_cuda_plugin.so --library …
     python -m benchmarks.messages xla_messages.tsv.xz --sample 300 --seed 20261128
 
 The table has a line for each check and each error in XLA's sources: file, line, kind, condition,
-text. The catalogue keeps the files, the kinds and hashes of the fixed words.
+text. The catalogue keeps the files with their passes, the kinds and hashes of the fixed words. The
+passes are read out of the libraries of releases (`pass_files.py`).
 """
 
 from __future__ import annotations
@@ -16,12 +17,23 @@ import re
 import sys
 from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from hlo_lint.dumps.messages import CATALOGUE, GAP, KINDS, find_sources, listed_passes, word_hashes
+from benchmarks.pass_files import PassesOfFile, passes_by_file
+from hlo_lint.dumps.messages import (
+    CATALOGUE,
+    GAP,
+    KINDS,
+    MOST_CALLERS,
+    below_root,
+    component_of,
+    find_sources,
+    listed_passes,
+    word_hashes,
+)
 from hlo_lint.dumps.pass_lists import passes_and_pipelines
 
 _COMPARISONS = {"EQ": "==", "NE": "!=", "GE": ">=", "GT": ">", "LE": "<=", "LT": "<"}
@@ -73,8 +85,9 @@ def rows(path: Path) -> Iterator[Row]:
         yield from sorted(Row(*line.rstrip("\n").split("\t")) for line in stream)
 
 
-def condensed(table: list[Row]) -> bytes:
+def condensed(table: list[Row], libraries: Sequence[Path]) -> bytes:
     """The catalogue: a line for each file with the kinds of its messages, then their hashes."""
+    passes = read_passes(libraries)
     lines = []
     hashes = array("H")
     for file, group in groupby(table, key=lambda row: row.file):
@@ -86,20 +99,46 @@ def condensed(table: list[Row]) -> bytes:
                     words += [*segment, GAP]
             kept.setdefault(tuple(words[:-1]), row.short_kind)
         kept.pop((), None)
-        lines.append(" ".join((file, "".join(kept.values()), *passes_in(file))))
+        lines.append(" ".join((file, "".join(kept.values()), *passes_in(file, passes.get(file)))))
         for message in kept:
             hashes.extend((*message, 0))
+    # Files without a message in the table may still be named by a log.
+    known = {row.file for row in table}
+    lines += [
+        " ".join((file, "", *passes_in(file, entry)))
+        for file, entry in sorted(passes.items())
+        if entry.own and file not in known and component_of(file) is not None
+    ]
     if sys.byteorder == "big":
         hashes.byteswap()
     assert all(kind in KINDS for line in lines for kind in line.split(" ")[1])
     return lzma.compress("\n".join(lines).encode() + b"\n\n" + hashes.tobytes(), preset=9)
 
 
-def passes_in(file: str) -> tuple[str, ...]:
-    """The passes of a file: those of the table, or the pass named as the file is."""
-    stem = file.rpartition("/")[2].partition(".")[0].replace("_", "-")
-    named = (name for name in passes_and_pipelines() if name.replace("_", "-").lower() == stem)
-    return listed_passes(file) or tuple(sorted(named)[:1])
+def read_passes(libraries: Sequence[Path]) -> dict[str, PassesOfFile]:
+    """The passes of each file below the root of XLA, from the libraries of releases."""
+    merged: dict[str, PassesOfFile] = {}
+    for library in libraries:
+        for file, (own, callers) in passes_by_file(library).items():
+            entry = merged.setdefault(below_root(file), PassesOfFile(set(), set()))
+            entry.own.update(own)
+            entry.callers.update(callers)
+    return merged
+
+
+def passes_in(file: str, read: PassesOfFile | None) -> list[str]:
+    """The passes of a file, then those that call it with a `+`, or their number.
+
+    A file without any has the pass that is named as the file is.
+    """
+    own = {*listed_passes(file), *(read.own if read else ())}
+    callers = sorted(read.callers - own) if read else []
+    if not own and not callers:
+        stem = file.rpartition("/")[2].partition(".")[0].replace("_", "-")
+        named = (name for name in passes_and_pipelines() if name.replace("_", "-").lower() == stem)
+        own.update(sorted(named)[:1])
+    shown = callers if len(callers) <= MOST_CALLERS else [str(len(callers))]
+    return [*sorted(own), *(f"+{name}" for name in shown if not own)]
 
 
 def quoted(row: Row, chance: random.Random) -> str:
@@ -133,10 +172,10 @@ def sample(table: list[Row], count: int, seed: int) -> None:
         else:
             outcome = "among several" if set(right) <= named else "WRONG"
         outcomes[outcome] += 1
-        outcomes["with a pass"] += any(source.passes for source in sources)
+        outcomes["with a pass"] += any(source.passes or source.callers for source in sources)
         print(f"{outcome}: {row.file}:{row.line} {asked!r}")
         for source in sources:
-            print(f"    {source.path}: {source.component} {', '.join(source.passes)}")
+            print(f"    {source.path}: {source.component.name}: {source.passes} {source.callers}")
     print(dict(outcomes))
 
 
@@ -144,6 +183,7 @@ def main() -> None:
     """Write the catalogue, or print a sample of answers."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("table", type=Path)
+    parser.add_argument("--library", type=Path, action="append", default=[])
     parser.add_argument("--sample", type=int)
     parser.add_argument("--seed", type=int, default=20261128)
     args = parser.parse_args()
@@ -151,7 +191,7 @@ def main() -> None:
     if args.sample:
         sample(table, args.sample, args.seed)
         return
-    CATALOGUE.write_bytes(condensed(table))
+    CATALOGUE.write_bytes(condensed(table, args.library))
     print(f"{CATALOGUE}: {len(table)} messages, {CATALOGUE.stat().st_size} bytes")
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from hlo_lint.dumps.file_types import LOG_ENDINGS
+from hlo_lint.dumps.messages import find_sources
 from hlo_lint.dumps.options import CHANGED_PASSES, EVERY_PASS, DebugOptions
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pass_lists import PassName
@@ -29,8 +30,6 @@ MAX_LOG_BYTES = 16 << 20
 _find_failures = late(
     r"(?:RET_CHECK failure \((?:[^()\s]*/)?|\b)(\w+\.cc:\d+)(?:\) ?|\] Check failed: )([^\n]*)"
 ).finditer
-_FILES = {"algebraic_simplifier": "algsimp", "hlo_cse": "cse", "hlo_dce": "dce"}
-"""Passes that are not named as their files of XLA's source are."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +47,10 @@ class Failure:
         return f"{self.source}: {self.text}" if self.text else self.source
 
     @property
-    def pass_name(self) -> str:
-        """The pass that the source file would be of, with dashes: `reduce-decomposer`."""
-        stem = self.source.partition(".cc")[0]
-        return _dashed(_FILES.get(stem, stem))
+    def pass_names(self) -> frozenset[str]:
+        """The passes that the source file is of, with dashes: `reduce-decomposer`."""
+        sources = find_sources(self.source)
+        return frozenset(_dashed(name) for source in sources for name in source.passes)
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ class CrashSite:
     @property
     def is_named(self) -> bool:
         """True if the log names the pass that failed."""
-        return self.failure is not None and self.failure.pass_name == _dashed(self.pass_name)
+        return self.failure is not None and _dashed(self.pass_name) in self.failure.pass_names
 
 
 def find_crash_site(pipeline: Pipeline) -> CrashSite:
@@ -89,7 +88,8 @@ def find_crash_site(pipeline: Pipeline) -> CrashSite:
     failures = list(_failures(pipeline))
     # A log may be of several compilations.
     for failure in failures:
-        named = tuple(entry for entry in site.suspects if _dashed(entry[1]) == failure.pass_name)
+        names = failure.pass_names
+        named = tuple(entry for entry in site.suspects if _dashed(entry[1]) in names)
         if named:
             why = f"{failure.log} names {failure.source}"
             return CrashSite(site.dump, named[:1], why, True, failure)

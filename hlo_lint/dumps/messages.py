@@ -53,6 +53,8 @@ _LEAST_RUN = 3
 _LONGEST_VALUE = 40
 """Words that a value in a message may have."""
 _MOST_STARTS = 50
+MOST_CALLERS: Final = 6
+"""The number of passes up to which those that call a file are named."""
 _MOST_SOURCES = 3
 
 _words = late(r"[a-z_][a-z_0-9]*").findall
@@ -72,6 +74,9 @@ class Component:
     """The flag that switches it off."""
     optional: bool = False
     """True if its passes may be switched off."""
+    passes: tuple[str, ...] | None = None
+    """The passes of files that the catalogue knows no pass of; empty if it runs outside passes,
+    None if that is unknown."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,8 @@ class MessageSource:
     component: Component
     passes: tuple[str, ...]
     """Its passes, as dumps name them."""
+    callers: tuple[str, ...] = ()
+    """The passes that call it, if it is of no pass; their number if they are many."""
     kind: str = ""
     """The kind of message, a letter of `KINDS`; empty if only the file is known."""
     quoted: str = ""
@@ -133,7 +140,7 @@ def _quoted(log: str) -> Iterator[MessageSource]:
         for component, path in components.items():
             if component is not None and path not in seen:
                 seen.add(path)
-                yield MessageSource(path, component, passes_of(path), kind, place[1] + place[2])
+                yield _source(path, component, kind, place[1] + place[2])
 
 
 def _is_failure(log: str, place: re.Match[str]) -> bool:
@@ -150,11 +157,11 @@ def _paths_of(quoted: str) -> list[str]:
     whole = [path for path in paths if quoted.endswith(path) or path.endswith(f"/{quoted}")]
     if "/" in quoted and not whole and paths:
         # A release with other folders: the file has moved, or has the name of another file.
-        return [_below_root(quoted), *paths] if component_of(_below_root(quoted)) else paths
-    return whole or paths or [_below_root(quoted)]
+        return [below_root(quoted), *paths] if component_of(below_root(quoted)) else paths
+    return whole or paths or [below_root(quoted)]
 
 
-def _below_root(path: str) -> str:
+def below_root(path: str) -> str:
     """`xla/service/x.cc` of `external/xla/xla/service/x.cc`"""
     _, root, rest = path.rpartition("/xla/")
     return f"xla/{rest}" if root else path
@@ -162,7 +169,7 @@ def _below_root(path: str) -> str:
 
 class _Catalogue(NamedTuple):
     paths: dict[str, tuple[str, ...]]
-    """The files, with their passes."""
+    """The files, with their passes; those that only call it begin with `+`."""
     files: Sequence[int]
     """The number of the file of each message."""
     kinds: str
@@ -227,9 +234,7 @@ def _by_words(log: str) -> tuple[MessageSource, ...]:
         path = files[catalogue.files[number]]
         component = component_of(path)
         if score >= best[0] * 0.95 and component is not None:
-            sources.setdefault(
-                path, MessageSource(path, component, passes_of(path), catalogue.kinds[number])
-            )
+            sources.setdefault(path, _source(path, component, catalogue.kinds[number]))
     if len({source.component for source in sources.values()}) > _MOST_SOURCES:
         return ()
     return tuple(sources.values())[:_MOST_SOURCES]
@@ -301,6 +306,7 @@ def _tables() -> _Tables:
                 tuple(entry["next"]),
                 entry.get("off", ""),
                 entry.get("optional", False),
+                tuple(entry["passes"]) if "passes" in entry else None,
             ),
         )
         for entry in data["component"]
@@ -316,11 +322,18 @@ def component_of(path: str) -> Component | None:
     return next((component for files, component in components if files.search(path)), None)
 
 
+def _source(path: str, component: Component, kind: str, quoted: str = "") -> MessageSource:
+    callers = tuple(name[1:] for name in _catalogue().paths.get(path, ()) if name.startswith("+"))
+    passes = passes_of(path) or (() if callers else component.passes or ())
+    return MessageSource(path, component, passes, callers, kind, quoted)
+
+
 def passes_of(path: str) -> tuple[str, ...]:
-    """The passes of a file, as dumps name them; empty if it is of no pass, or of too many."""
-    return _catalogue().paths.get(path) or listed_passes(path)
+    """The passes of a file, as dumps name them; empty if it is of no pass."""
+    known = _catalogue().paths.get(path, ())
+    return tuple(name for name in known if not name.startswith("+")) or listed_passes(path)
 
 
 def listed_passes(path: str) -> tuple[str, ...]:
-    """The passes of a file in the table of those with another name."""
+    """The passes of a file in the table of those that no library names."""
     return _tables().passes.get(path.rpartition("/")[2].partition(".")[0], ())

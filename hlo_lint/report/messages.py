@@ -251,6 +251,11 @@ def origin(sources: Sequence[MessageSource]) -> str:
         lines.append(f"from: {component.name} ({names}{how})")
         if passes:
             lines.append(f"  pass: {', '.join(passes)}")
+        elif callers := list(dict.fromkeys(name for source in of for name in source.callers)):
+            counted = f"{callers[0]}, see the dump" if callers[0].isdigit() else ", ".join(callers)
+            lines.append(f"  passes that call it: {counted}")
+        elif component.passes == ():
+            lines.append("  pass: none, it is outside the passes")
         lines.append(f"  runs: {component.when}")
         if kinds := {KINDS[source.kind] for source in of if source.kind} - {""}:
             lines += [f"  fault: {kind}" for kind in sorted(kinds)]

@@ -94,7 +94,7 @@ def test_a_message_of_no_rule_leads_to_a_command_or_is_refused() -> None:
         ),
         (
             "RET_CHECK failure (external/xla/xla/service/gpu/model/gpu_performance_model.cc:5) x",
-            ("the cost model of XLA:GPU", "pass: priority-fusion"),
+            ("the cost model of XLA:GPU", "passes that call it: gpu_cost_model_stats_collection"),
         ),
         # In no catalogue: the folder says the component.
         ("xla/backends/gpu/runtime/of_next_year_thunk.cc:3] Check failed: x", ("thunk of the",)),
