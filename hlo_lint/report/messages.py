@@ -13,13 +13,50 @@ from hlo_lint.text.patterns import late
 SHORTEST = 8
 """The least characters of a part of a message that identify the message."""
 
+_MEMORY = "hlo-lint check --select huge-temporary,copied-donation,copied-loop-state DUMP"
+_KERNEL = "hlo-lint payload DUMP CALL, or hlo-lint validate --kernels DUMP"
+
 KNOWN = {
+    r"\bE0100\b|RuntimeBufferAllocationFailure|\bE1000\b|CompileTimeHbmOom": (
+        "the memory of a TPU is used up: E1000 at the end of the compilation, E0100 when the "
+        "program runs",
+        _MEMORY,
+    ),
+    r"\bE0101\b|RuntimeProgramAllocationFailure": (
+        "the code of a program does not fit into the memory of a TPU beside what is there already",
+        _MEMORY,
+    ),
+    r"\bE0102\b|RuntimeProgramInputMismatch": (
+        "a program is called with arguments of another number, size or layout than it was "
+        "compiled for",
+        "compare entry_computation_layout in the dump with the arguments of the call",
+    ),
+    r"\bE0200\b|RuntimeUnexpectedCoreHalt": (
+        "a core of a TPU halted: a kernel read or wrote out of bounds, or the hardware failed",
+        _KERNEL,
+    ),
+    r"\bE1200\b|CompileTimeHostOffloadOutputLocationMismatch": (
+        "host offloading: a result is in host memory and the program says device memory, or the "
+        "reverse",
+        "hlo-lint check --select memory DUMP, and S(5) in entry_computation_layout",
+    ),
+    r"\bE200[123]\b|CompileTimeMosaic\w+": (
+        "Mosaic, the compiler of Pallas kernels on a TPU, refuses a kernel: an element type of a "
+        "matmul (E2001), blocks that do not fit the tiling (E2002), an address that is not proven "
+        "to be aligned (E2003)",
+        _KERNEL,
+    ),
+    r"\bE300[01]\b|CompileTimeSparseCore\w+": (
+        "the SparseCore of a TPU: its memory is used up (E3000), or the number of replicas does "
+        "not fit (E3001)",
+        "hlo-lint check DUMP",
+    ),
     "Shared memory size limit exceeded|uses too much shared data": (
         "a kernel needs more shared memory than a block of the chip has: a tile of a Pallas or "
         "Triton kernel is too large, or a fusion holds too much at once",
         "hlo-lint check DUMP, then smaller blocks in the kernel",
     ),
-    r"memory space vmem|scoped.vmem|[Ss]coped [Vv]mem": (
+    r"memory space vmem|scoped.vmem|[Ss]coped [Vv]mem|\bE1001\b|ScopedVmemOom": (
         "an operation or a Pallas kernel needs more on-chip memory (vmem) of the TPU than it may "
         "use; the memory of the device is not full",
         "hlo-lint payload DUMP CALL, if it is a kernel: smaller blocks, or "
@@ -32,7 +69,7 @@ KNOWN = {
     ),
     "Mosaic failed to compile": (
         "Mosaic, the compiler of Pallas kernels on a TPU, refuses a kernel",
-        "hlo-lint payload DUMP CALL, or hlo-lint validate --kernels DUMP",
+        _KERNEL,
     ),
     "Autotuning failed|No valid config found|No supported configs?|WRONG RESULTS|"
     "Results do not match the reference|Results mismatch between different": (
@@ -46,7 +83,7 @@ KNOWN = {
     ),
     "is statically false": (
         "a YNN kernel (slinky) of XLA:CPU: the HLO may be right; seen in jax 0.10.0 and 0.10.1",
-        "hlo-lint capture --target cpu --jax A --jax B",
+        "hlo-lint validate --kernels DUMP",
     ),
     "Involuntary full rematerialization|[Ii]nvoluntary full remat": (
         "the SPMD partitioner (pass spmd-partitioning) goes from a sharding to another by way of "
@@ -55,7 +92,7 @@ KNOWN = {
     ),
     "Can't reduce memory use below|rematerialization.{0,60}only reduced": (
         "rematerialization could not bring the memory of the program below the limit",
-        "hlo-lint check --select huge-temporary,copied-donation,copied-loop-state DUMP",
+        _MEMORY,
     ),
     "Very slow compile|slow_operation_alarm|Constant folding an instruction is taking": (
         "a compilation takes long; the result is still right",
@@ -140,7 +177,7 @@ KNOWN = {
     ),
     "[Oo]ut of memory|CUDA_ERROR_OUT_OF_MEMORY": (
         "memory is used up, as a rule that of the device",
-        "hlo-lint check --select huge-temporary,copied-donation,copied-loop-state DUMP",
+        _MEMORY,
     ),
 }
 """The meaning of messages that say more than their component, and a command to run, by pattern;
@@ -149,7 +186,7 @@ the first match counts."""
 GENERAL = {
     "RESOURCE_EXHAUSTED": (
         "memory or another resource is used up, as a rule the memory of the device",
-        "hlo-lint check --select huge-temporary,copied-donation,copied-loop-state DUMP",
+        _MEMORY,
     ),
     "may be stuck|is stuck|[Rr]endezvous.*(?:timed out|[Tt]erminat)": (
         "processes or devices wait for each other in a collective",
