@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from math import inf
@@ -16,7 +16,7 @@ from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import modules_of, only_module
 from hlo_lint.engine.diagnose import origin_of
-from hlo_lint.engine.isolation.compilers import AbsentKernels, RunningKernels
+from hlo_lint.engine.isolation.compilers import AbsentKernels, DeviceKernels, RunningKernels
 from hlo_lint.engine.isolation.cut import cuts_of, emitter_of
 from hlo_lint.engine.isolation.judge import KernelCompiler, KernelVerdict, judged
 from hlo_lint.engine.mentions import names_in
@@ -37,8 +37,12 @@ Note = Callable[[str], None]
 
 KERNEL_SECONDS: Final = 30.0
 """The time limit for a kernel, to compile and to run."""
-ON_GPU: Final = {"JAX_PLATFORMS": "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-"""The environment of a child that runs kernels on the GPU of this machine."""
+GPU_LIMITS: Final[Mapping[str, Any]] = {
+    "seconds": 2 * KERNEL_SECONDS,
+    "memory": 1 << 40,
+    "environment": {"JAX_PLATFORMS": "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
+}
+"""The limits of kernels on the GPU of this machine; CUDA reserves more memory than it uses."""
 _BEFORE_BUFFERS: Final = "after_optimizations_before_buffer_assignment"
 """The dump of XLA:TPU before its memory spaces are assigned, which can be compiled again."""
 
@@ -107,18 +111,17 @@ class ReleaseCompiler(ExitStack):
         """
         super().__init__()
         self.platform = Platform[(pipeline.backend or "cpu").upper()]
-        is_here = on_gpu or self.platform is Platform.CPU
-        place = Platform.CPU if is_here else self.platform
+        is_cpu, is_tpu = self.platform is Platform.CPU, self.platform is Platform.TPU
         is_known = pipeline.is_of_known_release
-        may_be = [known.version for known in pipeline.releases if is_known]
+        may_be = [passes.version for passes in pipeline.releases if is_known]
         asked: Interpreter | None = None
         if python:
             asked = interpreter_at(python)
         elif release:
-            asked = environment_of(release, announce, place)
+            asked = environment_of(release, announce, self.platform)
         else:
-            here = [version for version in may_be if not needs_download(version, place)]
-            asked = environment_of(here[-1], announce, place) if here else None
+            here = [version for version in may_be if not needs_download(version, self.platform)]
+            asked = environment_of(here[-1], announce, self.platform) if here else None
         self.release = asked.jax if asked else release_here()
         self.title = f"XLA:{self.platform.name} of jax {self.release}"
         is_own = self.release in may_be
@@ -131,15 +134,13 @@ class ReleaseCompiler(ExitStack):
         flags = flags_of(pipeline.options) if is_own else ""
         path = asked.path if asked else None
         self.kernels: KernelCompiler
-        if is_here:
-            environment = ON_GPU if on_gpu else {}
-            limits: dict[str, Any] = {"seconds": KERNEL_SECONDS, "deadline": deadline}
-            if on_gpu:  # CUDA reserves more memory than it uses
-                limits["memory"] = 1 << 40
-            runner = self.enter_context(XlaCpu(path, environment=environment, **limits))
-            self.kernels = RunningKernels(runner, _overrides(flags), is_cpu=not on_gpu)
+        if is_cpu or on_gpu:
+            limits = GPU_LIMITS if on_gpu else {"seconds": KERNEL_SECONDS}
+            xla = self.enter_context(XlaCpu(path, deadline=deadline, **limits))
+            running = RunningKernels(xla, _overrides(flags), is_cpu=is_cpu)
+            self.kernels = running
+        if is_cpu:
             return
-        is_tpu = self.platform is Platform.TPU
         compiler = self.enter_context(
             XlaCompiler(
                 path,
@@ -152,7 +153,10 @@ class ReleaseCompiler(ExitStack):
         if not is_tpu:
             own = None if chip else pipeline.artefact("gpu_target_config.pbtxt")
             config = readable_description(own or config, compiler)
-        self.kernels = AbsentKernels(compiler, config, "" if is_tpu else flags, is_tpu=is_tpu)
+        if on_gpu:
+            self.kernels = DeviceKernels(compiler, config, flags, xla, running)
+        else:
+            self.kernels = AbsentKernels(compiler, config, "" if is_tpu else flags, is_tpu=is_tpu)
 
 
 def _overrides(flags: str) -> dict[str, bool | int | str]:

@@ -37,6 +37,8 @@ class Ending:
     message: str
     log: str = field(default="", compare=False, repr=False)
     """XLA's log."""
+    code: bytes = field(default=b"", compare=False, repr=False)
+    """The executable, if it was to be kept and can be."""
 
     @classmethod
     def of(cls, death: ChildDied) -> Ending:
@@ -89,11 +91,18 @@ class XlaCompiler(AbstractContextManager["XlaCompiler"]):
         self._children.close()
 
     def compile(
-        self, text: str, target_config: str, flags: str = "", devices: Sequence[int] = (1, 1)
+        self,
+        text: str,
+        target_config: str,
+        flags: str = "",
+        devices: Sequence[int] = (1, 1),
+        *,
+        keeps_code: bool = False,
     ) -> Ending:
         """Compile a text for a GPU, described in the text format, or for a TPU.
 
         `devices` are the numbers of replicas and of partitions; those of a header are ignored.
+        With `keeps_code` the ending has the executable.
 
         Raises:
             UsageError: if jaxlib or the compiler for GPUs is missing, or a flag is unknown.
@@ -103,8 +112,13 @@ class XlaCompiler(AbstractContextManager["XlaCompiler"]):
             target = {"platform": "tpu", "topology_name": target_config}
         with self._children.one() as child:
             try:
-                (status, message), _ = child.call(
-                    compiled, encode(text), target=target, flags=flags, devices=list(devices)
+                (status, message), code = child.call(
+                    compiled,
+                    encode(text),
+                    target=target,
+                    flags=flags,
+                    devices=list(devices),
+                    keeps_code=keeps_code,
                 )
             except ChildDied as death:
                 if unknown := _unknown.search(death.log):
@@ -117,7 +131,7 @@ class XlaCompiler(AbstractContextManager["XlaCompiler"]):
                     f"{child.python} has no GPU compiler ({error}): install "
                     "hlo-lint[gpu-compiler] there (Linux), or give --jax RELEASE"
                 ) from None
-            return Ending(status, message.strip(), child.log())
+            return Ending(status, message.strip(), child.log(), b"".join(code))
 
 
 # ---- in the child
@@ -139,7 +153,7 @@ def load_compiler() -> Answer:
 
 
 def compiled(
-    text: bytes, *, target: dict[str, str], flags: str, devices: list[int]
+    text: bytes, *, target: dict[str, str], flags: str, devices: list[int], keeps_code: bool = False
 ) -> tuple[tuple[str, str], Sequence[bytes]]:
     """The status and the message of the compilation of a text."""
     os.environ["XLA_FLAGS"] = flags  # XLA reads them once per process
@@ -151,5 +165,5 @@ def compiled(
     if target["platform"] == "tpu":
         pairs = (word.removeprefix("--").partition("=") for word in flags.split())
         own = {name: value or "true" for name, _, value in pairs}
-    error = plugin.compile(module, target, devices, own)
-    return ("error" if error else "ok", error), ()
+    error = plugin.compile(module, target, devices, own, keeps_code)
+    return ("error" if error else "ok", error), (plugin.code,)

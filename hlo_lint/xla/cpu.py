@@ -203,6 +203,15 @@ def final_text(text: bytes, *, flags: dict[str, Any]) -> Answer:
     return None, (module.to_string().encode(),)
 
 
+def run_code(code: bytes, *arrays: bytes, types: list[Any]) -> Answer:
+    """Run an executable that `pjrt.py` wrote for this device."""
+    device, put, fetch = _device()
+    jaxlib = _bindings()
+    options = jaxlib.CompileOptions()
+    executable = device.client.deserialize_executable(code, jaxlib.DeviceList((device,)), options)
+    return pack_arrays([*map(fetch, executable.execute([*map(put, unpack_arrays(types, arrays))]))])
+
+
 def load_runtime() -> Answer:
     """Import jaxlib, and jax for a GPU."""
     _device()

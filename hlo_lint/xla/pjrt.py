@@ -27,7 +27,7 @@ ABSENT = {"JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1", "TPU_SKIP_MDS_QUERY": "1"}
 # The table has five words of sizes and the version, then functions. It only grows at its end, so
 # their positions are stable: tests call each of these in each release.
 _FUNCTIONS = 5
-_ERROR_MESSAGE, _PLUGIN_INITIALIZE, _TOPOLOGY_CREATE, _COMPILE = 1, 3, 82, 89
+_ERROR_MESSAGE, _PLUGIN_INITIALIZE, _SERIALIZE, _TOPOLOGY_CREATE, _COMPILE = 1, 3, 49, 82, 89
 
 
 def _arguments(*fields: tuple[str, Any]) -> type[C.Structure]:
@@ -53,6 +53,13 @@ _Compile = _arguments(
     *_text("options"),
     ("client", C.c_void_p),
     ("executable", C.c_void_p),
+)
+_Serialize = _arguments(
+    ("executable", C.c_void_p),
+    ("code", C.c_void_p),
+    ("size", C.c_size_t),
+    ("serialized", C.c_void_p),
+    ("deleter", C.c_void_p),
 )
 
 
@@ -89,6 +96,8 @@ class Plugin:
         major, minor = divmod(self._table[4], 1 << 32)[::-1]
         self.version = major, minor
         """The version of PJRT's C API."""
+        self.code = b""
+        """The executable of the last compilation, if it was to be kept."""
         if self._table[0] < C.sizeof(self._table) or major != 0:
             raise RuntimeError(f"{path} has version {major}.{minor} of PJRT's table of functions")
         if refusal := self._run(_PLUGIN_INITIALIZE, _Nothing(C.sizeof(_Nothing))):
@@ -100,8 +109,11 @@ class Plugin:
         target: Mapping[str, str],
         devices: Sequence[int] = (1, 1),
         flags: Mapping[str, str] | None = None,
+        keeps_code: bool = False,
     ) -> str:
         """Compile a serialized HloModuleProto; the error, or empty text.
+
+        `code` is then the executable, as jax's clients load it, if it is to be kept.
 
         `target` has the arguments of jax's `get_topology_desc`; `devices` are the numbers of
         replicas and of partitions; `flags` are for this compilation, in addition to `XLA_FLAGS`.
@@ -133,7 +145,14 @@ class Plugin:
         program = _Program(C.sizeof(_Program), None, module, len(module), b"hlo", 3)
         where = topology.topology, C.addressof(program)
         request = _Compile(C.sizeof(_Compile), None, *where, build, len(build), None, None)
-        return self._run(_COMPILE, request)
+        self.code = b""
+        if error := self._run(_COMPILE, request):
+            return error
+        nothing = None, 0, None, None
+        written = _Serialize(C.sizeof(_Serialize), None, request.executable, *nothing)
+        if keeps_code and not self._run(_SERIALIZE, written):
+            self.code = C.string_at(written.code, written.size)
+        return ""
 
     def _run(self, number: int, arguments: C.Structure) -> str:
         """The error of a call, or ""."""

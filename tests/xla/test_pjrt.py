@@ -51,7 +51,9 @@ def test_a_gpu_that_is_not_there_is_compiled_for(python: Path, tmp_path: Path) -
     with XlaCompiler(python, timeout=120) as compiler:
         gpu = description(compiler)
         dumping = f"--xla_dump_to={tmp_path} --xla_dump_hlo_as_text"
-        assert compiler.compile(GOOD, gpu, dumping).status == "ok"
+        compiled = compiler.compile(GOOD, gpu, dumping, keeps_code=True)
+        assert compiled.status == "ok"
+        assert compiled.code
         assert "sm_9.0" in " ".join(path.name for path in tmp_path.iterdir())
         bad = compiler.compile(BAD, gpu)
         assert (bad.status, "Expected instruction to have shape" in bad.message) == ("error", True)

@@ -83,4 +83,6 @@ def print_kernels_as_json(compilations: Iterable[KernelCompilation]) -> int:
             for compilation in everything
         ]
     )
-    return sum(kernel.verdict.is_bad for each in everything for kernel in each.kernels)
+    return sum(
+        kernel.verdict.is_bad for compilation in everything for kernel in compilation.kernels
+    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from hlo_lint.engine.isolation.cut import KernelCut, emitter_of, kernels_of, with_calls
@@ -18,7 +17,15 @@ from hlo_lint.hlo.shape import TupleShape, arrays, shape_or_none
 from hlo_lint.text.source import decode, encode
 from hlo_lint.xla.child import ChildDied, ChildError
 from hlo_lint.xla.compiler import Ending, XlaCompiler
-from hlo_lint.xla.cpu import NotRun, XlaCpu, final_text, pack_arrays, run_text, unpack_arrays
+from hlo_lint.xla.cpu import (
+    NotRun,
+    XlaCpu,
+    final_text,
+    pack_arrays,
+    run_code,
+    run_text,
+    unpack_arrays,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -177,34 +184,84 @@ class AbsentKernels:
         raise NotRun("the chip is absent")
 
 
+class DeviceKernels:
+    """Kernels that XLA compiles as plain HLO for the GPU of this machine, which runs them."""
+
+    runs = True
+
+    def __init__(
+        self, compiler: XlaCompiler, target: str, flags: str, xla: XlaCpu, again: RunningKernels
+    ) -> None:
+        """`again` runs the kernels whose code does not load."""
+        self._compiler, self._target, self._xla, self._again = compiler, target, xla, again
+        self._flags = f"{flags} --{WITHOUT_PASSES}=true".strip()
+        self._code: dict[KernelCut, bytes] = {}
+
+    def compile(self, cut: KernelCut) -> Ending:
+        """Compile a kernel."""
+        text = _with_plain_interface(cut.draft).text
+        ending = self._compiler.compile(text, self._target, self._flags, keeps_code=True)
+        self._code[cut] = ending.code
+        return ending
+
+    def run(self, cut: KernelCut, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        """The results of the compiled kernel, the leaves of its root in order.
+
+        Raises:
+            NotRun: it does not run.
+        """
+        types, blocks = pack_arrays(inputs)
+        try:
+            return unpack_arrays(*self._xla.call(run_code, self._code[cut], *blocks, types=types))
+        except (ChildDied, ChildError) as error:
+            ending = self._again.compile(cut)
+            if ending.status != "ok":
+                raise NotRun(f"{error}") from error
+        return self._again.run(cut, inputs)
+
+
 def _with_plain_interface(draft: Draft) -> Draft:
-    """A module whose parameters and result have default layouts: XLA:TPU takes no others."""
+    """A module whose parameters and results have default layouts: a runtime gives no others."""
     entry, rows = draft.entry, list[DraftInstruction]()
     root = entry.row(entry.root)
     for row in entry.rows:
-        if row.opcode == "parameter":
+        plain = _plain(row.type_text)
+        if row.opcode == "parameter" and plain != row.type_text:
             given = f"{row.name}.plain"
-            rows.append(row._replace(name=given, type_text=_without_layouts(row.type_text)))
+            rows.append(row._replace(name=given, type_text=plain))
             row = DraftInstruction.of(row.name, row.type_text, "copy", [given])
         rows.append(row)
 
     def copied(name: str, text: str) -> str:
-        shape = shape_or_none(text)
+        shape, plain = shape_or_none(text), _plain(text)
+        if plain == text:
+            return name
         if not isinstance(shape, TupleShape):
-            rows.append(
-                DraftInstruction.of(f"{name}.plain", _without_layouts(text), "copy", [name])
-            )
+            rows.append(DraftInstruction.of(f"{name}.plain", plain, "copy", [name]))
             return f"{name}.plain"
         parts = []
         for number, element in enumerate(shape.elements):
             part, tail = f"{name}.part{number}", f", index={number}"
             rows.append(DraftInstruction.of(part, f"{element}", "get-tuple-element", [name], tail))
             parts.append(copied(part, f"{element}"))
-        rows.append(DraftInstruction.of(f"{name}.plain", _without_layouts(text), "tuple", parts))
+        rows.append(DraftInstruction.of(f"{name}.plain", plain, "tuple", parts))
         return f"{name}.plain"
 
     last = copied(root.name, root.type_text)
     return draft.with_bodies({entry.name: entry.changed(rows, last)})
 
 
-_without_layouts = partial(re.compile(r"\{[^}]*\}").sub, "")
+def _plain(text: str) -> str:
+    """A shape with descending layouts, without tiles and memory spaces."""
+
+    def descending(layout: re.Match[str]) -> str:
+        size = re.search(r"E\(\d+\)", layout["rest"])
+        rank = len(layout["order"].split(",")) if layout["order"] else 0
+        order = ",".join(map(str, reversed(range(rank))))
+        text = f"{order}{f':{size[0]}' if size else ''}"
+        return text and f"{{{text}}}"
+
+    return _layouts(descending, text)
+
+
+_layouts = re.compile(r"(?<=\])\{(?P<order>[\d,]*)(?P<rest>[^}]*)\}").sub

@@ -44,7 +44,7 @@ _NOT_ALONE: Final = COMMUNICATES | {"infeed", "outfeed", "partition-id", "replic
 
 
 class AloneStatus(Enum):
-    """What became of a kernel."""
+    """The outcome of a kernel, as reports spell it."""
 
     RIGHT = "right"
     WRONG = "wrong"
