@@ -14,10 +14,12 @@ from hlo_lint.analysis.stage import Stage as Stage
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.phases import Precondition
 from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.hlo.ir import Computation as Computation
 from hlo_lint.hlo.ir import HloFile, Instruction, Module
 from hlo_lint.rules.entry import RuleEntry
 from hlo_lint.rules.evidence import RuleEvidence
-from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.rules.findings import Finding as Finding
+from hlo_lint.rules.findings import Severity as Severity
 from hlo_lint.rules.options import Option, OptionValue
 from hlo_lint.text.errors import RuleError, UsageError, nearest
 from hlo_lint.text.phrases import in_a_line, short_repr

@@ -13,22 +13,10 @@ from hlo_lint.text.files import write
 OWN = Path("hlo_lint/rules")
 """The folder of the rules of hlo_lint, from the root of a checkout."""
 
-_OWN_IMPORTS = """\
-from __future__ import annotations
-
-from hlo_lint.analysis import match as m
-from hlo_lint.hlo.ir import Computation
-from hlo_lint.rules.base import Bad, Findings, Good, Rule
-from hlo_lint.rules.findings import Finding, Severity"""
-_IMPORTS = """\
-from hlo_lint import Bad, Computation, Finding, Findings, Good, Rule, Severity
-from hlo_lint import match as m"""
 _RULE = '''\
 """TODO: what the rule is about, in one line."""
 
-{imports}
-
-PATTERN = m.reshape(m.reshape("inner").one_user()).named("outer")  # TODO
+from {home} import Bad, Computation, Finding, Findings, Good, Rule, Severity
 
 
 class {class_name}(Rule):
@@ -57,10 +45,11 @@ class {class_name}(Rule):
     )
 
     def check(self, computation: Computation) -> Findings:
-        """Each match of the pattern."""
-        for hit in m.find(PATTERN, computation):
-            outer, inner = hit["outer"], hit["inner"]
-            yield Finding(outer, f"TODO: the fact about %{{inner.name}}", operand=0)
+        """TODO: each negate of a negate."""
+        for negate in computation.with_opcode("negate"):
+            operand = negate.producer()
+            if operand is not None and operand.opcode == "TODO":
+                yield Finding(negate, f"TODO: the fact about %{{operand.name}}", operand=0)
 '''
 _TEST = """\
 from hlo_lint import testing
@@ -102,7 +91,7 @@ def command(name: str, package: str | None, family: str | None) -> None:
         folder = Path(package)
         files = {
             folder / "__init__.py": "",
-            folder / f"{module}.py": _RULE.format(imports=_IMPORTS, class_name=class_name),
+            folder / f"{module}.py": _RULE.format(home="hlo_lint", class_name=class_name),
             Path("tests") / f"test_{module}.py": _TEST.format(
                 package=package, module=module, class_name=class_name
             ),
@@ -114,7 +103,9 @@ def command(name: str, package: str | None, family: str | None) -> None:
         folder = OWN / _identifier(family or "", "family")
         files = {
             folder / "__init__.py": f'"""Rules about {family}."""\n',
-            folder / f"{module}.py": _RULE.format(imports=_OWN_IMPORTS, class_name=class_name),
+            folder / f"{module}.py": _RULE.format(
+                home="hlo_lint.rules.base", class_name=class_name
+            ),
         }
         run = f"python -m pytest -q tests/rules/test_examples.py -k {name}"
     rule = folder / f"{module}.py"
