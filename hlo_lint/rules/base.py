@@ -17,7 +17,11 @@ from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.hlo.ir import Computation as Computation
 from hlo_lint.hlo.ir import HloFile, Instruction, Module
 from hlo_lint.rules.entry import RuleEntry
+from hlo_lint.rules.evidence import MeasuredHarm as MeasuredHarm
+from hlo_lint.rules.evidence import PublicReport as PublicReport
+from hlo_lint.rules.evidence import RefusedByXla as RefusedByXla
 from hlo_lint.rules.evidence import RuleEvidence
+from hlo_lint.rules.evidence import WrongValues as WrongValues
 from hlo_lint.rules.findings import Finding as Finding
 from hlo_lint.rules.findings import Severity as Severity
 from hlo_lint.rules.options import Option, OptionValue

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from hlo_lint.analysis.cycles import Cycles
-from hlo_lint.rules.base import Bad, Findings, Good, Rule
-from hlo_lint.rules.evidence import RefusedByXla
-from hlo_lint.rules.findings import Finding
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule
 
 
 class DependencyCycle(Rule):

@@ -5,9 +5,7 @@ from __future__ import annotations
 from hlo_lint.hlo.ir import Computation, Module
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
 from hlo_lint.hlo.records import opcode_of, operands_of, references_of
-from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
-from hlo_lint.rules.evidence import MeasuredHarm
-from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, MeasuredHarm, Rule, Severity, Stage
 from hlo_lint.text.patterns import late
 
 _without_brackets = late(r"\[[^][(){}]*\]|\{[^][(){}]*\}|\([^][(){}]*\)").sub

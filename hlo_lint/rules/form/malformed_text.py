@@ -19,9 +19,7 @@ from hlo_lint.hlo.kinds import RowKind
 from hlo_lint.hlo.opcodes import demands_on
 from hlo_lint.hlo.records import attributes_before_metadata
 from hlo_lint.hlo.shape import ShapeSyntaxError, parse_shape, shape_or_none
-from hlo_lint.rules.base import Bad, Findings, Good, Rule
-from hlo_lint.rules.evidence import RefusedByXla
-from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule, Severity
 from hlo_lint.text.errors import nearest
 from hlo_lint.text.patterns import late
 from hlo_lint.text.source import Span, whole_number

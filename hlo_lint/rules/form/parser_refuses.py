@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from hlo_lint.dumps.pass_dump import is_fusion_body
-from hlo_lint.rules.base import Bad, Findings, Good, ParserVerdict, Rule
-from hlo_lint.rules.evidence import RefusedByXla
-from hlo_lint.rules.findings import Finding
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, ParserVerdict, RefusedByXla, Rule
 from hlo_lint.rules.options import Option
 
 

@@ -14,9 +14,7 @@ from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.kinds import reading_of, types_of
 from hlo_lint.hlo.opcodes import OPCODES, SUGAR, wrapped_opcode
 from hlo_lint.hlo.records import attributes_before_metadata, type_of
-from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
-from hlo_lint.rules.evidence import RefusedByXla
-from hlo_lint.rules.findings import Finding
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule, Stage
 from hlo_lint.text.errors import nearest
 from hlo_lint.text.patterns import late
 

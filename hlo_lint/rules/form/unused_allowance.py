@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from hlo_lint.rules.base import Bad, Good, Rule
-from hlo_lint.rules.evidence import MeasuredHarm
-from hlo_lint.rules.findings import Severity
+from hlo_lint.rules.base import Bad, Good, MeasuredHarm, Rule, Severity
 
 
 class UnusedAllowance(Rule):

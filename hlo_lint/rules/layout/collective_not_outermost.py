@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.shape import ArrayShape, TupleShape
-from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
-from hlo_lint.rules.evidence import RefusedByXla
-from hlo_lint.rules.findings import Finding
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule, Stage
 
 _FINAL = {".ir-no-opt.ll": ""}
 """A file that XLA:GPU writes when all passes have run: layouts are assigned."""

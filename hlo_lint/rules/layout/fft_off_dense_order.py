@@ -7,9 +7,7 @@ from hlo_lint.analysis.layout_mismatches import is_descending
 from hlo_lint.hlo.arrays import operand_array, result_array
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape
-from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
-from hlo_lint.rules.evidence import PublicReport
-from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity, Stage
 
 _FINAL = {".ir-no-opt.ll": ""}
 _PROGRAM = """

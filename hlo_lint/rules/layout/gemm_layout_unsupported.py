@@ -11,9 +11,7 @@ from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape, Layout, TupleShape
 from hlo_lint.kernels.gemm_layouts import dot_groups, unsupported
-from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
-from hlo_lint.rules.evidence import RefusedByXla
-from hlo_lint.rules.findings import Finding
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule, Stage
 from hlo_lint.text.edits import Fix
 
 TARGETS: Final = ('"__cublas$lt$matmul"', '"__cublas$gemm"')

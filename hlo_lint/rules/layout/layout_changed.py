@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 from hlo_lint.analysis.layout_mismatches import in_other_orders, turned
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import BINARY, KEEPS_LAYOUT
-from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
-from hlo_lint.rules.evidence import RefusedByXla
-from hlo_lint.rules.findings import Finding
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule, Stage
 
 if TYPE_CHECKING:
     from hlo_lint.text.edits import Fix

@@ -6,9 +6,7 @@ from hlo_lint.analysis.layout_mismatches import in_other_orders
 from hlo_lint.dumps.phases import REDUCE_INPUTS_DESCEND
 from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.ir import Computation
-from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
-from hlo_lint.rules.evidence import RefusedByXla
-from hlo_lint.rules.findings import Finding
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule, Stage
 
 _FILE = (
     "module_0001.m.0001.hlo_normalization.after_triton-softmax-rewriter."

@@ -7,9 +7,7 @@ from hlo_lint.dumps.phases import SCATTERS_ARE_SIMPLE
 from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.shape import ArrayShape
-from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
-from hlo_lint.rules.evidence import RefusedByXla
-from hlo_lint.rules.findings import Finding
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule, Stage
 
 _FILE = (
     "module_0001.m.0001.layout_normalization.after_move_copy_to_users.before_layout_normalization"

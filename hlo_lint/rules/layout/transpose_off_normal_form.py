@@ -8,9 +8,7 @@ from hlo_lint.hlo.arrays import operand_array, result_array
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.layouts import compose, inverse, normalize
 from hlo_lint.hlo.shape import ArrayShape, spelled_index
-from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
-from hlo_lint.rules.evidence import PublicReport
-from hlo_lint.rules.findings import Finding
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Stage
 from hlo_lint.text.edits import Fix
 
 _FINAL = {".ir-no-opt.ll": ""}

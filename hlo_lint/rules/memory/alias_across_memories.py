@@ -7,9 +7,7 @@ from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.hlo.attributes.shapes import ProgramShape
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.shape import ArrayShape, Shape, part, spelled_index
-from hlo_lint.rules.base import Bad, Findings, Good, Rule
-from hlo_lint.rules.evidence import PublicReport
-from hlo_lint.rules.findings import Finding
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule
 
 _PROGRAM = """
 HloModule m, input_output_alias={{ {{}}: (0, {{}}, may-alias) }}, \

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 from hlo_lint.analysis.async_chains import AsyncChain, async_chains, has_async, is_start
 from hlo_lint.analysis.memory_accesses import Accesses, MemoryAccess, Race
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
-from hlo_lint.rules.evidence import PublicReport
-from hlo_lint.rules.findings import Finding
+from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, PublicReport, Rule
 from hlo_lint.text.edits import Edit, Fix, Safety
 from hlo_lint.text.source import Span
 

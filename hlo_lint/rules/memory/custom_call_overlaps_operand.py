@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 
 from hlo_lint.analysis.buffers import declared_aliases, memory_of, operand_memory, results
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
-from hlo_lint.rules.evidence import PublicReport
-from hlo_lint.rules.findings import Finding
+from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, PublicReport, Rule
 
 if TYPE_CHECKING:  # loaded where a module has such a call
     from hlo_lint.dumps.artefacts.buffer_assignment import BufferAssignment

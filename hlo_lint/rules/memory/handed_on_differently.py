@@ -11,9 +11,7 @@ from hlo_lint.hlo.attributes.shapes import ProgramShape
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.kinds import types_of
 from hlo_lint.hlo.shape import ArrayShape, Index, Shape, leaves, part, spelled_index
-from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
-from hlo_lint.rules.evidence import PublicReport
-from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity, Stage
 
 _HANDS_ON: Final = ("tuple", "get-tuple-element", "opt-barrier", "copy-done")
 _HOST: Final = 5

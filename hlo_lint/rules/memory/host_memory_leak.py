@@ -12,9 +12,7 @@ from hlo_lint.hlo.kinds import types_of
 from hlo_lint.hlo.opcodes import FIRST_INDEX
 from hlo_lint.hlo.records import opcode_of, type_of
 from hlo_lint.hlo.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, parse_shape
-from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
-from hlo_lint.rules.evidence import RefusedByXla
-from hlo_lint.rules.findings import Finding
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule, Stage
 
 HOST: Final = 5
 FAST: Final = 1

@@ -14,9 +14,7 @@ from hlo_lint.hlo.attributes.shapes import ProgramShape
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.records import opcode_of, type_of
 from hlo_lint.hlo.shape import ArrayShape
-from hlo_lint.rules.base import Bad, Findings, Good, Rule
-from hlo_lint.rules.evidence import PublicReport
-from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity
 
 _PROGRAM = """
 HloModule m, entry_computation_layout={{(f32[8]{{0}})->f32[8]{{0{space}}}}}{mark}

@@ -9,9 +9,7 @@ from hlo_lint.analysis.step_map.losses import losses
 from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.rules.base import Bad, Findings, Good, Rule
-from hlo_lint.rules.evidence import PublicReport
-from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity
 
 _COUNTS: Final = ("num_partitions", "replica_count")
 _OF_MODULE: Final = ("frontend_attributes", *_COUNTS)

@@ -10,9 +10,7 @@ from hlo_lint.analysis.calls import calls_of, holders
 from hlo_lint.dumps.phases import CALL_GRAPH_IS_FLAT
 from hlo_lint.hlo.ir import Instruction, Module, cached_analysis
 from hlo_lint.hlo.records import opcode_of
-from hlo_lint.rules.base import Bad, Findings, Good, Rule
-from hlo_lint.rules.evidence import RefusedByXla
-from hlo_lint.rules.findings import Finding
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule
 
 SEQUENTIAL = ("call", "conditional", "while")
 """Opcodes that run a computation once as part of the program; others apply it to elements."""

@@ -19,9 +19,7 @@ from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.step_map.links import LinkKind
 from hlo_lint.hlo.attributes.splitting import control_predecessors
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.rules.base import Bad, Findings, Good, Rule
-from hlo_lint.rules.evidence import PublicReport
-from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity
 
 _PROGRAM = """
 HloModule m

@@ -12,9 +12,7 @@ from hlo_lint.analysis.walks import operands_first
 from hlo_lint.hlo.ir import Instruction, Module, Operand
 from hlo_lint.hlo.opcodes import SAME_NUMBERS
 from hlo_lint.hlo.shape import ArrayShape
-from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
-from hlo_lint.rules.evidence import RefusedByXla
-from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule, Severity, Stage
 from hlo_lint.text.source import whole_number
 
 _DEVICE: Final = frozenset({"partition-id", "replica-id"})

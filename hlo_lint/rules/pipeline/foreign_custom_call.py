@@ -7,9 +7,7 @@ from typing import Final
 
 from hlo_lint.analysis.calls import instructions_of
 from hlo_lint.hlo.ir import Module
-from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
-from hlo_lint.rules.evidence import RefusedByXla
-from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule, Severity, Stage
 
 _PREFIXES: Final = {
     "__cublas$": "gpu",

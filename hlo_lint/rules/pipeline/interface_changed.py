@@ -9,9 +9,7 @@ from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.attributes.shapes import ProgramShape
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape
-from hlo_lint.rules.base import Bad, Findings, Good, Rule
-from hlo_lint.rules.evidence import PublicReport
-from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity
 from hlo_lint.text.source import Span
 
 _PROGRAM = """

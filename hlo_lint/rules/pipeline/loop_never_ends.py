@@ -6,9 +6,7 @@ from hlo_lint.analysis.endless_loops import NEVER, endless
 from hlo_lint.analysis.loops import Loop, loops
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.opcodes import EXTERNAL
-from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
-from hlo_lint.rules.evidence import PublicReport
-from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity, Stage
 
 _PROGRAM = """
 HloModule m

@@ -14,9 +14,7 @@ from hlo_lint.hlo.constants import number_of
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.kinds import types_of
 from hlo_lint.hlo.records import InstructionRecord, opcode_of
-from hlo_lint.rules.base import Bad, Findings, Good, Rule
-from hlo_lint.rules.evidence import WrongValues
-from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity, WrongValues
 from hlo_lint.text.phrases import shortened
 
 _PROGRAM = """

@@ -10,9 +10,7 @@ from hlo_lint.analysis.pass_pairs import ChangedComputation, PassPair
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import HAS_GROUPS
 from hlo_lint.hlo.records import attributes_of, name_of, opcode_of
-from hlo_lint.rules.base import Bad, Findings, Good, Rule
-from hlo_lint.rules.evidence import PublicReport, WrongValues
-from hlo_lint.rules.findings import Finding
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, WrongValues
 from hlo_lint.text.patterns import late
 from hlo_lint.text.phrases import listed
 from hlo_lint.text.source import whole_number

@@ -9,9 +9,7 @@ from hlo_lint.analysis.loops import Counter, Loop, integer_field, loops, read_lo
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.shape import ArrayShape, TupleShape
-from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
-from hlo_lint.rules.evidence import PublicReport
-from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity, Stage
 
 _PROGRAM = """
 HloModule m{scheduled}

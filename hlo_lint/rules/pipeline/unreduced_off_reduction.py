@@ -7,9 +7,7 @@ from typing import Final
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.rules.base import Bad, Findings, Good, Rule
-from hlo_lint.rules.evidence import PublicReport
-from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity
 
 _UNREDUCED: Final = "unreduced={"
 _REDUCES: Final = frozenset({"convolution", "dot", "reduce", "reduce-window", "scatter"})

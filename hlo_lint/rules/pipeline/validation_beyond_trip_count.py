@@ -8,9 +8,7 @@ from typing import Final
 from hlo_lint.analysis.loops import loops
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.hlo.ir import Computation, Instruction, Module
-from hlo_lint.rules.base import Bad, Findings, Good, Rule
-from hlo_lint.rules.evidence import PublicReport
-from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity
 from hlo_lint.text.patterns import late
 from hlo_lint.text.source import whole_number
 

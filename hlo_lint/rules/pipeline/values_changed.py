@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hlo_lint.rules.base import Bad, Good, Rule
-from hlo_lint.rules.evidence import WrongValues
+from hlo_lint.rules.base import Bad, Good, Rule, WrongValues
 
 _BEFORE = """
 HloModule jit_f

@@ -12,9 +12,7 @@ from hlo_lint.analysis.value_numbering import ValueNumbering
 from hlo_lint.analysis.walks import operands_first, reached
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import COMMUTATIVE, SYMMETRIC
-from hlo_lint.rules.base import Bad, Findings, Good, Rule
-from hlo_lint.rules.evidence import RefusedByXla
-from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule, Severity
 
 _OF_EQUALS: Final = {"LT": False, "GT": False, "NE": False, "LE": True, "GE": True, "EQ": True}
 """The result of comparing a value with itself, by direction."""

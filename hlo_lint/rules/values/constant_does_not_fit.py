@@ -11,9 +11,7 @@ from hlo_lint.hlo.constants import constant_of, number_of
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES, integer_range, is_integer
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.kinds import RowKind
-from hlo_lint.rules.base import Bad, Findings, Good, Rule
-from hlo_lint.rules.evidence import WrongValues
-from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity, WrongValues
 
 _OPERANDS: Final = {"convert": 0, "divide": 1, "remainder": 1, "set-dimension-size": 1}
 """The restricted operand of each opcode."""

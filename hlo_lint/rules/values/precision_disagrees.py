@@ -7,9 +7,7 @@ from typing import Final
 from hlo_lint.analysis.calls import instructions_of
 from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.rules.base import Bad, Findings, Good, Rule
-from hlo_lint.rules.evidence import PublicReport
-from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity
 
 _ASKED: Final = {"high": 16, "highest": 24}
 """The significant bits of an f32 that each precision requests."""

@@ -25,9 +25,7 @@ from hlo_lint.hlo.dtypes import ELEMENT_TYPES
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.records import InstructionRecord, name_of, opcode_of, references_of, type_of
 from hlo_lint.hlo.shape import ArrayShape, arrays
-from hlo_lint.rules.base import Bad, Findings, Good, Rule
-from hlo_lint.rules.evidence import PublicReport
-from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity
 
 _REDUCTIONS: Final = frozenset({"all-reduce", "all-reduce-start", "reduce-scatter"})
 _REDUCTION: Final = """

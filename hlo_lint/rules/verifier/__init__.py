@@ -7,9 +7,8 @@ from typing import ClassVar
 
 from hlo_lint.analysis.verifier import Violation, Violations, marks_of
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.rules.base import Bad, Findings, Rule
+from hlo_lint.rules.base import Bad, Finding, Findings, Rule, Severity
 from hlo_lint.rules.evidence import RefusedByXla, RuleEvidence
-from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.source import Span
 
 

@@ -9,8 +9,7 @@ from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.dtypes import is_complex, is_float, is_integer, is_signed
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import ArrayShape
-from hlo_lint.rules.base import Bad, Good
-from hlo_lint.rules.evidence import PublicReport
+from hlo_lint.rules.base import Bad, Good, PublicReport
 from hlo_lint.rules.verifier import VerifierRule
 
 

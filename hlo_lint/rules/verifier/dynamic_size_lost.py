@@ -10,8 +10,7 @@ from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.kinds import RowKind
 from hlo_lint.hlo.opcodes import KEEPS_TYPE
-from hlo_lint.rules.base import Bad, Good
-from hlo_lint.rules.evidence import PublicReport
+from hlo_lint.rules.base import Bad, Good, PublicReport
 from hlo_lint.rules.verifier import VerifierRule
 
 _KEEPS_ELEMENTS: Final = sorted(

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from hlo_lint.rules.base import Bad, BeforeAutotuner, Findings, Good, Rule
-from hlo_lint.rules.evidence import PublicReport
-from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.rules.base import (
+    Bad,
+    BeforeAutotuner,
+    Finding,
+    Findings,
+    Good,
+    PublicReport,
+    Rule,
+    Severity,
+)
 
 GEMM = """
 HloModule split

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from hlo_lint.kernels.rules.autotuning.gemm_breaks_on_backend_flip import DYING, GEMM, ONE_BATCH
-from hlo_lint.rules.base import Bad, BeforeAutotuner, Findings, Good, Rule
-from hlo_lint.rules.evidence import MeasuredHarm
-from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.rules.base import (
+    Bad,
+    BeforeAutotuner,
+    Finding,
+    Findings,
+    Good,
+    MeasuredHarm,
+    Rule,
+    Severity,
+)
 
 
 class GemmSlowsOnBackendFlip(Rule):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from hlo_lint.analysis.buffers import declared_aliases, results
 from hlo_lint.kernels.calls import triton_calls
-from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
-from hlo_lint.rules.evidence import MeasuredHarm
-from hlo_lint.rules.findings import Finding
+from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, MeasuredHarm, Rule
 
 _PROGRAM = r"""
 HloModule two_results

@@ -8,9 +8,7 @@ from hlo_lint.analysis.rewrite import Rewrite
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.kernels.aliases import alias_is_lost, fusion_index, need_of_alias
 from hlo_lint.kernels.calls import fused_calls
-from hlo_lint.rules.base import Bad, Findings, Good, Rule
-from hlo_lint.rules.evidence import MeasuredHarm
-from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, MeasuredHarm, Rule, Severity
 from hlo_lint.text.edits import Fix
 
 _PROGRAM = """

@@ -10,9 +10,7 @@ from hlo_lint.analysis.loop_values import Context, LoopValues
 from hlo_lint.analysis.loops import SliceDescriptor, read_loop, slice_descriptor
 from hlo_lint.analysis.rewrite import Rewrite
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
-from hlo_lint.rules.evidence import PublicReport
-from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity, Stage
 from hlo_lint.text.edits import Fix
 
 _PROGRAM = """

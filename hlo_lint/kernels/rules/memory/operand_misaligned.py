@@ -6,9 +6,7 @@ from hlo_lint.analysis.buffers import source_of
 from hlo_lint.analysis.loop_values import Context, LoopValues
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.kernels.calls import fused_calls
-from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
-from hlo_lint.rules.evidence import MeasuredHarm
-from hlo_lint.rules.findings import Finding
+from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, MeasuredHarm, Rule
 
 MOSAIC_ALIGNMENT = 256
 """Mosaic GPU rejects other addresses: "Input buffer 1 is not 256-byte aligned"."""

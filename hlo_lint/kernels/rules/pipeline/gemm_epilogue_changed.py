@@ -13,9 +13,7 @@ from hlo_lint.hlo.constants import number_of
 from hlo_lint.hlo.ir import Computation, Instruction, Operand
 from hlo_lint.hlo.opcodes import SAME_NUMBERS
 from hlo_lint.hlo.shape import ArrayShape, arrays
-from hlo_lint.rules.base import Bad, Findings, Good, Rule
-from hlo_lint.rules.evidence import PublicReport, WrongValues
-from hlo_lint.rules.findings import Finding
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, WrongValues
 
 if TYPE_CHECKING:  # loaded where a module has such a call
     from hlo_lint.kernels.custom_calls.gemm import GemmConfig

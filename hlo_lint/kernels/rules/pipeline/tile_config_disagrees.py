@@ -8,9 +8,7 @@ from typing import Final
 from hlo_lint.analysis.calls import instructions_of
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape, TupleShape
-from hlo_lint.rules.base import Bad, Findings, Good, Rule
-from hlo_lint.rules.evidence import RefusedByXla
-from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule, Severity
 from hlo_lint.text.source import whole_number
 
 _FUSION: Final = "fusion_backend_config"
