@@ -21,16 +21,8 @@ from hlo_lint.hlo.layouts import (
     reshape_is_bitcast,
 )
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Layout, Shape, ShapeSyntaxError, shape_or_none
-from hlo_lint.rules.base import (
-    Bad,
-    Finding,
-    Findings,
-    Good,
-    PublicReport,
-    RefusedByXla,
-    Rule,
-    Stage,
-)
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Stage
+from hlo_lint.rules.evidence import PublicReport, RefusedByXla
 from hlo_lint.rules.options import Option
 from hlo_lint.text.edits import Fix
 

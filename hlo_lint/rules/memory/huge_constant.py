@@ -6,16 +6,8 @@ from collections import Counter
 
 from hlo_lint.analysis.calls import holders
 from hlo_lint.hlo.records import type_of
-from hlo_lint.rules.base import (
-    Bad,
-    FinalModule,
-    Finding,
-    Findings,
-    Good,
-    MeasuredHarm,
-    Rule,
-    Severity,
-)
+from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, Rule, Severity
+from hlo_lint.rules.evidence import MeasuredHarm
 from hlo_lint.rules.memory.huge_temporary import bytes_on_device
 from hlo_lint.rules.options import Option
 from hlo_lint.text.phrases import sized

@@ -15,17 +15,9 @@ from hlo_lint.analysis.overwrites import (
 from hlo_lint.dumps.names import DumpName
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import spelled_index
-from hlo_lint.rules.base import (
-    Bad,
-    Compilation,
-    FinalModule,
-    Finding,
-    Findings,
-    Good,
-    PublicReport,
-    Rule,
-    Severity,
-)
+from hlo_lint.rules.base import Bad, Compilation, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.evidence import PublicReport
+from hlo_lint.rules.findings import Finding, Severity
 
 _COPIED: Final = "after_removing_unnecessary_copies"
 _SCHEDULED: Final = "\nHloModule m, is_scheduled=true\n\n"

@@ -5,17 +5,9 @@ from __future__ import annotations
 from hlo_lint.dumps.changes import disagreements
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.transitions import may
-from hlo_lint.rules.base import (
-    Bad,
-    Compilation,
-    Finding,
-    Findings,
-    Good,
-    PublicReport,
-    Rule,
-    Severity,
-    first_line,
-)
+from hlo_lint.rules.base import Bad, Compilation, Findings, Good, Rule, first_line
+from hlo_lint.rules.evidence import PublicReport
+from hlo_lint.rules.findings import Finding, Severity
 
 _MODULE = """
 HloModule jit_f

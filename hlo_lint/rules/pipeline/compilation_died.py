@@ -11,15 +11,14 @@ from hlo_lint.dumps.phases import DEMANDING
 from hlo_lint.rules.base import (
     Bad,
     Compilation,
-    Finding,
     Findings,
     Good,
-    PublicReport,
     Rule,
-    Severity,
     UnmetPrecondition,
     first_line,
 )
+from hlo_lint.rules.evidence import PublicReport
+from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.phrases import listed
 
 SHOWN = 3

@@ -7,16 +7,8 @@ from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.shape import spelled_part
-from hlo_lint.rules.base import (
-    Bad,
-    Compilation,
-    Finding,
-    Findings,
-    Good,
-    PublicReport,
-    Rule,
-    Severity,
-)
+from hlo_lint.rules.base import Bad, Compilation, Finding, Findings, Good, Rule, Severity
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.text.patterns import late
 
 _layout = late(r"\{[^}]*\}")

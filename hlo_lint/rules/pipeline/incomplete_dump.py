@@ -6,17 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from hlo_lint.dumps.names import numbered_twice
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.rules.base import (
-    Bad,
-    DumpFolder,
-    Finding,
-    Findings,
-    Good,
-    MeasuredHarm,
-    Rule,
-    Severity,
-    first_line,
-)
+from hlo_lint.rules.base import Bad, DumpFolder, Finding, Findings, Good, Rule, Severity, first_line
+from hlo_lint.rules.evidence import MeasuredHarm
 from hlo_lint.text.source import whole_number
 
 _MODULE = """

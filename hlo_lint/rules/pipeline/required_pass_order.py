@@ -6,18 +6,9 @@ from typing import Final
 
 from hlo_lint.analysis.loops import loops
 from hlo_lint.dumps.passes_run import Breach, breaches
-from hlo_lint.rules.base import (
-    Bad,
-    Compilation,
-    DumpFolder,
-    Finding,
-    Findings,
-    Good,
-    PublicReport,
-    Rule,
-    Severity,
-    first_line,
-)
+from hlo_lint.rules.base import Bad, Compilation, DumpFolder, Findings, Good, Rule, first_line
+from hlo_lint.rules.evidence import PublicReport
+from hlo_lint.rules.findings import Finding, Severity
 
 _MODULE = """
 HloModule jit_f

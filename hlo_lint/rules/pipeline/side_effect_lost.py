@@ -23,16 +23,8 @@ from hlo_lint.analysis.walks import reached
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.records import opcode_of
-from hlo_lint.rules.base import (
-    Bad,
-    Finding,
-    Findings,
-    Good,
-    PublicReport,
-    Rule,
-    Severity,
-    WrongValues,
-)
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity
+from hlo_lint.rules.evidence import PublicReport, WrongValues
 from hlo_lint.text.phrases import an
 
 _BARRIER: Final = "opt-barrier"

@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 from hlo_lint.dumps.changes import adds_only_unread, disagreements, resizes_only_workspaces
-from hlo_lint.rules.base import (
-    Bad,
-    Compilation,
-    Finding,
-    Findings,
-    Good,
-    PublicReport,
-    Rule,
-    Severity,
-    WrongValues,
-    first_line,
-)
+from hlo_lint.rules.base import Bad, Compilation, Findings, Good, Rule, first_line
+from hlo_lint.rules.evidence import PublicReport, WrongValues
+from hlo_lint.rules.findings import Finding, Severity
 
 _MODULE = """
 HloModule jit_f

@@ -23,17 +23,8 @@ from hlo_lint.hlo.records import (
     type_of,
 )
 from hlo_lint.hlo.shape import ArrayShape, TupleShape, shape_or_none
-from hlo_lint.rules.base import (
-    Bad,
-    Finding,
-    Findings,
-    Good,
-    PublicReport,
-    RefusedByXla,
-    Rule,
-    Severity,
-    Stage,
-)
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity, Stage
+from hlo_lint.rules.evidence import PublicReport, RefusedByXla
 
 _GEMM = """
 p = f32[6,4]{{1,0}} parameter(0)

@@ -9,16 +9,8 @@ from hlo_lint.analysis.async_chains import has_async, is_done, is_start, operati
 from hlo_lint.analysis.device_groups import device_groups
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import COMMUNICATES
-from hlo_lint.rules.base import (
-    Bad,
-    FinalModule,
-    Finding,
-    Findings,
-    Good,
-    PublicReport,
-    Rule,
-    Severity,
-)
+from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, Rule, Severity
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.text.phrases import listed
 
 _MAX_COLLECTIVES: Final = 400

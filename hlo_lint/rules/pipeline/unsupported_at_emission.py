@@ -13,16 +13,8 @@ from hlo_lint.hlo.arrays import operand_array, result_array
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import BINARY, CONTROL_FLOW, KEEPS_TYPE
 from hlo_lint.hlo.shape import ArrayShape, TupleShape
-from hlo_lint.rules.base import (
-    Bad,
-    Compilation,
-    Finding,
-    Findings,
-    Good,
-    RefusedByXla,
-    Rule,
-    Severity,
-)
+from hlo_lint.rules.base import Bad, Compilation, Finding, Findings, Good, Rule, Severity
+from hlo_lint.rules.evidence import RefusedByXla
 
 NO_THUNK = frozenset(
     "abs acos acosh add and asin asinh atan2 atanh batch-norm-grad batch-norm-inference "

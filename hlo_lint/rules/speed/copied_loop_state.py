@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from hlo_lint.analysis.carried_copies import CarriedCopy, carried_copies
 from hlo_lint.hlo.shape import spelled_index
-from hlo_lint.rules.base import (
-    Bad,
-    FinalModule,
-    Finding,
-    Findings,
-    Good,
-    PublicReport,
-    Rule,
-    Severity,
-)
+from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, Rule, Severity
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.options import Option
 from hlo_lint.text.phrases import sized
 

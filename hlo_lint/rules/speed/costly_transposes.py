@@ -7,17 +7,9 @@ from typing import Final
 
 from hlo_lint.analysis.data_movement import Move, moves, strided_reads
 from hlo_lint.hlo.ir import Module
-from hlo_lint.rules.base import (
-    Bad,
-    Compilation,
-    FinalModule,
-    Finding,
-    Findings,
-    Good,
-    PublicReport,
-    Rule,
-    Severity,
-)
+from hlo_lint.rules.base import Bad, Compilation, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.evidence import PublicReport
+from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option
 from hlo_lint.text.phrases import sized
 

@@ -3,16 +3,8 @@
 from __future__ import annotations
 
 from hlo_lint.analysis.data_movement import moves, source_of_move
-from hlo_lint.rules.base import (
-    Bad,
-    FinalModule,
-    Finding,
-    Findings,
-    Good,
-    MeasuredHarm,
-    Rule,
-    Severity,
-)
+from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, Rule, Severity
+from hlo_lint.rules.evidence import MeasuredHarm
 from hlo_lint.rules.options import Option
 from hlo_lint.text.phrases import sized
 

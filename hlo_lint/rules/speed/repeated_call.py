@@ -9,17 +9,9 @@ from hlo_lint.analysis.calls import MARKS, fusions_of, holders, with_opcodes
 from hlo_lint.analysis.side_effects import MARKERS, SHARDY
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import COLLECTIVES, COMMUNICATES
-from hlo_lint.rules.base import (
-    Bad,
-    Compilation,
-    FinalModule,
-    Finding,
-    Findings,
-    Good,
-    PublicReport,
-    Rule,
-    Severity,
-)
+from hlo_lint.rules.base import Bad, Compilation, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.evidence import PublicReport
+from hlo_lint.rules.findings import Finding, Severity
 
 _PURE: Final = COLLECTIVES.union(
     "convolution custom-call dot reduce reduce-window select-and-scatter sort".split()

@@ -6,16 +6,8 @@ from hlo_lint.analysis.async_chains import has_async, is_done, starts
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.opcodes import NO_KERNEL
 from hlo_lint.hlo.shape import arrays
-from hlo_lint.rules.base import (
-    Bad,
-    FinalModule,
-    Finding,
-    Findings,
-    Good,
-    MeasuredHarm,
-    Rule,
-    Severity,
-)
+from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, Rule, Severity
+from hlo_lint.rules.evidence import MeasuredHarm
 from hlo_lint.rules.options import Option
 from hlo_lint.text.phrases import sized
 

@@ -8,16 +8,8 @@ from hlo_lint.analysis.kinds import judged
 from hlo_lint.hlo.arrays import result_array
 from hlo_lint.hlo.dtypes import integer_range, is_integer
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.rules.base import (
-    Bad,
-    Finding,
-    Findings,
-    Good,
-    PublicReport,
-    Rule,
-    Severity,
-    WrongValues,
-)
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity
+from hlo_lint.rules.evidence import PublicReport, WrongValues
 
 _EXACT: Final = {"bf16": 8, "f16": 11, "f32": 24, "f64": 53}
 """The number of bits up to which a floating-point type represents every integer."""

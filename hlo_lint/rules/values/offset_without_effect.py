@@ -10,16 +10,8 @@ from hlo_lint.hlo.arrays import operand_array, result_array
 from hlo_lint.hlo.constants import constant_integers
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import FIRST_INDEX
-from hlo_lint.rules.base import (
-    Bad,
-    Finding,
-    Findings,
-    Good,
-    PublicReport,
-    Rule,
-    Severity,
-    WrongValues,
-)
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity
+from hlo_lint.rules.evidence import PublicReport, WrongValues
 
 _PROGRAM: Final = """
 HloModule m

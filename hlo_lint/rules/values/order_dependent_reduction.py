@@ -14,17 +14,8 @@ from hlo_lint.hlo.constants import number_of
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import SAME_NUMBERS, SYMMETRIC
 from hlo_lint.hlo.records import opcode_of, operands_of, references_of
-from hlo_lint.rules.base import (
-    Bad,
-    Finding,
-    Findings,
-    Good,
-    PublicReport,
-    Rule,
-    Severity,
-    Stage,
-    WrongValues,
-)
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity, Stage
+from hlo_lint.rules.evidence import PublicReport, WrongValues
 from hlo_lint.text.phrases import an
 
 _REDUCTIONS: Final = ("all-reduce", "all-reduce-start", "reduce", "reduce-scatter", "reduce-window")

@@ -13,16 +13,8 @@ from hlo_lint.hlo.constants import INDEX_MAPS, index_rows, indexed_dimensions
 from hlo_lint.hlo.ir import Instruction, Module, Operand
 from hlo_lint.hlo.opcodes import FIRST_INDEX
 from hlo_lint.hlo.shape import ArrayShape
-from hlo_lint.rules.base import (
-    Bad,
-    FinalModule,
-    Finding,
-    Findings,
-    Good,
-    Rule,
-    Severity,
-    WrongValues,
-)
+from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, Rule, Severity
+from hlo_lint.rules.evidence import WrongValues
 
 _LOOP = """
 body {{

@@ -16,16 +16,8 @@ from hlo_lint.kernels.calls import (
     is_fresh_fill,
     tunes_early,
 )
-from hlo_lint.rules.base import (
-    Bad,
-    FinalModule,
-    Finding,
-    Findings,
-    Good,
-    PublicReport,
-    Rule,
-    Severity,
-)
+from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, Rule, Severity
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.text.edits import Fix
 
 if TYPE_CHECKING:  # loaded where a module has such a call

@@ -17,16 +17,8 @@ from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.kernels.aliases import fusion_index
 from hlo_lint.kernels.calls import autotuned_calls, fusion_of, is_entry_parameter, tunes_early
-from hlo_lint.rules.base import (
-    Bad,
-    FinalModule,
-    Finding,
-    Findings,
-    Good,
-    MeasuredHarm,
-    Rule,
-    Severity,
-)
+from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, Rule, Severity
+from hlo_lint.rules.evidence import MeasuredHarm
 from hlo_lint.text.edits import Fix, Safety
 from hlo_lint.text.phrases import sized
 

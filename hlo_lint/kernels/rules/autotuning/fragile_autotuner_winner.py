@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from hlo_lint.rules.base import (
-    AutotuningRuns,
-    Bad,
-    Finding,
-    Findings,
-    Good,
-    MeasuredHarm,
-    Rule,
-    Severity,
-)
+from hlo_lint.rules.base import AutotuningRuns, Bad, Finding, Findings, Good, Rule, Severity
+from hlo_lint.rules.evidence import MeasuredHarm
 from hlo_lint.rules.options import Option
 from hlo_lint.text.phrases import first_of
 

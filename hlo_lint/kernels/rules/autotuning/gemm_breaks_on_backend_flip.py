@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from hlo_lint.rules.base import (
-    Bad,
-    BeforeAutotuner,
-    Finding,
-    Findings,
-    Good,
-    PublicReport,
-    Rule,
-    Severity,
-)
+from hlo_lint.rules.base import Bad, BeforeAutotuner, Finding, Findings, Good, Rule, Severity
+from hlo_lint.rules.evidence import PublicReport
 
 GEMM = """
 HloModule split

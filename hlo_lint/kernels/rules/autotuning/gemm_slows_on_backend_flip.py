@@ -3,16 +3,8 @@
 from __future__ import annotations
 
 from hlo_lint.kernels.rules.autotuning.gemm_breaks_on_backend_flip import DYING, GEMM, ONE_BATCH
-from hlo_lint.rules.base import (
-    Bad,
-    BeforeAutotuner,
-    Finding,
-    Findings,
-    Good,
-    MeasuredHarm,
-    Rule,
-    Severity,
-)
+from hlo_lint.rules.base import Bad, BeforeAutotuner, Finding, Findings, Good, Rule, Severity
+from hlo_lint.rules.evidence import MeasuredHarm
 
 
 class GemmSlowsOnBackendFlip(Rule):
