@@ -30,11 +30,7 @@ class BadConstant(VerifierRule):
     demands = {
         "constant-literal": ("ShapeVerifier::HandleConstant", "constant: a literal of its shape")
     }
-    rows = {
-        "constant-literal": Bad.entry("""
-            ROOT c = f32[3] constant({1, 2})  // error
-        """)
-    }
+    rows = {"constant-literal": Bad.entry("ROOT c = f32[3] constant({1, 2})  // error")}
     examples = (
         *rows.values(),
         Good.entry("""

@@ -40,9 +40,9 @@ class BadRandomNumbers(VerifierRule):
             p = u64[2] parameter(0)
             ROOT r = (u64[3], u32[8]) rng-bit-generator(p), algorithm=rng_philox  // error
         """),
-        "rng-state-shape": Bad.entry("""
-            ROOT r = u64[3] rng-get-and-update-state(), delta=1  // error
-        """),
+        "rng-state-shape": Bad.entry(
+            "ROOT r = u64[3] rng-get-and-update-state(), delta=1  // error"
+        ),
     }
     examples = (
         *rows.values(),

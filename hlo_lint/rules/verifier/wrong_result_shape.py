@@ -140,16 +140,12 @@ class WrongResultShape(VerifierRule):
             p = f32[4,3] parameter(0)
             ROOT c = f32[4,3] cholesky(p), lower=true  // error
         """),
-        "device-id-shape": Bad.entry("""
-            ROOT r = s32[] replica-id()  // error
-        """),
+        "device-id-shape": Bad.entry("ROOT r = s32[] replica-id()  // error"),
         "reordered-shape": Bad.entry("""
             p = f32[8] parameter(0)
             ROOT r = f32[8] reverse(p), dimensions={1}  // error
         """),
-        "iota-shape": Bad.entry("""
-            ROOT i = s32[8] iota(), iota_dimension=1  // error
-        """),
+        "iota-shape": Bad.entry("ROOT i = s32[8] iota(), iota_dimension=1  // error"),
         "tuple-element-shape": Bad.entry("""
             p = (f32[8], s32[]) parameter(0)
             ROOT g = f32[8] get-tuple-element(p), index=1  // error
