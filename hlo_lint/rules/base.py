@@ -174,7 +174,11 @@ class Example:
 
     @classmethod
     def entry(cls, instructions: str, **more: Any) -> Self:
-        """An example whose module has only an entry with these instructions."""
+        """An example whose module has only an entry with these instructions.
+
+        Typed operands that none of them defines are the parameters, in the order of the text:
+        `ROOT n = f32[8] negate(f32[8] p)`.
+        """
         return cls(instructions, as_module=_entry_of, **more)
 
     @classmethod
@@ -231,8 +235,25 @@ def _module_of(computations: str) -> str:
 
 
 def _entry_of(instructions: str) -> str:
-    body = cleandoc(instructions).replace("\n", "\n  ")
-    return _module_of(f"ENTRY e {{\n  {body}\n}}")
+    body = cleandoc(instructions)
+    types: dict[str, str] = {}
+
+    def named(operand: re.Match[str]) -> str:
+        before, type_text, name = operand.groups()
+        if re.search(rf"^(?:ROOT )?{re.escape(name)} = ", body, re.M):
+            return operand[0]
+        types.setdefault(name, type_text)
+        return f"{before}{name}"
+
+    body = _typed_operand.sub(named, body)
+    parameters = [f"{name} = {types[name]} parameter({i})" for i, name in enumerate(types)]
+    lines = "\n  ".join([*parameters, *body.split("\n")])
+    return _module_of(f"ENTRY e {{\n  {lines}\n}}")
+
+
+_typed_operand = re.compile(
+    r"(\(|, )(\w+\[[^]]*](?:\{[^}]*})?|b?\((?:[^()]|\([^()]*\))*\)) ([a-z][\w.-]*)(?=[,)])"
+)
 
 
 class Rule:

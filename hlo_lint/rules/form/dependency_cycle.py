@@ -21,13 +21,9 @@ class DependencyCycle(Rule):
     subsumes = frozenset({"malformed-text"})
     evidence = (RefusedByXla("cannot parse as an instruction name", by="parser 0.12.0.1"),)
     examples = (
+        Bad.entry("ROOT t = (f32[8], f32[8]) tuple(f32[8] p, t)  // error"),
         Bad.entry("""
-            p = f32[8] parameter(0)
-            ROOT t = (f32[8], f32[8]) tuple(p, t)  // error
-        """),
-        Bad.entry("""
-            p = f32[8] parameter(0)
-            a = f32[8] add(p, b)  // error
+            a = f32[8] add(f32[8] p, b)  // error
             b = f32[8] negate(a)
             ROOT c = f32[8] negate(b)
         """),
@@ -42,10 +38,7 @@ class DependencyCycle(Rule):
               ROOT c = f32[8] call(p), to_apply=f
             }
         """),
-        Good.entry("""
-            p = f32[8] parameter(0)
-            ROOT t = (f32[8], f32[8]) tuple(p, p)
-        """),
+        Good.entry("ROOT t = (f32[8], f32[8]) tuple(f32[8] p, p)"),
     )
 
     def check(self, cycles: Cycles) -> Findings:

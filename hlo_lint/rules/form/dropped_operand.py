@@ -29,10 +29,7 @@ class DroppedOperand(Rule):
         ),
     )
     examples = (
-        Bad.entry("""
-            p = f32[8]{0} parameter(0)
-            ROOT n = f32[8]{0} add(p, f32[8]{0}, p)  // error
-        """),
+        Bad.entry("ROOT n = f32[8]{0} add(f32[8]{0} p, f32[8]{0}, p)  // error"),
         Good.entry("""
             p = f32[8]{0} parameter(0)
             ROOT n = f32[8]{0} add(f32[8]{0} p, /*index=1*/ p)

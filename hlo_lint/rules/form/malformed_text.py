@@ -61,10 +61,7 @@ class MalformedText(Rule):
         RefusedByXla("attribute dimensions is expected but not seen", by="parser 0.12.0.1"),
     )
     examples = (
-        Bad.entry("""
-            p = f32[8,3]{1,0} parameter(0)
-            ROOT t = f32[3,8]{1,0} transpose(p)  // error
-        """),
+        Bad.entry("ROOT t = f32[3,8]{1,0} transpose(f32[8,3]{1,0} p)  // error"),
         Bad.entry("""
             p = f32[8,]{0} parameter(0)  // error
             ROOT c = pred[8]{0} compare(p, p), direction=LESS  // error
@@ -75,10 +72,7 @@ class MalformedText(Rule):
               ROOT c = f32[8]{0} call(p), to_apply=nothing  // error
             }
         """),
-        Good.entry("""
-            p = f32[8,3]{1,0} parameter(0)
-            ROOT t = f32[3,8]{1,0} transpose(p), dimensions={1,0}
-        """),
+        Good.entry("ROOT t = f32[3,8]{1,0} transpose(f32[8,3]{1,0} p), dimensions={1,0}"),
     )
 
     def check(self, module: Module) -> Findings:

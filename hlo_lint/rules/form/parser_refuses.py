@@ -43,18 +43,9 @@ class ParserRefuses(Rule):
         RefusedByXla("attribute dimensions is expected but not seen", by="parser 0.12.0.1"),
     )
     examples = (
-        Bad.entry("""
-            p = f32[8,3]{1,0} parameter(0)
-            ROOT t = f32[3,8]{1,0} transpose(p)  // error
-        """),
-        Bad.entry("""
-            p = f32[8]{0} parameter(0)
-            ROOT n = f32[8]{0} negate(p), dimensions={0}  // error
-        """),
-        Good.entry("""
-            p = f32[8,3]{1,0} parameter(0)
-            ROOT t = f32[3,8]{1,0} transpose(p), dimensions={1,0}
-        """),
+        Bad.entry("ROOT t = f32[3,8]{1,0} transpose(f32[8,3]{1,0} p)  // error"),
+        Bad.entry("ROOT n = f32[8]{0} negate(f32[8]{0} p), dimensions={0}  // error"),
+        Good.entry("ROOT t = f32[3,8]{1,0} transpose(f32[8,3]{1,0} p), dimensions={1,0}"),
         Good(
             """
             %fused_computation (p: f32[8]) -> f32[] {

@@ -52,10 +52,7 @@ class UnknownWord(Rule):
     skip_fusion_bodies = False
     evidence = (RefusedByXla("Unknown opcode: rehsape", by="parser 0.12.0.1"),)
     examples = (
-        Bad.entry("""
-            p = f32[8,3]{1,0} parameter(0)
-            ROOT r = f32[24]{0} rehsape(p)  // error
-        """),
+        Bad.entry("ROOT r = f32[24]{0} rehsape(f32[8,3]{1,0} p)  // error"),
         Bad.entry("""
             p = f23[8]{0} parameter(0)  // error
             ROOT n = f32[8]{0} negate(p)
@@ -74,8 +71,7 @@ class UnknownWord(Rule):
             }
         """),
         Good.entry("""
-            p = f32[8,3]{1,0} parameter(0)
-            s = ((f32[8,3]{1,0}), f32[24]{0}, s32[]) reshape-start(p)
+            s = ((f32[8,3]{1,0}), f32[24]{0}, s32[]) reshape-start(f32[8,3]{1,0} p)
             ROOT d = f32[24]{0} reshape-done(s)
         """),
     )

@@ -54,11 +54,7 @@ class LayoutChanged(Rule):
     evidence = (RefusedByXla("Instruction shouldn't change layouts", passes="hlo-verifier"),)
     examples = (
         Bad.entry(
-            """
-            p = f32[8,8]{1,0} parameter(0)
-            q = f32[8,8]{0,1} parameter(1)
-            ROOT sum = f32[8,8]{1,0} add(p, q)  // error
-            """,
+            "ROOT sum = f32[8,8]{1,0} add(f32[8,8]{1,0} p, f32[8,8]{0,1} q)  // error",
             fixed="""
             p = f32[8,8]{1,0} parameter(0)
             q = f32[8,8]{0,1} parameter(1)
@@ -69,40 +65,26 @@ class LayoutChanged(Rule):
             beside=_AFTER,
         ),
         Bad.entry(
-            """
-            p = f32[8,8]{1,0} parameter(0)
-            ROOT half = f32[4,8]{0,1} slice(p), slice={[0:4], [0:8]}  // error
-            """,
+            "ROOT half = f32[4,8]{0,1} slice(f32[8,8]{1,0} p), slice={[0:4], [0:8]}  // error",
             fixed="""
-            p = f32[8,8]{1,0} parameter(0)
-            half.copy = f32[8,8]{0,1} copy(p)
+            half.copy = f32[8,8]{0,1} copy(f32[8,8]{1,0} p)
             ROOT half = f32[4,8]{0,1} slice(half.copy), slice={[0:4], [0:8]}
-            """,
+        """,
             file=_BEFORE,
             beside=_AFTER,
         ),
         Bad.entry(
-            """
-            p = u16[5,4,2]{2,1,0} parameter(0)
-            ROOT c = u32[5,4]{0,1} bitcast-convert(p)  // error
-            """,
+            "ROOT c = u32[5,4]{0,1} bitcast-convert(u16[5,4,2]{2,1,0} p)  // error",
             file=_BEFORE,
             beside=_AFTER,
         ),
         Good.entry(
-            """
-            p = u16[5,4,2]{2,0,1} parameter(0)
-            ROOT c = u32[5,4]{0,1} bitcast-convert(p)
-            """,
+            "ROOT c = u32[5,4]{0,1} bitcast-convert(u16[5,4,2]{2,0,1} p)",
             file=_BEFORE,
             beside=_AFTER,
         ),
         Good.entry(
-            """
-            p = f32[8,8]{0,1} parameter(0)
-            q = f32[8,8]{0,1} parameter(1)
-            ROOT sum = f32[8,8]{0,1} add(p, q)
-            """,
+            "ROOT sum = f32[8,8]{0,1} add(f32[8,8]{0,1} p, f32[8,8]{0,1} q)",
             file=_BEFORE,
             beside=_AFTER,
         ),

@@ -38,28 +38,18 @@ class TransposeOffNormalForm(Rule):
             ROOT t = f32[4,2,3]{2,1,0} transpose(p), dimensions={2,0,1}  // error
             """,
             fixed="""
-            p = f32[2,3,4]{0,2,1} parameter(0)
-            t.bitcast = f32[3,4,2]{2,1,0} bitcast(p)
+            t.bitcast = f32[3,4,2]{2,1,0} bitcast(f32[2,3,4]{0,2,1} p)
             ROOT t = f32[4,2,3]{2,1,0} transpose(t.bitcast), dimensions={1,2,0}
-            """,
+        """,
             artefacts=_FINAL,
         ),
         Bad.entry(
-            """
-            p = f32[2,3]{1,0} parameter(0)
-            ROOT t = f32[3,2]{0,1} transpose(p), dimensions={1,0}  // error
-            """,
-            fixed="""
-            p = f32[2,3]{1,0} parameter(0)
-            ROOT t = f32[3,2]{0,1} bitcast(p)
-            """,
+            "ROOT t = f32[3,2]{0,1} transpose(f32[2,3]{1,0} p), dimensions={1,0}  // error",
+            fixed="ROOT t = f32[3,2]{0,1} bitcast(f32[2,3]{1,0} p)",
             artefacts=_FINAL,
         ),
         Good.entry(
-            """
-            p = f32[2,1,3]{2,0,1} parameter(0)
-            ROOT t = f32[3,2,1]{2,1,0} transpose(p), dimensions={2,0,1}
-            """,
+            "ROOT t = f32[3,2,1]{2,1,0} transpose(f32[2,1,3]{2,0,1} p), dimensions={2,0,1}",
             artefacts=_FINAL,
         ),
     )

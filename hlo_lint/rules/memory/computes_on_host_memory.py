@@ -59,13 +59,11 @@ class ComputesOnHostMemory(Rule):
     )
     examples = (
         Bad.entry("""
-            p = f32[8]{0:S(5)} parameter(0)
-            b = f32[2,4]{1,0:S(5)} bitcast(p)
+            b = f32[2,4]{1,0:S(5)} bitcast(f32[8]{0:S(5)} p)
             ROOT m = f32[2,4]{1,0} multiply(b, b)  // error
         """),
         Bad.entry("""
-            p = f32[8]{0:S(5)} parameter(0)
-            c = f32[8]{0:S(5)} copy(p)
+            c = f32[8]{0:S(5)} copy(f32[8]{0:S(5)} p)
             ROOT m = f32[8]{0:S(5)} multiply(c, c)  // error
         """),
         Bad.entry("""
@@ -83,8 +81,7 @@ custom_call_has_side_effect=true, frontend_attributes={_xla_buffer_placement="pi
             ROOT m = f32[2,4] negate(r)  // error
         """),
         Good.entry("""
-            p = f32[8]{0:S(5)} parameter(0)
-            c = f32[8]{0} copy(p)
+            c = f32[8]{0} copy(f32[8]{0:S(5)} p)
             ROOT m = f32[8]{0} multiply(c, c)
         """),
     )

@@ -36,18 +36,12 @@ class HandedOnDifferently(Rule):
     mentions = ("S(", "<=", "?")
     evidence = (PublicReport("openxla/xla#20006"), PublicReport("tensorflow/tensorflow#53685"))
     examples = (
+        Bad.entry("ROOT t = (f32[8]{0}, f32[8]{0:S(5)}) tuple(f32[8]{0} p, f32[8]{0} q)  // error"),
+        Bad.entry(
+            "ROOT g = s32[<=8]{0} get-tuple-element((s32[8]{0}, s32[4]{0}) p), index=0  // error"
+        ),
         Bad.entry("""
-            p = f32[8]{0} parameter(0)
-            q = f32[8]{0} parameter(1)
-            ROOT t = (f32[8]{0}, f32[8]{0:S(5)}) tuple(p, q)  // error
-        """),
-        Bad.entry("""
-            p = (s32[8]{0}, s32[4]{0}) parameter(0)
-            ROOT g = s32[<=8]{0} get-tuple-element(p), index=0  // error
-        """),
-        Bad.entry("""
-            p = f32[8]{0} parameter(0)
-            c = (f32[8]{0:S(5)}, f32[8]{0}, u32[]) copy-start(p)
+            c = (f32[8]{0:S(5)}, f32[8]{0}, u32[]) copy-start(f32[8]{0} p)
             ROOT d = f32[8]{0} copy-done(c)  // error
         """),
         Bad.module("""
@@ -67,11 +61,7 @@ class HandedOnDifferently(Rule):
             i = s32[] parameter(2)
             ROOT d = f32[8]{0} dynamic-update-slice(p, u, i)  // error
         """),
-        Good.entry("""
-            p = f32[8]{0} parameter(0)
-            q = f32[8]{0:S(5)} parameter(1)
-            ROOT t = (f32[8]{0}, f32[8]{0:S(5)}) tuple(p, q)
-        """),
+        Good.entry("ROOT t = (f32[8]{0}, f32[8]{0:S(5)}) tuple(f32[8]{0} p, f32[8]{0:S(5)} q)"),
     )
 
     def check(self, module: Module, stage: Stage) -> Findings:

@@ -55,12 +55,7 @@ class HostMemoryLeak(Rule):
     )
     examples = (
         Bad.entry(
-            """
-            p = f32[8]{0} parameter(0)
-            ROOT c = f32[8]{0:S(5)} copy(p)  // error
-            """,
-            file=_EARLY,
-            beside=_AFTER,
+            "ROOT c = f32[8]{0:S(5)} copy(f32[8]{0} p)  // error", file=_EARLY, beside=_AFTER
         ),
         Bad.entry(
             """
@@ -71,11 +66,7 @@ class HostMemoryLeak(Rule):
             artefacts=_FINAL,
         ),
         Good.entry(
-            """
-            p = f32[8]{0:S(5)} parameter(0)
-            i = s32[] parameter(1)
-            ROOT d = f32[4]{0} dynamic-slice(p, i), dynamic_slice_sizes={4}
-            """,
+            "ROOT d = f32[4]{0} dynamic-slice(f32[8]{0:S(5)} p, s32[] i), dynamic_slice_sizes={4}",
             artefacts=_FINAL,
         ),
     )

@@ -34,15 +34,13 @@ class HugeConstant(Rule):
     )
     examples = (
         Bad.entry("""
-            p = f32[8192,16384] parameter(0)
             c = f32[8192,16384] constant({...})  // error
-            ROOT a = f32[8192,16384] add(p, c)
+            ROOT a = f32[8192,16384] add(f32[8192,16384] p, c)
         """),
         Good.entry("""
-            p = f32[8192,16384] parameter(0)
             c = f32[16384] constant({...})
             b = f32[8192,16384] broadcast(c), dimensions={1}
-            ROOT a = f32[8192,16384] add(p, b)
+            ROOT a = f32[8192,16384] add(f32[8192,16384] p, b)
         """),
     )
 

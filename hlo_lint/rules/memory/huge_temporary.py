@@ -47,14 +47,12 @@ class HugeTemporary(Rule):
     evidence = (PublicReport("jax-ml/jax#23548"),)
     examples = (
         Bad.entry("""
-            p = f32[4096,4096] parameter(0)
-            b = f32[512,4096,4096] broadcast(p), dimensions={1,2}  // error
+            b = f32[512,4096,4096] broadcast(f32[4096,4096] p), dimensions={1,2}  // error
             n = f32[512,4096,4096] negate(b)
             ROOT s = f32[1,4096,4096] slice(n), slice={[0:1], [0:4096], [0:4096]}
         """),
         Good.entry("""
-            p = f32[4096,4096] parameter(0)
-            b = f32[16,4096,4096] broadcast(p), dimensions={1,2}
+            b = f32[16,4096,4096] broadcast(f32[4096,4096] p), dimensions={1,2}
             n = f32[16,4096,4096] negate(b)
             ROOT s = f32[1,4096,4096] slice(n), slice={[0:1], [0:4096], [0:4096]}
         """),

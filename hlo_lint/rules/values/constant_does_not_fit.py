@@ -40,20 +40,17 @@ class ConstantDoesNotFit(Rule):
             ROOT c = f8e4m3fn[] convert(big)  // error
         """),
         Bad.entry("""
-            p = s32[8]{0} parameter(0)
             zero = s32[] constant(0)
             zeros = s32[8]{0} broadcast(zero), dimensions={}
-            ROOT d = s32[8]{0} divide(p, zeros)  // error
+            ROOT d = s32[8]{0} divide(s32[8]{0} p, zeros)  // error
         """),
         Bad.entry("""
-            p = f32[8]{0} parameter(0)
             size = s32[] constant(9)
-            ROOT d = f32[<=8]{0} set-dimension-size(p, size), dimensions={0}  // error
+            ROOT d = f32[<=8]{0} set-dimension-size(f32[8]{0} p, size), dimensions={0}  // error
         """),
         Good.entry("""
-            p = f32[8]{0} parameter(0)
             size = s32[] constant(8)
-            ROOT d = f32[<=8]{0} set-dimension-size(p, size), dimensions={0}
+            ROOT d = f32[<=8]{0} set-dimension-size(f32[8]{0} p, size), dimensions={0}
         """),
         Good.entry("""
             edge = f32[] constant(-inf)

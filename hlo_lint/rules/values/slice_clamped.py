@@ -64,9 +64,8 @@ class SliceClamped(Rule):
     evidence = (WrongValues(),)
     examples = (
         Bad.entry("""
-            p = f32[10]{0} parameter(0)
             i = s32[] constant(5)
-            ROOT d = f32[8]{0} dynamic-slice(p, i), dynamic_slice_sizes={8}  // error
+            ROOT d = f32[8]{0} dynamic-slice(f32[10]{0} p, i), dynamic_slice_sizes={8}  // error
         """),
         Bad.entry(
             """
@@ -79,23 +78,18 @@ start_index_map={0}, index_vector_dim=1, slice_sizes={1}  // error
         Bad.module(_LOOP.format(count=10, mark="  // error")),
         Good.module(_LOOP.format(count=7, mark="")),
         Good.entry("""
-            p = f32[10]{0} parameter(0)
             i = s32[] constant(2)
-            ROOT d = f32[8]{0} dynamic-slice(p, i), dynamic_slice_sizes={8}
+            ROOT d = f32[8]{0} dynamic-slice(f32[10]{0} p, i), dynamic_slice_sizes={8}
         """),
         Bad.entry("""
-            p = f32[10]{0} parameter(0)
-            u = f32[1]{0} parameter(1)
             i = s32[] constant(10)
-            ROOT d = f32[10]{0} dynamic-update-slice(p, u, i)  // error
+            ROOT d = f32[10]{0} dynamic-update-slice(f32[10]{0} p, f32[1]{0} u, i)  // error
         """),
         Good.entry("""
-            p = f32[10]{0} parameter(0)
-            u = f32[1]{0} parameter(1)
             i = s32[] constant(10)
             fits = pred[] constant(false)
-            old = f32[1]{0} slice(p), slice={[9:10]}
-            new = f32[1]{0} select(fits, u, old)
+            old = f32[1]{0} slice(f32[10]{0} p), slice={[9:10]}
+            new = f32[1]{0} select(fits, f32[1]{0} u, old)
             ROOT d = f32[10]{0} dynamic-update-slice(p, new, i)
         """),
     )

@@ -45,20 +45,15 @@ class BadBitcast(VerifierRule):
     }
     shapes_of = {"bitcast-size": "bitcast"}
     rows = {
-        "bitcast-size": Bad.entry("""
-            p = f32[8]{0} parameter(0)
-            ROOT b = f32[9]{0} bitcast(p)  // error
-        """),
-        "bitcast-memory-space": Bad.entry("""
-            p = f32[8]{0:S(5)} parameter(0)
-            ROOT b = f32[2,4]{1,0} bitcast(p)  // error
-        """),
+        "bitcast-size": Bad.entry("ROOT b = f32[9]{0} bitcast(f32[8]{0} p)  // error"),
+        "bitcast-memory-space": Bad.entry(
+            "ROOT b = f32[2,4]{1,0} bitcast(f32[8]{0:S(5)} p)  // error"
+        ),
     }
     examples = (
         *rows.values(),
         Good.entry("""
-            p = f32[8]{0:S(5)} parameter(0)
-            b = f32[2,4]{1,0:S(5)} bitcast(p)
+            b = f32[2,4]{1,0:S(5)} bitcast(f32[8]{0:S(5)} p)
             ROOT c = f32[2,4]{1,0} copy(b)
         """),
     )

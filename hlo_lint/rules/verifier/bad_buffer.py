@@ -48,8 +48,7 @@ class BadBuffer(VerifierRule):
     }
     rows = {
         "buffer-custom-call": Bad.entry("""
-            p = f32[8]{0} parameter(0)
-            b = b(f32[8]{0}) custom-call(p), custom_call_target="CreateBuffer"  // error
+            b = b(f32[8]{0}) custom-call(f32[8]{0} p), custom_call_target="CreateBuffer"  // error
             ROOT r = f32[8]{0} negate(p)
         """),
         "buffer-context": Bad.entry("""
@@ -58,16 +57,14 @@ class BadBuffer(VerifierRule):
                 output_to_operand_aliasing={{}: (0, {})}
         """),
         "buffer-alias": Bad.entry("""
-            p = f32[8]{0} parameter(0)
-            b = b(f32[8]{0}) custom-call(p), custom_call_target="Pin",
+            b = b(f32[8]{0}) custom-call(f32[8]{0} p), custom_call_target="Pin",
                 output_to_operand_aliasing={{}: (0, {})}
             c = b(f32[8]{0}) custom-call(b), custom_call_target="write"  // error
             ROOT r = f32[8]{0} custom-call(c), custom_call_target="Unpin",
                 output_to_operand_aliasing={{}: (0, {})}
         """),
         "buffer-writers": Bad.entry("""
-            p = f32[8]{0} parameter(0)
-            b = b(f32[8]{0}) custom-call(p), custom_call_target="Pin",
+            b = b(f32[8]{0}) custom-call(f32[8]{0} p), custom_call_target="Pin",
                 output_to_operand_aliasing={{}: (0, {})}
             r = f32[8]{0} custom-call(b), custom_call_target="Unpin",
                 output_to_operand_aliasing={{}: (0, {})}
@@ -76,12 +73,9 @@ class BadBuffer(VerifierRule):
             ROOT t = (f32[8]{0}, f32[8]{0}) tuple(r, s)
         """),
         "buffer-update": Bad.entry("""
-            p = f32[8]{0} parameter(0)
-            u = f32[2]{0} parameter(1)
-            i = s32[] parameter(2)
-            b = b(f32[8]{0}) custom-call(p), custom_call_target="Pin",
+            b = b(f32[8]{0}) custom-call(f32[8]{0} p), custom_call_target="Pin",
                 output_to_operand_aliasing={{}: (0, {})}
-            ROOT d = f32[8]{0} dynamic-update-slice(b, u, i)  // error
+            ROOT d = f32[8]{0} dynamic-update-slice(b, f32[2]{0} u, s32[] i)  // error
         """),
     }
     examples = (
@@ -91,8 +85,7 @@ class BadBuffer(VerifierRule):
             ROOT c = f32[8] custom-call(), custom_call_target="CreateBuffer"  // error
         """),
         Bad.entry("""
-            p = f32[8] parameter(0)
-            b = b(f32[8]) custom-call(p), custom_call_target="Pin",
+            b = b(f32[8]) custom-call(f32[8] p), custom_call_target="Pin",
                 output_to_operand_aliasing={{}: (0, {})}
             t = (b(f32[8]), f32[8]) tuple(b, p)
             w = (b(f32[8])) custom-call(t), custom_call_target="writer",
@@ -101,8 +94,7 @@ class BadBuffer(VerifierRule):
                 output_to_operand_aliasing={{}: (0, {})}
         """),
         Good.entry("""
-            p = f32[8]{0} parameter(0)
-            b = b(f32[8]{0}) custom-call(p), custom_call_target="Pin",
+            b = b(f32[8]{0}) custom-call(f32[8]{0} p), custom_call_target="Pin",
                 output_to_operand_aliasing={{}: (0, {})}
             c = b(f32[8]{0}) custom-call(b), custom_call_target="write",
                 output_to_operand_aliasing={{}: (0, {})}

@@ -33,9 +33,8 @@ class BadChannel(VerifierRule):
     }
     rows = {
         "channel-mismatch": Bad.entry("""
-            p = f32[8]{0} parameter(0)
             t = token[] after-all()
-            s = (f32[8]{0}, u32[], token[]) send(p, t), channel_id=1
+            s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1
             ROOT d = token[] send-done(s), channel_id=2  // error
         """),
         "host-channel": Bad.entry("""

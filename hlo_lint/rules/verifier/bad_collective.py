@@ -133,14 +133,12 @@ class BadCollective(VerifierRule):
             m = s32[3] parameter(2)
             ROOT g = f32[8] ragged-all-to-all(p, p, n, n, n, m), replica_groups={{0,1}}  // error
         """),
-        "collective-broadcast-shape": Bad.entry("""
-            p = f32[8] parameter(0)
-            ROOT g = f32[9] collective-broadcast(p), replica_groups={{0,1}}  // error
-        """),
-        "collective-permute-shape": Bad.entry("""
-            p = f32[8] parameter(0)
-            ROOT g = f32[9] collective-permute(p), source_target_pairs={{0,1}}  // error
-        """),
+        "collective-broadcast-shape": Bad.entry(
+            "ROOT g = f32[9] collective-broadcast(f32[8] p), replica_groups={{0,1}}  // error"
+        ),
+        "collective-permute-shape": Bad.entry(
+            "ROOT g = f32[9] collective-permute(f32[8] p), source_target_pairs={{0,1}}  // error"
+        ),
         "all-reduce-channel": Bad.module("""
             add {
               a = f32[] parameter(0)
@@ -241,10 +239,9 @@ class BadCollective(VerifierRule):
             }
             """
         ),
-        Good.entry("""
-            p = f32[8] parameter(0)
-            ROOT g = f32[32] all-gather(p), dimensions={0}, replica_groups={{0,1,2,3}}
-        """),
+        Good.entry(
+            "ROOT g = f32[32] all-gather(f32[8] p), dimensions={0}, replica_groups={{0,1,2,3}}"
+        ),
         Good.module("""
             add {
               a = f32[] parameter(0)

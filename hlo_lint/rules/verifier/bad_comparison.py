@@ -29,17 +29,13 @@ class BadComparison(VerifierRule):
         "comparison-type": ("InstructionVerifier", "compare: the type matches its element type")
     }
     rows = {
-        "comparison-type": Bad.entry("""
-            p = f32[8] parameter(0)
-            ROOT c = pred[8] compare(p, p), direction=LT, type=SIGNED  // error
-        """)
+        "comparison-type": Bad.entry(
+            "ROOT c = pred[8] compare(f32[8] p, p), direction=LT, type=SIGNED  // error"
+        )
     }
     examples = (
         *rows.values(),
-        Good.entry("""
-            p = f32[8] parameter(0)
-            ROOT c = pred[8] compare(p, p), direction=LT, type=TOTALORDER
-        """),
+        Good.entry("ROOT c = pred[8] compare(f32[8] p, p), direction=LT, type=TOTALORDER"),
     )
 
     @on("compare", local=True)

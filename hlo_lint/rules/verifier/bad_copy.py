@@ -36,34 +36,27 @@ class BadCopy(VerifierRule):
     shapes_of = {"copy-start-shape": "copy-start", "copy-done-shape": "copy-done"}
     rows = {
         "copy-from-host": Bad.entry(
-            """
-            p = f32[8,3]{1,0:S(5)} parameter(0)
-            ROOT c = f32[8,3]{0,1} copy(p)  // error
-            """,
+            "ROOT c = f32[8,3]{0,1} copy(f32[8,3]{1,0:S(5)} p)  // error",
             artefacts={".ir-no-opt.ll": ""},
         ),
         "copy-start-shape": Bad.entry(
             """
-            p = f32[8]{0} parameter(0)
-            s = (f32[9]{0}, f32[8]{0}, u32[]) copy-start(p)  // error
+            s = (f32[9]{0}, f32[8]{0}, u32[]) copy-start(f32[8]{0} p)  // error
             ROOT n = f32[8]{0} negate(p)
-            """
+        """
         ),
-        "copy-done-shape": Bad.entry("""
-            p = (f32[8]{0}, f32[9]{0}, u32[]) parameter(0)
-            ROOT d = f32[8]{0} copy-done(p)  // error
-        """),
+        "copy-done-shape": Bad.entry(
+            "ROOT d = f32[8]{0} copy-done((f32[8]{0}, f32[9]{0}, u32[]) p)  // error"
+        ),
     }
     examples = (
         *rows.values(),
         Bad.entry("""
-            p = f32[4,8]{1,0} parameter(0)
-            s = (f32[4,8]{0,1}, f32[4,8]{1,0}, u32[]) copy-start(p)  // error
+            s = (f32[4,8]{0,1}, f32[4,8]{1,0}, u32[]) copy-start(f32[4,8]{1,0} p)  // error
             ROOT d = f32[4,8]{0,1} copy-done(s)
         """),
         Good.entry("""
-            p = f32[8]{0:S(5)} parameter(0)
-            s = (f32[8]{0}, f32[8]{0:S(5)}, u32[]) copy-start(p)
+            s = (f32[8]{0}, f32[8]{0:S(5)}, u32[]) copy-start(f32[8]{0:S(5)} p)
             ROOT d = f32[8]{0} copy-done(s)
         """),
     )

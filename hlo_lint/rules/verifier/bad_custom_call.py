@@ -42,17 +42,15 @@ class BadCustomCall(VerifierRule):
             ROOT c = f32[8]{0} custom-call(p), custom_call_target="f",  // error
                 operand_layout_constraints={f32[9]{0}}
         """),
-        "rng-seed": Bad.entry("""
-            p = f32[8]{0} parameter(0)
-            ROOT c = u64[] custom-call(p), custom_call_target="GetRngSeed"  // error
-        """),
+        "rng-seed": Bad.entry(
+            'ROOT c = u64[] custom-call(f32[8]{0} p), custom_call_target="GetRngSeed"  // error'
+        ),
     }
     examples = (
         *rows.values(),
         Good.entry("""
-            p = f32[8]{0} parameter(0)
             s = u64[] custom-call(), custom_call_target="GetRngSeed"
-            ROOT c = f32[8]{0} custom-call(p), custom_call_target="f",
+            ROOT c = f32[8]{0} custom-call(f32[8]{0} p), custom_call_target="f",
                 operand_layout_constraints={f32[8]{0}}
         """),
     )

@@ -31,26 +31,18 @@ class BadFeed(VerifierRule):
         "outfeed-shape": "outfeed",
     }
     rows = {
-        "token-operand": Bad.entry("""
-            p = f32[8]{0} parameter(0)
-            ROOT d = f32[8]{0} add-dependency(p, p)  // error
-        """),
-        "infeed-shape": Bad.entry("""
-            p = f32[8]{0} parameter(0)
-            ROOT i = (f32[3]{0}, token[]) infeed(p)  // error
-        """),
+        "token-operand": Bad.entry("ROOT d = f32[8]{0} add-dependency(f32[8]{0} p, p)  // error"),
+        "infeed-shape": Bad.entry("ROOT i = (f32[3]{0}, token[]) infeed(f32[8]{0} p)  // error"),
         "outfeed-shape": Bad.entry("""
-            p = f32[8]{0} parameter(0)
             t = token[] after-all()
-            ROOT o = token[] outfeed(p, t), outfeed_shape=f32[3]{0}  // error
+            ROOT o = token[] outfeed(f32[8]{0} p, t), outfeed_shape=f32[3]{0}  // error
         """),
     }
     examples = (
         *rows.values(),
         Good.entry("""
-            p = f32[8]{0} parameter(0)
             t = token[] after-all()
             i = (f32[3]{0}, token[]) infeed(t)
-            ROOT o = token[] outfeed(p, t), outfeed_shape=f32[8]{0}
+            ROOT o = token[] outfeed(f32[8]{0} p, t), outfeed_shape=f32[8]{0}
         """),
     )

@@ -36,18 +36,14 @@ class BadRandomNumbers(VerifierRule):
             b = f32[2] constant({0, 1})
             ROOT r = f32[8] rng(a, b), distribution=rng_uniform  // error
         """),
-        "rng-bit-generator-shape": Bad.entry("""
-            p = u64[2] parameter(0)
-            ROOT r = (u64[3], u32[8]) rng-bit-generator(p), algorithm=rng_philox  // error
-        """),
+        "rng-bit-generator-shape": Bad.entry(
+            "ROOT r = (u64[3], u32[8]) rng-bit-generator(u64[2] p), algorithm=rng_philox  // error"
+        ),
         "rng-state-shape": Bad.entry(
             "ROOT r = u64[3] rng-get-and-update-state(), delta=1  // error"
         ),
     }
     examples = (
         *rows.values(),
-        Good.entry("""
-            p = u64[2] parameter(0)
-            ROOT r = (u64[2], u32[8]) rng-bit-generator(p), algorithm=rng_philox
-        """),
+        Good.entry("ROOT r = (u64[2], u32[8]) rng-bit-generator(u64[2] p), algorithm=rng_philox"),
     )

@@ -134,10 +134,9 @@ class BadReplicaGroups(VerifierRule):
                   use_global_device_ids=true, to_apply=sum
             }
         """),
-        "collective-broadcast-groups": Bad.entry("""
-            p = f32[8] parameter(0)
-            ROOT g = f32[8] collective-broadcast(p), replica_groups={{0,1},{1,2}}  // error
-        """),
+        "collective-broadcast-groups": Bad.entry(
+            "ROOT g = f32[8] collective-broadcast(f32[8] p), replica_groups={{0,1},{1,2}}  // error"
+        ),
     }
     examples = (
         *rows.values(),
@@ -156,10 +155,7 @@ class BadReplicaGroups(VerifierRule):
                   use_global_device_ids=true
             }
         """),
-        Good.entry("""
-            p = f32[8] parameter(0)
-            ROOT g = f32[8] collective-broadcast(p), replica_groups={{0,2},{3}}
-        """),
+        Good.entry("ROOT g = f32[8] collective-broadcast(f32[8] p), replica_groups={{0,2},{3}}"),
         Good("""
             HloModule m, num_partitions=8
 
@@ -169,10 +165,9 @@ class BadReplicaGroups(VerifierRule):
                   use_global_device_ids=true, replica_groups=[2,4]<=[8]
             }
         """),
-        Good.entry("""
-            p = f32[8] parameter(0)
-            ROOT g = f32[32] all-gather(p), dimensions={0}, replica_groups={{0,1,2,3}}
-        """),
+        Good.entry(
+            "ROOT g = f32[32] all-gather(f32[8] p), dimensions={0}, replica_groups={{0,1,2,3}}"
+        ),
     )
 
     @on(*sorted(HAS_GROUPS), local=True)

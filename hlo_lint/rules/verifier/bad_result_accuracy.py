@@ -29,16 +29,14 @@ class BadResultAccuracy(VerifierRule):
         )
     }
     rows = {
-        "result-accuracy": Bad.entry("""
-            p = f32[8] parameter(0)
-            ROOT n = f32[8] negate(p), result_accuracy={mode=highest}  // error
-        """)
+        "result-accuracy": Bad.entry(
+            "ROOT n = f32[8] negate(f32[8] p), result_accuracy={mode=highest}  // error"
+        )
     }
     examples = (
         *rows.values(),
         Good.entry("""
-            p = f32[8] parameter(0)
-            t = f32[8] tanh(p), result_accuracy={mode=highest}
+            t = f32[8] tanh(f32[8] p), result_accuracy={mode=highest}
             ROOT a = f32[8] acos(t), result_accuracy={mode=highest}
         """),
     )

@@ -37,14 +37,12 @@ class BadSchedule(VerifierRule):
     }
     rows = {
         "schedule-operand": Bad.entry("""
-            p = f32[8] parameter(0)
             r = f32[8] negate(q)  // error
-            q = f32[8] sine(p)
+            q = f32[8] sine(f32[8] p)
             ROOT s = f32[8] add(r, q)
         """),
         "schedule-control": Bad.entry("""
-            p = f32[8] parameter(0)
-            r = f32[8] negate(p), control-predecessors={q}  // error
+            r = f32[8] negate(f32[8] p), control-predecessors={q}  // error
             q = f32[8] sine(p), control-predecessors={r}
             ROOT s = f32[8] add(r, q)
         """),

@@ -23,8 +23,7 @@ class BadSendRecv(VerifierRule):
     shapes_of = {"send-recv-shape": "send recv send-done recv-done"}
     rows = {
         "send-recv-shape": Bad.entry("""
-            p = f32[8]{0} parameter(0)
-            s = (f32[8]{0}, u32[], token[]) send(p, p), channel_id=1  // error
+            s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, p), channel_id=1  // error
             ROOT d = token[] send-done(s), channel_id=1
         """)
     }

@@ -211,8 +211,7 @@ class BrokenAsync(VerifierRule):
             }
         """),
         "start-consumer": Bad.entry("""
-            p = f32[8]{0} parameter(0)
-            s = (f32[8]{0}, f32[8]{0}) collective-permute-start(p),  // error
+            s = (f32[8]{0}, f32[8]{0}) collective-permute-start(f32[8]{0} p),  // error
                 source_target_pairs={{0,1}}
             c = (f32[8]{0}, f32[8]{0}) custom-call(s), custom_call_target="peek"
             ROOT d = f32[8]{0} collective-permute-done(s)
@@ -284,8 +283,7 @@ class BrokenAsync(VerifierRule):
                 custom-call-start(p), custom_call_target="f"
         """),
         Good.entry("""
-            p = f32[8]{0} parameter(0)
-            s = (f32[8]{0}, f32[8]{0}) collective-permute-start(p),
+            s = (f32[8]{0}, f32[8]{0}) collective-permute-start(f32[8]{0} p),
                 source_target_pairs={{0,1}}
             c = () custom-call(s, p), custom_call_target="control_dep"
             ROOT d = f32[8]{0} collective-permute-done(s)

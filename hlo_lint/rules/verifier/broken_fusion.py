@@ -50,10 +50,9 @@ class BrokenFusion(VerifierRule):
     }
     shapes_of = {"fusion-shape": "fusion"}
     rows = {
-        "fusion-computation": Bad.entry("""
-            p = f32[8]{0} parameter(0)
-            ROOT r = f32[8]{0} fusion(p), kind=kLoop  // error
-        """),
+        "fusion-computation": Bad.entry(
+            "ROOT r = f32[8]{0} fusion(f32[8]{0} p), kind=kLoop  // error"
+        ),
         "fusion-shape": Bad.module("""
             f {
               a = f32[8]{0} parameter(0)

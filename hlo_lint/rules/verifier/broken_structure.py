@@ -54,13 +54,11 @@ class BrokenStructure(VerifierRule):
             ROOT r = f32[8] add(p, p)
         """),
         "parameter-number": Bad.entry("""
-            p = f32[8] parameter(0)
             q = f32[8] parameter(0)  // error
-            ROOT r = f32[8] add(p, q)
+            ROOT r = f32[8] add(f32[8] p, q)
         """),
         "single-root": Bad.entry("""
-            p = f32[8] parameter(0)
-            ROOT q = f32[8] negate(p)
+            ROOT q = f32[8] negate(f32[8] p)
             ROOT r = f32[8] add(p, q)  // error
         """),
         "module-entry": Bad.module("""
@@ -86,14 +84,7 @@ class BrokenStructure(VerifierRule):
             }
         """),
     }
-    examples = (
-        *rows.values(),
-        Good.entry("""
-            p = f32[8] parameter(0)
-            q = f32[8] parameter(1)
-            ROOT r = f32[8] add(p, q)
-        """),
-    )
+    examples = (*rows.values(), Good.entry("ROOT r = f32[8] add(f32[8] p, f32[8] q)"))
 
     @on_computation_if(names=True)
     def names(self, scope: Scope) -> Iterable[Violation]:

@@ -40,23 +40,11 @@ class DynamicSizeLost(VerifierRule):
             "elementwise opcodes, concatenate, reshape, transpose: dimensions stay bounded",
         )
     }
-    rows = {
-        "dynamic-size": Bad.entry("""
-            p = f32[8,<=4] parameter(0)
-            ROOT r = f32[2,4,4] reshape(p)  // error
-        """)
-    }
+    rows = {"dynamic-size": Bad.entry("ROOT r = f32[2,4,4] reshape(f32[8,<=4] p)  // error")}
     examples = (
         *rows.values(),
-        Bad.entry("""
-            p = f32[<=8] parameter(0)
-            q = f32[4] parameter(1)
-            ROOT c = f32[12] concatenate(p, q), dimensions={0}  // error
-        """),
-        Good.entry("""
-            p = f32[8,<=4] parameter(0)
-            ROOT r = f32[2,4,<=4] reshape(p)
-        """),
+        Bad.entry("ROOT c = f32[12] concatenate(f32[<=8] p, f32[4] q), dimensions={0}  // error"),
+        Good.entry("ROOT r = f32[2,4,<=4] reshape(f32[8,<=4] p)"),
     )
 
     @classmethod

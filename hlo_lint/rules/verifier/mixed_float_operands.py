@@ -26,11 +26,7 @@ class MixedFloatOperands(VerifierRule):
     }
     rows = {
         "operand-precision": Bad.entry(
-            """
-            p = f32[8]{0} parameter(0)
-            q = bf16[8]{0} parameter(1)
-            ROOT r = f32[8]{0} add(p, q)  // error
-            """,
+            "ROOT r = f32[8]{0} add(f32[8]{0} p, bf16[8]{0} q)  // error",
             artefacts={".ir-no-opt.ll": ""},
         )
     }

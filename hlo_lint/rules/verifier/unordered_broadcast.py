@@ -34,26 +34,17 @@ class UnorderedBroadcast(VerifierRule):
     }
     rows = {
         "broadcast-order": Bad.entry(
-            """
-            p = f32[8,3]{1,0} parameter(0)
-            ROOT b = f32[3,8,2]{2,1,0} broadcast(p), dimensions={1,0}  // error
-            """,
+            "ROOT b = f32[3,8,2]{2,1,0} broadcast(f32[8,3]{1,0} p), dimensions={1,0}  // error",
             artefacts={".ir-no-opt.ll": ""},
         ),
         "broadcast-dimension-repeated": Bad.entry(
-            """
-            p = f32[8,8]{1,0} parameter(0)
-            ROOT b = f32[8,2]{1,0} broadcast(p), dimensions={0,0}  // error
-            """
+            "ROOT b = f32[8,2]{1,0} broadcast(f32[8,8]{1,0} p), dimensions={0,0}  // error"
         ),
     }
     examples = (
         *rows.values(),
         Good.entry(
-            """
-            p = f32[8,3]{1,0} parameter(0)
-            ROOT b = f32[8,3,2]{2,1,0} broadcast(p), dimensions={0,1}
-            """,
+            "ROOT b = f32[8,3,2]{2,1,0} broadcast(f32[8,3]{1,0} p), dimensions={0,1}",
             artefacts={".ir-no-opt.ll": ""},
         ),
     )

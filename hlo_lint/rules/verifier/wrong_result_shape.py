@@ -116,19 +116,9 @@ class WrongResultShape(VerifierRule):
         ),
     }
     rows = {
-        "result-shape": Bad.entry("""
-            p = f32[8] parameter(0)
-            ROOT t = (f32[8], f32[4]) tuple(p, p)  // error
-        """),
-        "operand-count": Bad.entry("""
-            p = f32[8] parameter(0)
-            ROOT r = f32[8] select(p, p)  // error
-        """),
-        "operand-shapes": Bad.entry("""
-            p = f32[8] parameter(0)
-            q = s32[8] parameter(1)
-            ROOT r = f32[8] add(p, q)  // error
-        """),
+        "result-shape": Bad.entry("ROOT t = (f32[8], f32[4]) tuple(f32[8] p, p)  // error"),
+        "operand-count": Bad.entry("ROOT r = f32[8] select(f32[8] p, p)  // error"),
+        "operand-shapes": Bad.entry("ROOT r = f32[8] add(f32[8] p, s32[8] q)  // error"),
         "ragged-dot-shape": Bad.entry("""
             p = f32[8,4] parameter(0)
             q = f32[2,5,6] parameter(1)
@@ -136,46 +126,29 @@ class WrongResultShape(VerifierRule):
             ROOT r = f32[8,6] ragged-dot(p, q, n), lhs_contracting_dims={1},  // error
                 rhs_contracting_dims={1}, lhs_ragged_dims={0}, rhs_group_dims={0}
         """),
-        "linear-algebra-shape": Bad.entry("""
-            p = f32[4,3] parameter(0)
-            ROOT c = f32[4,3] cholesky(p), lower=true  // error
-        """),
+        "linear-algebra-shape": Bad.entry(
+            "ROOT c = f32[4,3] cholesky(f32[4,3] p), lower=true  // error"
+        ),
         "device-id-shape": Bad.entry("ROOT r = s32[] replica-id()  // error"),
-        "reordered-shape": Bad.entry("""
-            p = f32[8] parameter(0)
-            ROOT r = f32[8] reverse(p), dimensions={1}  // error
-        """),
+        "reordered-shape": Bad.entry("ROOT r = f32[8] reverse(f32[8] p), dimensions={1}  // error"),
         "iota-shape": Bad.entry("ROOT i = s32[8] iota(), iota_dimension=1  // error"),
-        "tuple-element-shape": Bad.entry("""
-            p = (f32[8], s32[]) parameter(0)
-            ROOT g = f32[8] get-tuple-element(p), index=1  // error
-        """),
-        "broadcast-shape": Bad.entry("""
-            p = f32[8] parameter(0)
-            ROOT b = f32[4,9] broadcast(p), dimensions={1}  // error
-        """),
-        "dynamic-reshape-shape": Bad.entry("""
-            p = f32[8] parameter(0)
-            n = s32[] parameter(1)
-            ROOT r = f32[2,<=4] dynamic-reshape(p, n)  // error
-        """),
-        "reshape-elements": Bad.entry("""
-            p = f32[8,3] parameter(0)
-            ROOT r = f32[23] reshape(p)  // error
-        """),
-        "transpose-shape": Bad.entry("""
-            p = f32[8,3] parameter(0)
-            ROOT t = f32[8,3] transpose(p), dimensions={1,0}  // error
-        """),
-        "slice-shape": Bad.entry("""
-            p = f32[8] parameter(0)
-            ROOT s = f32[4] slice(p), slice={[0:5]}  // error
-        """),
-        "gather-shape": Bad.entry("""
-            p = f32[8] parameter(0)
-            n = s32[] parameter(1)
-            ROOT s = f32[<=8] set-dimension-size(p, n), dimensions={1}  // error
-        """),
+        "tuple-element-shape": Bad.entry(
+            "ROOT g = f32[8] get-tuple-element((f32[8], s32[]) p), index=1  // error"
+        ),
+        "broadcast-shape": Bad.entry(
+            "ROOT b = f32[4,9] broadcast(f32[8] p), dimensions={1}  // error"
+        ),
+        "dynamic-reshape-shape": Bad.entry(
+            "ROOT r = f32[2,<=4] dynamic-reshape(f32[8] p, s32[] n)  // error"
+        ),
+        "reshape-elements": Bad.entry("ROOT r = f32[23] reshape(f32[8,3] p)  // error"),
+        "transpose-shape": Bad.entry(
+            "ROOT t = f32[8,3] transpose(f32[8,3] p), dimensions={1,0}  // error"
+        ),
+        "slice-shape": Bad.entry("ROOT s = f32[4] slice(f32[8] p), slice={[0:5]}  // error"),
+        "gather-shape": Bad.entry(
+            "ROOT s = f32[<=8] set-dimension-size(f32[8] p, s32[] n), dimensions={1}  // error"
+        ),
         "scatter-dimensions": Bad.module("""
             add {
               a = f32[] parameter(0)
@@ -192,34 +165,22 @@ class WrongResultShape(VerifierRule):
                   to_apply=add
             }
         """),
-        "broadcast-dimensions": Bad.entry("""
-            p = f32[8,3] parameter(0)
-            ROOT b = f32[8,3,2] broadcast(p), dimensions={0}  // error
-        """),
-        "implicit-broadcast": Bad.entry("""
-            p = f32[8] parameter(0)
-            q = f32[1] parameter(1)
-            ROOT r = f32[8] add(p, q)  // error
-        """),
-        "tuple-element-operand": Bad.entry("""
-            p = f32[8] parameter(0)
-            ROOT g = f32[8] get-tuple-element(p), index=0  // error
-        """),
-        "transpose-dimensions": Bad.entry("""
-            p = f32[8,3] parameter(0)
-            ROOT t = f32[8] transpose(p), dimensions={0}  // error
-        """),
+        "broadcast-dimensions": Bad.entry(
+            "ROOT b = f32[8,3,2] broadcast(f32[8,3] p), dimensions={0}  // error"
+        ),
+        "implicit-broadcast": Bad.entry("ROOT r = f32[8] add(f32[8] p, f32[1] q)  // error"),
+        "tuple-element-operand": Bad.entry(
+            "ROOT g = f32[8] get-tuple-element(f32[8] p), index=0  // error"
+        ),
+        "transpose-dimensions": Bad.entry(
+            "ROOT t = f32[8] transpose(f32[8,3] p), dimensions={0}  // error"
+        ),
     }
     examples = (
         *rows.values(),
-        Bad.entry("""
-            p = f32[8,3] parameter(0)
-            q = f32[1,3] parameter(1)
-            ROOT s = add(p, q)  // error
-        """),
+        Bad.entry("ROOT s = add(f32[8,3] p, f32[1,3] q)  // error"),
         Good.entry("""
-            p = f32[8,3] parameter(0)
-            t = f32[3,8] transpose(p), dimensions={1,0}
+            t = f32[3,8] transpose(f32[8,3] p), dimensions={1,0}
             r = f32[24] reshape(t)
             s = f32[5] slice(r), slice={[0:5]}
             b = f32[4,5] broadcast(s), dimensions={1}
