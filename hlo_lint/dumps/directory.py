@@ -85,6 +85,8 @@ class Dump:
     """A pipeline for each compilation of a module; a loose file is a pipeline by itself."""
     skipped: list[Skipped] = field(default_factory=list)
     """Files that were not read, folder by folder."""
+    logs: list[Path] = field(default_factory=list)
+    """Logs in a folder of dumps or beside it, `DIR.log`."""
 
     def __repr__(self) -> str:
         files = sum(len(pipeline.dumps) for pipeline in self.pipelines)
@@ -373,6 +375,7 @@ def _add_folder(
     beside = Path(f"{os.path.abspath(folder)}.log")
     if beside.is_file():
         logs.append(beside)
+    dump.logs += logs
     for pipeline in pipelines if logs else ():
         if pipeline.crashed:
             pipeline.artefacts += logs

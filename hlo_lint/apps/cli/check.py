@@ -13,6 +13,7 @@ import click
 from hlo_lint.apps.api import lint
 from hlo_lint.apps.cli import common, parameters, printing
 from hlo_lint.engine.input_size import automatic_jobs
+from hlo_lint.text.errors import UsageError
 from hlo_lint.text.source import shown
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from hlo_lint.report.report import Report
 
 
+_WIDTH = 200
 MAX_FINDINGS = 1000
 """Number of findings of a rule in a file that are reported, unless the settings say otherwise."""
 
@@ -59,6 +61,13 @@ MAX_FINDINGS = 1000
     type=parameters.PATH,
     metavar="FILE",
     help="Remove the findings that are gone from this baseline; add none.",
+)
+@click.option(
+    "--log",
+    type=parameters.PATH,
+    metavar="FILE",
+    help="Also explain this log of the run, as `hlo-lint explain FILE DUMP` does; by default a log "
+    "in the folder of the dump, or DIR.log beside it. Text output only.",
 )
 @parameters.exit_zero_option
 @parameters.quiet_option
@@ -133,9 +142,27 @@ def _checked(
     report, jobs = _run(dump, settings, options)
     seconds = time.monotonic() - begun
     printing.output_report(report, settings.output_format, options, seconds)
+    if options.explains and settings.output_format in ("text", "concise"):
+        _explain_logs(dump, options.log)
     if options.verbose:
         _print_details(settings, report, jobs, seconds)
     return report
+
+
+def _explain_logs(dump: Dump, log: Path | None) -> None:
+    """Print what the logs of a run say, with the instructions that they name."""
+    from hlo_lint.apps.cli.ending import last_message
+    from hlo_lint.apps.cli.explain import answer, read_log
+
+    for path in dump.logs if log is None else [log]:
+        text = read_log(path)
+        if log is None and not last_message(text):
+            continue  # the log of a run that went well
+        click.echo(f"{shown(str(path))}: {shown(last_message(text))[:_WIDTH]}".rstrip(": "))
+        try:
+            click.echo(answer(text, dump), nl=False)
+        except UsageError as error:
+            click.echo(f"{error}" if log is not None else "nothing is known of its messages")
 
 
 def _run(dump: Dump, settings: Settings, options: printing.ReportOptions) -> tuple[Report, int]:

@@ -112,6 +112,7 @@ def command(
             resolved=resolved,
             quiet=quiet,
             verbose=verbose,
+            explains=False,  # the page does
             **options,
         )
         statuses.append(status)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +15,9 @@ from hlo_lint.rules.registry import all_rules, find_rule
 from hlo_lint.text.errors import UsageError
 from hlo_lint.text.source import decode, shown
 from hlo_lint.text.stored import read_stored
+
+if TYPE_CHECKING:
+    from hlo_lint.dumps.directory import Dump
 
 
 @click.command("explain")
@@ -29,12 +33,14 @@ def command(rule: str, dump: Path | None) -> None:
     from hlo_lint.report.messages import command_for
 
     if dump is not None:
-        click.echo(_answer(_log(rule), dump), nl=False)
+        from hlo_lint.dumps.directory import open_dump
+
+        click.echo(answer(_log(rule), open_dump(dump)), nl=False)
         return
     if rule != "-" and _is_name(rule) and command_for(rule) is None:
         click.echo(render_page(find_rule(rule)), nl=False)
         return
-    click.echo(_answer(_log(rule)), nl=False)
+    click.echo(answer(_log(rule)), nl=False)
 
 
 def _log(given: str) -> str:
@@ -45,17 +51,25 @@ def _log(given: str) -> str:
         is_log = Path(given).is_file()
     except (OSError, ValueError):  # a message may be longer than a path can be
         is_log = False
-    return decode(read_stored(Path(given), MAX_LOG_BYTES)) if is_log else given
+    return read_log(Path(given)) if is_log else given
 
 
-def _places(log: str, dump: Path) -> str:
+def read_log(path: Path) -> str:
+    """The text of a log, also of a compressed log.
+
+    Raises:
+        DumpError: it cannot be read, or is too large.
+    """
+    return decode(read_stored(path, MAX_LOG_BYTES))
+
+
+def _places(log: str, dump: Dump) -> str:
     """The instructions of a dump that a log names, with the lines of Python."""
-    from hlo_lint.dumps.directory import open_dump
     from hlo_lint.dumps.messages import failure_in
     from hlo_lint.engine.mentions import mentions_in
 
     lines = []
-    compilations = [pipeline for pipeline in open_dump(dump) if not pipeline.is_helper]
+    compilations = [pipeline for pipeline in dump if not pipeline.is_helper]
     for mention in mentions_in(failure_in(log), compilations):
         lines.append(shown(f"%{mention.instruction.name}: {mention.path}:{mention.line}"))
         text = mention.instruction.text.strip()
@@ -72,7 +86,7 @@ _WIDTH = 160
 _is_name = re.compile(r"[a-z\d_-]+").fullmatch
 
 
-def _answer(log: str, dump: Path | None = None) -> str:
+def answer(log: str, dump: Dump | None = None) -> str:
     """The component, the rules and the command for a message, and the instructions of a dump that
     it names; for a single rule, its page.
 

@@ -29,6 +29,10 @@ class ReportOptions(NamedTuple):
     executor: str | None = None
     quiet: bool = False
     verbose: bool = False
+    log: Path | None = None
+    """The log of the run; None for those beside the dump."""
+    explains: bool = True
+    """True to explain the messages of logs."""
 
 
 def refuse_statistics(settings: Settings, options: ReportOptions) -> None:
