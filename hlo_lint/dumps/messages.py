@@ -77,6 +77,8 @@ class Component:
     passes: tuple[str, ...] | None = None
     """The passes of files that the catalogue knows no pass of; empty if it runs outside passes,
     None if that is unknown."""
+    calls: str = ""
+    """A pattern in the attributes of the calls and fusions that it compiles or runs."""
 
 
 @dataclass(frozen=True)
@@ -307,6 +309,7 @@ def _tables() -> _Tables:
                 entry.get("off", ""),
                 entry.get("optional", False),
                 tuple(entry["passes"]) if "passes" in entry else None,
+                entry.get("calls", ""),
             ),
         )
         for entry in data["component"]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
 from hlo_lint.analysis.walks import chain
+from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.diagnose import origin_of
-from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.text.patterns import late
 
 MOST = 5
@@ -42,34 +44,64 @@ def names_in(log: str) -> list[str]:
     return list(dict.fromkeys(name for names in _names(log) for name in names if name))
 
 
-def mentions_in(log: str, pipelines: Sequence[Pipeline]) -> Iterator[Mention]:
-    """The instructions that a log names, each in the last dump that has it; at most `MOST`."""
-    left = names_in(log)
+def mentions_in(log: str, pipelines: Sequence[Pipeline], calls: str = "") -> Iterator[Mention]:
+    """The instructions that a log names, each in the last dump that has it; at most `MOST`.
+
+    A kernel has the name of its instruction with `_` for each dot. If the log names nothing of the
+    dumps, the instructions of final modules whose text matches the pattern `calls`.
+    """
+    named = list(_named(names_in(log), pipelines))
+    yield from named
+    if calls and not named:
+        finals = [pipeline.final for pipeline in pipelines if pipeline.final is not None]
+        users = (
+            _mention(dump, module, instruction)
+            for dump in finals
+            for module in dump.file.modules
+            for instruction in module.instructions()
+            if instruction.opcode in ("custom-call", "fusion")
+            and re.search(calls, instruction.attributes_text)
+        )
+        yield from islice(users, MOST)
+
+
+def _named(names: Sequence[str], pipelines: Sequence[Pipeline]) -> Iterator[Mention]:
+    left = {_as_kernel(name): name for name in names}
     seen = 0
     for pipeline in pipelines:
         last = [pipeline.final] if pipeline.final is not None else []
         for dump in (*last, *reversed(pipeline.dumps)):
-            here = {name for name in left if f"{name} = " in dump.file.text}
-            if not here:
-                continue
-            for module in dump.file.modules:
-                everything = list(module.instructions())
-                for instruction in everything:
-                    if instruction.name not in here or seen == MOST:
-                        continue
-                    here.discard(instruction.name)
-                    left.remove(instruction.name)
-                    seen += 1
-                    origin = origin_of(instruction, module)
-                    yield Mention(
-                        instruction,
-                        str(dump.path),
-                        dump.file.lines.position(module.span(instruction).start).line,
-                        "" if origin is None else str(origin),
-                        tuple(f"%{caller.name}" for caller in _callers(instruction, everything)),
-                    )
             if not left or seen == MOST:
                 return
+            spelled = "|".join(re.escape(name).replace("_", "[_.-]") for name in left.values())
+            if re.search(rf"(?:{spelled}) = ", dump.file.text) is None:
+                continue
+            for module in dump.file.modules:
+                for instruction in module.instructions():
+                    name = left.get(_as_kernel(instruction.name))
+                    if seen < MOST and name is not None and _is_meant(instruction, name):
+                        del left[_as_kernel(name)]
+                        seen += 1
+                        yield _mention(dump, module, instruction)
+
+
+def _as_kernel(name: str) -> str:
+    return name.replace(".", "_").replace("-", "_")
+
+
+def _is_meant(instruction: Instruction, name: str) -> bool:
+    return instruction.name == name or "." not in name
+
+
+def _mention(dump: PassDump, module: Module, instruction: Instruction) -> Mention:
+    origin = origin_of(instruction, module)
+    return Mention(
+        instruction,
+        str(dump.path),
+        dump.file.lines.position(module.span(instruction).start).line,
+        "" if origin is None else str(origin),
+        tuple(f"%{caller.name}" for caller in _callers(instruction, list(module.instructions()))),
+    )
 
 
 def _callers(instruction: Instruction, everything: Sequence[Instruction]) -> Iterator[Instruction]:

@@ -312,7 +312,7 @@ def _after_compiles(runs: list[Pipeline], ending: ProgramEnd, message: str) -> I
 def explained(message: str) -> Iterator[str]:
     """The meaning of a message, as far as it is known."""
     from hlo_lint.dumps.messages import find_sources
-    from hlo_lint.report.messages import KNOWN, command_for, origin, rules_for
+    from hlo_lint.report.messages import meaning_of, origin, rules_for
     from hlo_lint.rules.registry import all_rules
 
     rules = rules_for(message, all_rules())
@@ -320,14 +320,14 @@ def explained(message: str) -> Iterator[str]:
         for rule in rules[:SHOWN]:
             yield f"{rule.name()}: {rule.summary()}"
         return
-    answer = command_for(message, KNOWN)
-    if answer:
-        yield answer[0]
+    meaning = meaning_of(message, general=False)
     sources = find_sources(message)
-    if sources and (answer is None or sources[0].quoted):
+    if meaning is None and not sources:
+        meaning = meaning_of(message)
+    if meaning:
+        yield meaning.means
+    if sources and (meaning is None or sources[0].quoted):
         yield from origin(sources).splitlines()
-    elif answer is None and (general := command_for(message)):
-        yield general[0]
 
 
 def with_stacks(variables: Mapping[str, str], *, unbuffered: bool) -> dict[str, str]:

@@ -30,14 +30,14 @@ def command(rule: str, dump: Path | None) -> None:
     message, a source file (`layout_normalization.cc:431`), a LOG, or a log on standard input (`-`).
     The instructions that it names are looked up in the DUMP.
     """
-    from hlo_lint.report.messages import command_for
+    from hlo_lint.report.messages import meaning_of
 
     if dump is not None:
         from hlo_lint.dumps.directory import open_dump
 
         click.echo(answer(_log(rule), open_dump(dump)), nl=False)
         return
-    if rule != "-" and _is_name(rule) and command_for(rule) is None:
+    if rule != "-" and _is_name(rule) and meaning_of(rule) is None:
         click.echo(render_page(find_rule(rule)), nl=False)
         return
     click.echo(answer(_log(rule)), nl=False)
@@ -63,14 +63,14 @@ def read_log(path: Path) -> str:
     return decode(read_stored(path, MAX_LOG_BYTES))
 
 
-def _places(log: str, dump: Dump) -> str:
-    """The instructions of a dump that a log names, with the lines of Python."""
+def _places(log: str, dump: Dump, calls: str) -> str:
+    """The instructions of a dump that a log names, or may be about, with the lines of Python."""
     from hlo_lint.dumps.messages import failure_in
     from hlo_lint.engine.mentions import mentions_in
 
     lines = []
     compilations = [pipeline for pipeline in dump if not pipeline.is_helper]
-    for mention in mentions_in(failure_in(log), compilations):
+    for mention in mentions_in(failure_in(log), compilations, calls):
         lines.append(shown(f"%{mention.instruction.name}: {mention.path}:{mention.line}"))
         text = mention.instruction.text.strip()
         lines.append(f"  {shown(text[:_WIDTH])}{'…' if len(text) > _WIDTH else ''}")
@@ -94,19 +94,13 @@ def answer(log: str, dump: Dump | None = None) -> str:
         UsageError: nothing is known of it.
     """
     from hlo_lint.dumps.messages import failure_in, find_sources
-    from hlo_lint.report.messages import (
-        GENERAL,
-        KNOWN,
-        command_for,
-        messages_of,
-        origin,
-        rules_for,
-        rules_for_files,
-    )
+    from hlo_lint.report.messages import meaning_of, messages_of, origin, rules_for, rules_for_files
 
-    places = "" if dump is None else _places(log, dump)
     rules = rules_for(log, all_rules())
     sources = find_sources(log)
+    meaning = meaning_of(failure_in(log), general=False)
+    calls = meaning.calls if meaning else next((s.component.calls for s in sources), "")
+    places = "" if dump is None else _places(log, dump, calls)
     parts = [origin(sources)] if sources else []
     is_quoted = bool(sources and sources[0].quoted)
     if len(rules) == 1:
@@ -115,15 +109,13 @@ def answer(log: str, dump: Dump | None = None) -> str:
     if rules:
         title = f"{len(rules)} rules stand for such messages"
     else:
-        answer = command_for(failure_in(log), KNOWN)
         # Words that say less than the file, or than the message that has them.
-        if answer and not is_quoted:
+        if meaning and not is_quoted:
             parts = []
         if not parts:
-            answer = answer or command_for(log, GENERAL)
-        if answer:
-            meaning, line = answer
-            parts.insert(0, f"{meaning}: {line}\n")
+            meaning = meaning or meaning_of(log)
+        if meaning:
+            parts.insert(0, f"{meaning}\n")
         rules = rules_for_files(log, all_rules())
         title = f"{len(rules)} rule{'s' * (len(rules) > 1)} for messages of such files"
     if rules:
