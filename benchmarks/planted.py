@@ -34,17 +34,18 @@ from hlo_lint.dumps.selection import in_order
 from hlo_lint.engine.values.bounds import WIDE_BOUND
 from hlo_lint.engine.values.comparable import incomparable, left_out
 from hlo_lint.engine.values.compare import result_difference
+from hlo_lint.engine.values.inputs import EDGES
 from hlo_lint.engine.values.lowering.emit import WIDE, emit_graph
 from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
 from hlo_lint.engine.values.lowering.lower import Lowering
 from hlo_lint.engine.values.lowering.program import Program
 from hlo_lint.engine.values.lowering.shards import ProgramShardings
-from hlo_lint.engine.values.programs import JUDGE, UNDECIDED, Runs, StepOutcome, in_types
+from hlo_lint.engine.values.programs import UNDECIDED, Runs, StepOutcome, in_types
 from hlo_lint.engine.values.validate import validate_dumps
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.text.errors import DumpError
-from hlo_lint.xla.cpu import NotRun, XlaCpu
+from hlo_lint.xla.cpu import JUDGE, NotRun, XlaCpu
 
 RESULTS = Path(__file__).parent / "PLANTED.md"
 ERROR: Final = "error"
@@ -52,9 +53,9 @@ REWRITE: Final = "rewrite"
 KINDS: Final = {ERROR: EDITS, REWRITE: REWRITES}
 MAX_TEXT = 40_000
 """Characters of a step that gets an error: larger ones take minutes to compile."""
-JUDGES = ((0, False), (1, False), (2, False), (3, True), (4, True), (5, False), (6, False))
-"""Seeds, and whether edge values are among the inputs, of the runs that tell an error from an edit
-that changes no value: half of a symmetric matrix, say."""
+SEEDS: Final = 7
+"""Sets of inputs that tell an error from an edit that changes no value: half of a symmetric matrix,
+say."""
 MAX_TRIES = 60
 """Steps that are tried for each error: not every step holds an instruction for it."""
 MAX_STEPS = 16
@@ -135,10 +136,10 @@ def _planted(run: Run, what: str, kind: str, choice: random.Random, xla: XlaCpu)
     is_right = reported == ([step] if what == ERROR else [])
     outcome = f"reported {reported}; {'; '.join(validation.notes)[:200]}"
     if not is_right and what == ERROR:
-        seeds = [seed for seed, _ in JUDGES]
-        again = validate_dumps(run.title, dumps, xla, seeds=seeds, edges=True)
+        seeds = range(SEEDS)
+        again = validate_dumps(run.title, dumps, xla, seeds=seeds)
         shows = [change.after.path.name for change in again.changes] == [step]
-        outcome += f"; {'found' if shows else 'not found'} with --edges --seeds {len(seeds)}"
+        outcome += f"; {'found' if shows else 'not found'} with --seeds {len(seeds)}"
     where = f"{run.title} {step.removeprefix(run.title)[:40]} %{instruction.name}"
     return Planted(kind, where, is_right, outcome, not run.text)
 
@@ -210,10 +211,10 @@ def _changes_values(programs: Sequence[Program], xla: XlaCpu) -> bool:
     """True if results differ on some inputs, with those passes off that XLA:CPU can do without."""
     is_undefined = any(decides(side) for decides, _ in UNDECIDED for side in programs)
     try:
-        for seed, edges in JUDGES:
-            if edges and is_undefined:
+        for seed in (*range(SEEDS), EDGES):
+            if seed == EDGES and is_undefined:
                 continue
-            inputs = Runs(xla, edges).inputs(programs[0].inputs, seed)
+            inputs = Runs(xla).inputs(programs[0].inputs, seed)
             sides = [
                 xla.run(emit_graph(side.graph, WIDE), in_types(inputs, side, WIDE), flags=JUDGE)
                 for side in programs

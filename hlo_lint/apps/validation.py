@@ -58,7 +58,6 @@ def validate(
     module: str | None = None,
     inputs: Path | None = None,
     seeds: int = 2,
-    edges: bool = False,
     all_steps: bool = False,
     seconds: float | None = None,
     memory: int = 8 << 30,
@@ -79,7 +78,6 @@ def validate(
         inputs: a .npz file with parameter values by name, for the first set of inputs; the other
             parameters are drawn at random.
         seeds: the number of sets of inputs.
-        edges: True for inputs with infinities, NaNs, and the limits of each type.
         all_steps: True to run every step; by default bisection finds the first change.
         seconds: time limit for the whole run; `report.skipped` counts the steps that did not fit.
             A single program has `HLO_LINT_XLA_SECONDS`, by default 60, to compile and to run.
@@ -120,7 +118,7 @@ def validate(
         with children.one() as xla:
             if len(compilation) == 2:
                 return validate_pair(
-                    *compilation, xla, seeds=range(seeds), edges=edges, progress=note, draw=draw
+                    *compilation, xla, seeds=range(seeds), progress=note, draw=draw
                 )
             (pipeline,) = compilation
             return validate_dumps(
@@ -128,7 +126,6 @@ def validate(
                 in_order(pipeline),
                 xla,
                 seeds=range(seeds),
-                edges=edges,
                 all_steps=all_steps,
                 jobs=max(1, jobs // len(compilations)),
                 progress=note,

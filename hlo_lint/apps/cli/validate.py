@@ -39,9 +39,6 @@ from hlo_lint.text.source import shown
     help="The number of sets of inputs: of both signs, positive, negative, and so on.",
 )
 @click.option(
-    "--edges", is_flag=True, help="Put infinities, NaNs and the ends of the ranges into the inputs."
-)
-@click.option(
     "--kernels",
     is_flag=True,
     help="Compile each kernel of the final modules alone, and judge the results of those that run.",

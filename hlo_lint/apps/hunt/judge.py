@@ -33,7 +33,6 @@ from hlo_lint.engine.reduce.values import DUMPING
 from hlo_lint.engine.reduce.xla import ONLY_PASSES, cause_of
 from hlo_lint.engine.values.compare import Bound, result_difference
 from hlo_lint.engine.values.inputs import value
-from hlo_lint.engine.values.programs import JUDGE
 from hlo_lint.engine.values.validate import SEEDS, validate_dumps
 from hlo_lint.hlo.dtypes import is_integer
 from hlo_lint.hlo.ir import Module
@@ -292,12 +291,12 @@ class Judge(ExitStack):
             return self._failed(text, inputs, compiled, ended_in)
         if not any(compiled):
             return self.by_steps(folder)
-        plain = self._run(self._plain, text, inputs, JUDGE)
+        plain = self._run(self._plain, text, inputs, cpu.JUDGE)
         if isinstance(plain, Ending):
             return f"no judge: {plain.message[:60]}"
         if not (difference := _difference(plain, compiled)):
             return None
-        again = self._run(self._plain, text, inputs, JUDGE)
+        again = self._run(self._plain, text, inputs, cpu.JUDGE)
         if isinstance(again, Ending) or _difference(plain, again):
             return BugFinding("unsteady", CODE, "two runs give two results")
         by_steps = self.by_steps(folder)
@@ -329,7 +328,7 @@ class Judge(ExitStack):
         keeps_log: bool = False,
     ) -> list[Arrays] | Ending:
         """The results for each set of inputs, empty for several devices; or how XLA ended."""
-        given: dict[str, Any] = {"flags": dict(flags), "plain": flags is not JUDGE}
+        given: dict[str, Any] = {"flags": dict(flags), "plain": flags is not cpu.JUDGE}
         given["devices"] = cpu.devices_of(text)
         results = []
         try:
@@ -373,7 +372,7 @@ class Judge(ExitStack):
         if ending.status == "error" and _unsupported.search(message):
             return f"unsupported: {message[:60]}"
         if ending.status == "error" and not message.startswith("INTERNAL"):
-            plain = self._run(self._plain, text, inputs[:1], JUDGE)
+            plain = self._run(self._plain, text, inputs[:1], cpu.JUDGE)
             is_refused = isinstance(plain, Ending) and plain.status == "error"
         if is_refused:
             return f"refused: {message[:60]}"

@@ -16,7 +16,6 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from hlo_lint.engine.values.programs import JUDGE
 from hlo_lint.text.source import encode
 from hlo_lint.xla import cpu
 
@@ -42,7 +41,7 @@ def run(text: str, flags: dict[str, Any]) -> object:
 if __name__ == "__main__":
     os.environ.update(cpu.SEVERAL_DEVICES, JAX_PLATFORMS="cpu")
     module = Path(sys.argv[1]).read_text("utf-8")
-    for title, options in (("as it is", {}), ("without passes", dict(JUDGE))):
+    for title, options in (("as it is", {}), ("without passes", dict(cpu.JUDGE))):
         try:
             print(f"{title}: {run(module, options)}")
         except Exception as error:

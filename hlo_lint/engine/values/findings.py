@@ -7,7 +7,8 @@ from dataclasses import replace
 from hlo_lint.engine.diagnose import diagnose
 from hlo_lint.engine.findings import Diagnostic, PassRef
 from hlo_lint.engine.timeline import LocatedFinding
-from hlo_lint.engine.values.inputs import EDGES, FINE, OUTSIDE
+from hlo_lint.engine.values.hostile import HOSTILE, OWN, SPECIAL
+from hlo_lint.engine.values.inputs import EDGES
 from hlo_lint.engine.values.validate import ValueChange
 from hlo_lint.rules.base import first_line
 from hlo_lint.rules.findings import Finding
@@ -53,9 +54,13 @@ def diagnostic_of(change: ValueChange) -> Diagnostic:
 
 
 def _seed(seed: int) -> str:
-    if OUTSIDE <= seed < FINE:
-        return "on indices outside of the arrays"
-    return "on infinities, NaNs and ends of ranges" if seed >= EDGES else f"seed {seed}"
+    kinds = {
+        OWN: "on floats that overflow or vanish in their own type",
+        SPECIAL: "on infinities, NaNs, zeros and denormals",
+        HOSTILE: "on numbers at which the program decides, wraps or reaches beyond an array",
+        EDGES: "on infinities, NaNs and ends of ranges",
+    }
+    return next((words for first, words in kinds.items() if seed >= first), f"seed {seed}")
 
 
 def _first(change: ValueChange) -> str:

@@ -6,7 +6,7 @@ the same inputs. Floats are small and have few bits, so that every float type ho
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -29,16 +29,13 @@ SPARSE: Final = 1 << 20
 or 0.5: products of them are exact in every type, and do not grow in a loop."""
 FINE: Final = SPARSE - 1
 """A seed whose floats have more digits than 16-bit types, which round all of them down."""
-OUTSIDE: Final = FINE - 2
-"""The first of two seeds whose floats are ordinary, and whose indices lie before and behind the
-array."""
 EDGES: Final = SPARSE + 1
 """The seed of inputs with infinities, NaNs and the ends of the ranges."""
 SMALL_EDGES: Final = EDGES + 1
 """From this seed on, edges leave out the largest finite floats, which absorb every addend."""
 _FINE_FACTOR: Final = 1 + 2.0**-10 + 2.0**-13
 _EDGE_SHARE: Final = 8
-"""The number of elements per edge value or threshold."""
+"""The number of elements per edge value."""
 _SMALL: Final = 64
 """In an array with fewer elements, every element is an edge value."""
 _FOLLOWED: Final = frozenset(
@@ -112,14 +109,12 @@ def value(
     seed: tuple[int, ...],
     *,
     limit: int | None = None,
-    thresholds: Sequence[float] = (),
     edges: bool = False,
 ) -> NDArray[Any]:
     """A value for an array; the first number of `seed` is the number of the run.
 
-    Some elements are at or next to `thresholds`, the constants that the program compares them
-    with; a scalar is from the third run on, the constants first. With `edges` some are
-    infinities, NaNs, zeros of both signs, and the smallest and largest numbers of their type.
+    With `edges` some elements are infinities, NaNs, zeros of both signs, and the smallest and
+    largest numbers of their type.
     """
     import numpy as np
 
@@ -156,19 +151,11 @@ def value(
     elif is_negative and is_plain_float:
         result = -result
     result = result.astype(target)
-    if thresholds:
-        near = _near(thresholds, dtype, limit)
-        if not is_scalar:
-            one_sided = near[near < 0] if is_negative else near[near > 0]
-            result = _mixed(random, result, near if has_sign and not is_negative else one_sided)
-        elif run > 1 and near.size:
-            result = np.full(dims, near[(run - 2) % near.size])
     if edges:
-        is_count = is_scalar and is_integer(dtype) and run < SPARSE
-        numbers = _edge_values(dtype, limit, run < SMALL_EDGES, is_count)[::-1]
+        numbers = _edge_values(dtype, limit, run < SMALL_EDGES)[::-1]
         if result.size < _SMALL:
             # The order differs for each parameter, so that each value meets others.
-            shift = run + sum(leaf) if is_count else 0 if is_scalar else sum(leaf)
+            shift = 0 if is_scalar else sum(leaf)
             result = numbers[(np.arange(result.size) + shift) % numbers.size].reshape(dims)
         else:
             result = _mixed(random, result, numbers)
@@ -229,27 +216,8 @@ def _sparse(random: numpy.random.Generator, dims: tuple[int, ...]) -> NDArray[An
     return np.asarray(numbers * is_kept)
 
 
-def _near(thresholds: Sequence[float], dtype: str, limit: int | None) -> NDArray[Any]:
-    """The thresholds, then their neighbours, where the type represents them."""
-    import numpy as np
-
-    near = [number + step for step in (0, -1, 1) for number in thresholds]
-    numbers = np.array(list(dict.fromkeys(near)))
-    if is_integer(dtype):
-        # -1 is the last index in Python: the program adds the size to it.
-        end = limit or np.inf
-        numbers = numbers[(-end <= numbers) & (numbers < end)].astype(np.int64)
-    with np.errstate(all="ignore"):
-        rounded = numbers.astype(numpy_dtype(dtype))
-        return np.asarray(rounded[rounded.astype(numbers.dtype) == numbers])
-
-
-def _edge_values(dtype: str, limit: int | None, has_largest: bool, is_count: bool) -> NDArray[Any]:
-    """The ends of a type's range, with infinities, NaN and zeros.
-
-    An index also gets values beside the array. With `is_count` a scalar integer gets ends that an
-    index or a trip count may have.
-    """
+def _edge_values(dtype: str, limit: int | None, has_largest: bool) -> NDArray[Any]:
+    """The ends of a type's range, with infinities, NaN and zeros; of an index the array's."""
     import numpy as np
 
     target = numpy_dtype(dtype)
@@ -261,8 +229,6 @@ def _edge_values(dtype: str, limit: int | None, has_largest: bool, is_count: boo
         highest = (1 << bits) - 1
         # An index also gets the positions right beside the array.
         ends = [0, highest, lowest] if limit is None else [0, limit - 1, limit, -1, lowest]
-        if is_count:  # the first index behind the array; a trip count that ends
-            ends = [-1, DEFAULT_LIMIT - 1, lowest] if limit is None else [limit - 1, limit, -1]
         return np.array([min(max(lowest, end), highest) for end in ends], object).astype(target)
     if dtype in PART_OF_COMPLEX:
         return np.array([0, np.inf, np.nan, complex(0, -np.inf)], target)

@@ -31,11 +31,22 @@ from hlo_lint.engine.values.compare import (
     largest_error,
     result_difference,
 )
-from hlo_lint.engine.values.inputs import EDGES, FINE, OUTSIDE, SMALL_EDGES, SPARSE, value
+from hlo_lint.engine.values.hostile import (
+    HOSTILE,
+    MIN_RUNS,
+    OWN,
+    OWN_RUNS,
+    SPECIAL,
+    hostile_inputs,
+    hostile_value,
+    run_count,
+)
+from hlo_lint.engine.values.inputs import EDGES, FINE, SMALL_EDGES, SPARSE, value
 from hlo_lint.engine.values.lowering.emit import NATIVE, WIDE, emit_graph
+from hlo_lint.engine.values.own_types import hidden_difference, may_hide
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.parser.literals import numpy_dtype
-from hlo_lint.xla.cpu import MAX_EXECUTABLES, NotRun, XlaCpu
+from hlo_lint.xla.cpu import JUDGE, MAX_EXECUTABLES, NotRun, XlaCpu
 from hlo_lint.xla.limits import NoTimeLeft
 
 if TYPE_CHECKING:
@@ -51,23 +62,6 @@ MIN_OPTIMIZED_BYTES: Final = 1 << 28
 """A program with more input bytes takes longer to run than to compile."""
 OPTIMIZED: Final = {"xla_backend_optimization_level": 1}
 """Flags for such a program: LLVM optimizes its loops, and values stay the same."""
-JUDGE: Final[Mapping[str, bool | int | str]] = {
-    "xla_disable_hlo_passes": (
-        "algsimp,batch-dot-simplification,comparison-expander,conditional-canonicalizer,constant_folding,convolution-canonicalization,cse,dce,"
-        "dot-library-rewriter,fusion,gemv-rewriter,literal-canonicalizer,reduce-decomposer,"
-        "reshape-decomposer,reshape-mover,shape-canonicalizer,simplification,"
-        "simplification_after_layout_assignment,simplify-conditional,simplify-fp-conversions,"
-        "simplify-sorts,simplify-while-loops,small-while-loop-hoisting,topk-rewriter,"
-        "transpose-folding,while-loop-constant-sinking,while-loop-invariant-code-motion,"
-        "while-loop-trip-count-annotator,zero_sized_hlo_elimination"
-    ),
-    "xla_llvm_disable_expensive_passes": True,
-}
-"""Flags of the second judge: XLA:CPU without the passes that it runs for speed.
-
-XLA:CPU 0.10.2 needs the others: without any of them it refuses a program, aborts, or computes
-wrong values. They expand operations that it has no code for (`logistic`, random bits, 8-bit
-floats), or assign layouts."""
 UNCONFIRMED: Final = "XLA:CPU gives different results with its passes off"
 """The reason where the second judge sees no difference."""
 MAX_WIDE_BYTES: Final = 1 << 27
@@ -79,8 +73,6 @@ MAX_KEPT_BYTES: Final = 1 << 30
 MAX_SMALL: Final = 64
 """Programs with at most this many input elements get `MORE_RUNS` further runs."""
 MORE_RUNS: Final = 6
-MAX_THRESHOLDS: Final = 3
-"""Runs for the thresholds of scalars."""
 
 Inputs: TypeAlias = "tuple[Input, ...]"
 DrawInput: TypeAlias = "Callable[..., NDArray[Any]]"
@@ -123,10 +115,6 @@ class Runs:
     """Runs programs, once for each combination of inputs, seed and types."""
 
     xla: XlaCpu
-    edges: bool = False
-    """True if all inputs hold infinities, NaNs, and the ends of the ranges."""
-    at_edges: bool = False
-    """True if programs that are equal on plain inputs run on such inputs as well."""
     draw: DrawInput = value
     """Gives the values of an input, as `value` of `inputs.py` does."""
     wide_first: bool = False
@@ -158,14 +146,13 @@ class Runs:
 
             dims, dtype = input_.shape.dims, numpy_dtype(input_.shape.dtype)
             return array(input_.given, dtype).reshape(dims)
+        if input_.wanted is not None:
+            return hostile_value(input_, seed)
         return self.draw(
             input_.shape,
             (seed, input_.leaf, input_.device),
             limit=input_.limit,
-            thresholds=input_.thresholds,
-            edges=self.edges
-            or seed >= EDGES
-            or (input_.limit is not None and OUTSIDE <= seed < FINE),
+            edges=EDGES <= seed < HOSTILE,
         )
 
     def results(
@@ -237,18 +224,25 @@ class Runs:
         return (WIDE, NATIVE) if self.wide_first and not is_large else (NATIVE, WIDE)
 
     def compare(
-        self, before: Program, after: Program, inputs: Inputs, seeds: Sequence[int]
+        self,
+        before: Program,
+        after: Program,
+        inputs: Inputs,
+        seeds: Sequence[int],
+        rounds_freely: bool = False,
     ) -> Comparison:
-        """The verdict on two programs."""
+        """The verdict on two programs.
+
+        With `rounds_freely` a pass between them may drop a conversion to fewer bits and back.
+        """
         if before.graph is after.graph:
             return Comparison(StepOutcome.SAME_GRAPH)
         reason = incomparable(before, after)
         if reason:
             return Comparison(StepOutcome.NOT_COMPARABLE, reason)
         verdicts = []
-        compared = self._compared_at_edges if self.edges else self._compared
         for seed in _needed(seeds, inputs, before, after):
-            verdict = compared(before, after, inputs, seed)
+            verdict = self._compared(before, after, inputs, seed)
             if verdict.outcome is StepOutcome.CHANGED:
                 return _unless_excused(verdict, before, after)
             if verdict.outcome is StepOutcome.NOT_RUN:
@@ -265,18 +259,29 @@ class Runs:
             verdict = self._compared(before, after, inputs, SPARSE)
             if verdict.outcome is StepOutcome.CHANGED:
                 return _unless_excused(verdict, before, after)
+        hostile, count = hostile_inputs(before, after, inputs), run_count(before, after, inputs)
+        for seed in range(HOSTILE, HOSTILE + count):
+            verdict = self._compared(before, after, hostile, seed)
+            if verdict.outcome is StepOutcome.CHANGED:
+                return _unless_excused(verdict, before, after)
+            if verdict.outcome is StepOutcome.NOT_RUN:
+                break
         opcodes = {node.opcode for node in before.nodes}
         opcodes |= {instruction.opcode for instruction in before.origins.values()}
         has_edges = EDGELESS.isdisjoint(opcodes)
-        if self.at_edges and not self.edges and has_edges:
-            is_indexed = any(input_.limit is not None for input_ in inputs)
-            for seed in range(OUTSIDE, FINE) if is_indexed else ():
-                verdict = self._compared(before, after, inputs, seed)
-                if verdict.outcome is StepOutcome.CHANGED:
-                    return _unless_excused(verdict, before, after)
+        if has_edges:
             verdict = self._compared_at_edges(before, after, inputs, EDGES)
             if verdict.outcome is StepOutcome.CHANGED:
                 return _unless_excused(verdict, before, after)
+            for seed in range(SPECIAL, SPECIAL + count // 8):
+                verdict = self._compared_at_edges(before, after, hostile, seed)
+                if verdict.outcome is StepOutcome.CHANGED and _has_finite(verdict.difference):
+                    return _unless_excused(verdict, before, after)
+        own_runs = 1 if count == MIN_RUNS else OWN_RUNS
+        for seed in range(OWN, OWN + own_runs) if may_hide(before, after) else ():
+            hidden = self._hidden(before, after, hostile, seed, rounds_freely)
+            if hidden is not None:
+                return _unless_excused(hidden, before, after)
         return max(verdicts, key=lambda verdict: verdict.outcome is StepOutcome.WITHIN_BOUND)
 
     def _compared_at_edges(
@@ -295,6 +300,22 @@ class Runs:
             if any(map(decides, (before, after))):
                 return Comparison(StepOutcome.NOT_COMPARABLE, reason, seed=seed)
         return verdict
+
+    def _hidden(
+        self, before: Program, after: Program, inputs: Inputs, seed: int, rounds_freely: bool
+    ) -> Comparison | None:
+        """A change in the programs' own types that f64 hides."""
+        try:
+            native, wide = (
+                [self.results(side, inputs, seed, types) for side in (before, after)]
+                for types in (NATIVE, WIDE)
+            )
+        except NotRun:
+            return None
+        difference = hidden_difference(before, after, native, wide, rounds_freely)
+        if difference is None:
+            return None
+        return Comparison(StepOutcome.CHANGED, "", difference, seed, difference.bound)
 
     def _rounded(
         self, before: Program, after: Program, inputs: Inputs, share: float
@@ -412,19 +433,21 @@ SIDED: Final = frozenset("clamp compare maximum minimum sort".split())
 def _needed(seeds: Sequence[int], inputs: Inputs, before: Program, after: Program) -> Sequence[int]:
     """The given seeds, with further seeds for programs that compare, index or have few inputs.
 
-    The third seed has negative numbers and last indices; from it on scalars are at their
-    thresholds, one number in each run. Inputs with few elements are drawn more often, as two draws
-    may have the same bits where it counts.
+    The third seed has negative numbers and last indices. Inputs with few elements are drawn more
+    often, as two draws may have the same bits where it counts.
     """
     is_small = sum(prod(input_.shape.dims) for input_ in inputs) <= MAX_SMALL
-    scalars = [input_ for input_ in inputs if prod(input_.shape.dims) == 1]
-    count = max((len(scalar.thresholds) for scalar in scalars), default=0)
-    is_index = any(scalar.limit is not None for scalar in scalars)
-    is_sided = is_index or any(
+    is_sided = any(prod(i.shape.dims) == 1 and i.limit is not None for i in inputs) or any(
         node.opcode in SIDED for side in (before, after) for node in side.nodes
     )
-    extra = range(2, 2 + max(is_sided, min(count, MAX_THRESHOLDS), MORE_RUNS * is_small))
+    extra = range(2, 2 + max(is_sided, MORE_RUNS * is_small))
     return [*seeds, *(seed for seed in extra if seed not in seeds)]
+
+
+def _has_finite(difference: LargestDifference | None) -> bool:
+    """True if one side is finite: infinity plus or minus infinity depends on the order of a sum."""
+    assert difference is not None
+    return any(isfinite(abs(number)) for number in (difference.before, difference.after))
 
 
 def _bytes(input_: Input) -> int:

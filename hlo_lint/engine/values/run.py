@@ -161,7 +161,7 @@ def _arguments(
     if len(inputs) != len(leaves):
         raise NoValue(f"the entry takes {len(leaves)} arrays, got {len(inputs)}")
     arguments = []
-    for parameter in program.parameters:
+    for parameter in program.inputs:
         name, leaf = leaves[parameter.leaf]
         if any(leaf.dynamic):
             raise NoValue(f"%{name}: {leaf} has a size that is known at run time only")

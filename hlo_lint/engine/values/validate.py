@@ -104,7 +104,6 @@ def validate_dumps(
     xla: XlaCpu,
     *,
     seeds: Sequence[int] = SEEDS,
-    edges: bool = False,
     all_steps: bool = False,
     jobs: int = 1,
     progress: StepProgress = lambda _: None,
@@ -118,7 +117,7 @@ def validate_dumps(
     ran, deadline = xla.texts_run, xla.limits.deadline
     run, runs = (
         RunSteps(dumps, deadline, progress),
-        Runs(xla, edges, at_edges=True, wide_first=True, draw=draw),
+        Runs(xla, wide_first=True, draw=draw),
     )
     result = Validation(title, run.steps)
     stretches = [_Stretch(steps, run, result, seeds) for steps in _stretches(run, all_steps)]
@@ -139,7 +138,6 @@ def validate_pair(
     xla: XlaCpu,
     *,
     seeds: Sequence[int] = SEEDS,
-    edges: bool = False,
     progress: StepProgress = lambda _: None,
     draw: DrawInput = value,
 ) -> Validation:
@@ -150,7 +148,7 @@ def validate_pair(
     result, ran = Validation(f"{ours.title} and {theirs.title}"), xla.texts_run
     deadline = xla.limits.deadline
     runs, nodes, replicated = (
-        Runs(xla, edges, at_edges=True, wide_first=True, draw=draw),
+        Runs(xla, wide_first=True, draw=draw),
         Nodes(deadline),
         shared_parameters(ours.dumps, deadline),
     )
@@ -304,7 +302,9 @@ class _Stretch:
         self.run.progress(after.label)
         assert before.program is not None
         assert after.program is not None
-        return runs.compare(before.program, after.program, self.inputs, self.seeds)
+        between = self.run.steps[before.number + 1 : after.number + 1]
+        rounds_freely = any(map(_rounds_freely, between))
+        return runs.compare(before.program, after.program, self.inputs, self.seeds, rounds_freely)
 
     def add_change(self, before: ValidatedStep, after: ValidatedStep, runs: Runs) -> None:
         """Record a step that changed the values."""
@@ -379,6 +379,15 @@ class _Stretch:
             running = running[high:]
 
 
+_find_rounding_pass: Final = re.compile(r"fp-conversion|float|precision|bf16|bfloat").search
+
+
+def _rounds_freely(step: ValidatedStep) -> bool:
+    """True for a pass that may drop a conversion to a narrower float and back."""
+    name = step.dump.name
+    return name is not None and bool(_find_rounding_pass(name.after))
+
+
 _find_refused: Final = re.compile(r'error: loc\("n(\d+)"\): (.*)').search
 """StableHLO's verifier names the node. If the module before ran, the pass caused the error."""
 
@@ -402,7 +411,7 @@ def _compare_all(stretches: Sequence[_Stretch], runs: Runs, jobs: int) -> None:
         siblings = [stack.enter_context(runs.xla.sibling()) for _ in range(count - 1)]
         pool = [
             runs,
-            *(Runs(xla, runs.edges, runs.at_edges, runs.draw, runs.wide_first) for xla in siblings),
+            *(Runs(xla, runs.draw, runs.wide_first) for xla in siblings),
         ]
         threads = stack.enter_context(ThreadPoolExecutor(count))
         befores = chain.from_iterable(threads.map(compare, pool, ends, ends[1:]))

@@ -182,7 +182,8 @@ def test_another_value_is_refused_with_the_element_that_shows_it() -> None:
     verdict = verdict_on("ROOT r = f32[4]{0} abs(p)", unsafe_fixes=True)
     assert verdict.proof.differs
     assert "not equal: executed with seed 0, result 0[0] is 1.5 and was -1.5" in str(verdict)
-    zero = verdict_on("z = f32[4]{0} subtract(p, p)\n  ROOT r = f32[4]{0} subtract(z, p)")
+    zeros = "c = f32[] constant(0)\n  z = f32[4]{0} broadcast(c), dimensions={}"
+    zero = verdict_on(f"{zeros}\n  ROOT r = f32[4]{{0}} subtract(z, p)")
     assert "is 0 and was -0" in str(zero)
 
 

@@ -91,37 +91,9 @@ def test_a_scalar_hides_no_operand_and_a_predicate_takes_both_branches() -> None
         assert {int(first), int(second)} == {0, 1}
 
 
-@pytest.mark.parametrize(
-    ("dtype", "seed", "limit", "expected"),
-    [
-        ("s32", 0, None, {-41, -40, -39, 5, 6, 7}),
-        ("s32", 1, None, {5, 6, 7}),
-        ("s32", 0, 7, {-1, 5, 6}),
-        ("s4", 0, None, {5, 6, 7}),
-        ("f32", 0, None, {-41, -40, -39, 5, 6, 7}),
-        ("f4e2m1fn", 0, None, {6}),
-    ],
-)
-def test_elements_are_at_thresholds(
-    dtype: str, seed: int, limit: int | None, expected: set[int]
-) -> None:
-    thresholds = (-40, 6) if limit is None else (0, 6, 9)
-    try:
-        array = value(ArrayShape(dtype, (999,)), (seed,), limit=limit, thresholds=thresholds)
-    except LiteralError:
-        pytest.skip("ml_dtypes lacks it")
-    numbers = array.astype(np.float64)
-    assert expected <= set(numbers)
-    if limit is None:
-        assert (abs(numbers) > 4).mean() < 0.25
-        assert {number for number in numbers if abs(number) > 4} == expected
-    else:
-        assert numbers.max() < limit
-
-
 @pytest.mark.parametrize("dims", [(8, 16), (16, 8), (3, 40, 7), (5,), (4, 0), (1, 9)])
 def test_products_of_sparse_matrices_do_not_grow(dims: tuple[int, ...]) -> None:
-    array = value(ArrayShape("bf16", dims), (SPARSE, 3), thresholds=(7, 9), edges=True)
+    array = value(ArrayShape("bf16", dims), (SPARSE, 3), edges=True)
     numbers = array.astype(np.float64)
     assert numbers.shape == dims
     assert set(abs(numbers).flat) <= {0, 0.5, 1}
@@ -131,21 +103,6 @@ def test_products_of_sparse_matrices_do_not_grow(dims: tuple[int, ...]) -> None:
             assert ((numbers != 0).sum(axis) <= 1).all()
 
 
-def test_a_scalar_is_at_each_threshold_after_the_runs_without() -> None:
-    shape = ArrayShape("s32", ())
-    runs = [int(value(shape, (run,), thresholds=(10, 20))) for run in range(6)]
-    assert max(map(abs, runs[:2])) < 4
-    assert runs[2:] == [10, 20, 9, 19]
-
-
-def test_indices_at_edges_meet_others_and_lie_beside_the_array() -> None:
-    shape = ArrayShape("s32", ())
-    runs = [
-        [int(value(shape, (run, leaf), limit=limit, edges=True)) for run in range(3)]
-        for leaf, limit in ((0, None), (1, None), (2, 5))
-    ]
-    assert runs == [[-(2**31), 3, -1], [3, -1, -(2**31)], [4, -1, 5]]
+def test_indices_at_edges_lie_beside_the_array() -> None:
     array = value(ArrayShape("s32", (10,)), (EDGES, 0), limit=5, edges=True)
     assert set(array.tolist()) == {-(2**31), -1, 0, 4, 5}
-    (narrow,) = {int(value(ArrayShape("u8", ()), (0, 2), limit=1000, edges=True))}
-    assert narrow == 255

@@ -623,64 +623,6 @@ def test_another_window_is_not_one_of_a_dot(window: str, size: int) -> None:
     assert program.graph.roots[0].opcode == "convolution"
 
 
-@pytest.mark.parametrize("attribute", ["", ", iota_dimension=1", ", iota_dimension=x"])
-def test_an_iota_of_no_dimension_is_no_threshold(attribute: str) -> None:
-    text = """ENTRY e { p = s32[4] parameter(0) i = s32[4] iota()%s
-  ROOT r = pred[4] compare(p, i), direction=LT }"""
-    assert [each.thresholds for each in lowered(text % attribute).inputs] == [()]
-
-
-def test_thresholds_are_the_constants_that_elements_meet() -> None:
-    text = """HloModule m
-
-clip { v = f32[8] parameter(0) low = f32[] parameter(1) high = f32[] parameter(2)
-  a = f32[8] broadcast(low), dimensions={} b = f32[8] broadcast(high), dimensions={}
-  ROOT c = f32[8] clamp(a, v, b) }
-
-ENTRY e {
-  x = f32[8] parameter(0)
-  n = s32[] parameter(1)
-  free = f32[8] parameter(2)
-  zero = f32[] constant(0)
-  six = f32[] constant(6)
-  large = f32[] constant(1e+30)
-  clipped = f32[8] call(x, zero, six), to_apply=clip
-  many = f32[8] broadcast(large), dimensions={}
-  least = f32[8] minimum(clipped, many)
-  sum = f32[8] add(least, free)
-  numbers = s32[8] iota(), iota_dimension=0
-  count = s32[8] broadcast(n), dimensions={}
-  mask = pred[8] compare(numbers, count), direction=LT
-  ROOT r = f32[8] select(mask, sum, free)
-}
-"""
-    inputs = lowered(text).inputs
-    assert [each.thresholds for each in inputs] == [(0, 6), (0, 4, 7), ()]
-
-
-def test_a_threshold_of_a_product_or_of_the_largest_element_is_one_of_its_factors() -> None:
-    text = """HloModule m
-
-most { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] maximum(a, b) }
-add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
-
-ENTRY e {
-  x = f32[8] parameter(0)
-  y = f32[8] parameter(1)
-  z = f32[8] parameter(2)
-  five = f32[] constant(5)
-  zero = f32[] constant(0)
-  product = f32[8] multiply(x, y)
-  largest = f32[] reduce(product, five), dimensions={0}, to_apply=most
-  sum = f32[] reduce(z, zero), dimensions={0}, to_apply=add
-  is_more = pred[] compare(sum, five), direction=GT
-  ROOT r = f32[] select(is_more, largest, sum)
-}
-"""
-    inputs = lowered(text).inputs
-    assert [each.thresholds for each in inputs] == [(5,), (5,), ()]
-
-
 def test_a_top_k_is_the_sort_that_the_decomposer_makes_of_it() -> None:
     nodes = Nodes()
     whole = entry(

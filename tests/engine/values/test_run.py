@@ -21,9 +21,9 @@ from hlo_lint.engine.values.inputs import inputs_of
 from hlo_lint.engine.values.lowering.emit import WIDE, emit_graph
 from hlo_lint.engine.values.lowering.graph import Nodes
 from hlo_lint.engine.values.lowering.lower import Lowering
-from hlo_lint.engine.values.programs import JUDGE, Runs, in_types
+from hlo_lint.engine.values.programs import Runs, in_types
 from hlo_lint.engine.values.run import ArrayValue, NoValue, arrays_of, first_non_finite, values_of
-from hlo_lint.xla.cpu import XlaCpu
+from hlo_lint.xla.cpu import JUDGE, XlaCpu
 from tests.conftest import DUMPS
 
 pytestmark = pytest.mark.slow

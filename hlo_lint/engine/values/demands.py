@@ -1,0 +1,365 @@
+"""The numbers at which a program decides, wraps, rounds or reaches beyond an array.
+
+The walk goes from each operation that does so back to the parameters, and inverts the arithmetic
+with constants on the way: `x * 3 + 1 == 22` asks for an `x` of 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import exp, inf, isfinite, isnan, log
+from typing import TYPE_CHECKING, Final
+
+from hlo_lint.engine.values.lowering.graph import Node, nodes_in_order
+from hlo_lint.hlo.dtypes import BITS, ELEMENT_TYPES, integer_range, is_float, is_integer
+from hlo_lint.hlo.shape import read_index
+from hlo_lint.text.source import whole_number
+
+if TYPE_CHECKING:
+    from hlo_lint.engine.values.lowering.graph import Graph
+
+MAX_NUMBERS: Final = 48
+"""The most numbers that an operand is asked for."""
+MAX_LITERAL: Final = 16
+"""The most elements of a constant whose numbers count: a larger constant is a table."""
+_MOVING: Final = frozenset("broadcast concatenate copy pad reshape reverse slice transpose".split())
+"""Opcodes whose results hold elements of all operands."""
+_LIKE: Final = _MOVING | {"bounded", "clamp", "maximum", "minimum", "reduce", "reduce-window"}
+"""Opcodes whose results may equal an element of any operand."""
+_HELD: Final = _MOVING | {"convert", "clamp", "maximum", "minimum", "select"}
+"""Opcodes through which the numbers of constants are followed."""
+
+Numbers = Mapping[float, None]
+"""A set of numbers in the order in which they were asked for."""
+
+
+@dataclass
+class Demands:
+    """The numbers wanted of each parameter of a graph."""
+
+    numbers: dict[int, dict[float, None]] = field(default_factory=dict)
+    """By the number of the parameter."""
+    counts: set[int] = field(default_factory=set)
+    """The parameters that decide how often a loop runs."""
+
+
+def demands(
+    graph: Graph, given: Mapping[int, tuple[float, ...]] | None = None, counts: Iterable[int] = ()
+) -> Demands:
+    """The numbers wanted of the parameters of a graph.
+
+    `given` holds the numbers of parameters that begin as constants, `counts` the results that
+    decide how often a loop runs.
+    """
+    nodes = nodes_in_order(graph.roots)
+    held = _held(nodes, given or {})
+    result = Demands()
+    wants: dict[int, dict[float, None]] = {}
+    counted = {graph.roots[number].number for number in counts}
+    for node in reversed(nodes):
+        asked = wants.pop(node.number, {})
+        if node.opcode == "parameter":
+            number = int(node.attributes[0][1])
+            result.numbers[number] = asked
+            if node.number in counted:
+                result.counts.add(number)
+            continue
+        if node.number in counted:
+            counted.update(operand.number for operand in node.operands)
+        for number, numbers in _asked(node, asked, held):
+            operand = node.operands[number]
+            _add(wants.setdefault(operand.number, {}), numbers, operand)
+        for number, callee in _called(node, held):
+            for operand_number, numbers in callee.numbers.items():
+                operand = node.operands[number + operand_number]
+                _add(wants.setdefault(operand.number, {}), numbers, operand)
+            counted.update(node.operands[number + count].number for count in callee.counts)
+    return result
+
+
+def _add(wants: dict[float, None], numbers: Iterable[float], node: Node) -> None:
+    """Add the numbers that the type of a node can hold."""
+    dtype = node.shapes[0].dtype
+    low, high = ends_of(dtype) if is_integer(dtype) else (-inf, inf)
+    for number in numbers:
+        if len(wants) >= MAX_NUMBERS:
+            return
+        if isnan(number):
+            continue
+        if is_integer(dtype):
+            if not isfinite(number) or not low <= number <= high:
+                continue
+            number = int(number)
+        wants[number] = None
+
+
+def ends_of(dtype: str) -> tuple[int, int]:
+    """The smallest and the largest number of an integer type."""
+    numbers = integer_range(dtype)
+    return numbers.start, numbers.stop - 1
+
+
+# ---- the numbers of constants
+
+
+def _held(
+    nodes: Sequence[Node], given: Mapping[int, tuple[float, ...]]
+) -> dict[int, tuple[float, ...]]:
+    """The numbers in nodes that depend on no parameter, or on one with given numbers."""
+    held: dict[int, tuple[float, ...]] = {}
+    for node in nodes:
+        if not (is_integer(node.shapes[0].dtype) or is_float(node.shapes[0].dtype)):
+            continue
+        sources = [held.get(operand.number) for operand in node.operands]
+        if node.opcode == "parameter":
+            number = int(node.attributes[0][1])
+            if number in given:
+                held[node.number] = given[number]
+        elif node.opcode == "constant" and node.literal is not None:
+            if node.literal.size <= MAX_LITERAL:
+                held[node.number] = _numbers(node)
+        elif node.opcode == "iota":
+            axis = whole_number(dict(node.attributes).get("iota_dimension", ""))
+            if axis is not None and 0 <= axis < node.shape.rank:
+                size = node.shape.dims[axis]
+                held[node.number] = (0, size // 2, size - 1)
+        elif node.opcode in _HELD and any(sources):
+            numbers = {number: None for source in sources for number in source or ()}
+            held[node.number] = tuple(numbers)[:MAX_LITERAL]
+        elif node.operands and all(source and len(source) == 1 for source in sources):
+            values = [source[0] for source in sources if source]
+            computed = _folded(node.opcode, values)
+            if computed is not None:
+                held[node.number] = (computed,)
+    return held
+
+
+def _numbers(node: Node) -> tuple[float, ...]:
+    assert node.literal is not None
+    convert = int if is_integer(node.shape.dtype) else float
+    numbers = [convert(number) for number in node.literal.ravel()]
+    return tuple(dict.fromkeys(number for number in numbers if not isnan(number)))
+
+
+def _folded(opcode: str, values: Sequence[float]) -> float | None:
+    match opcode, values:
+        case "add", [x, y]:
+            return x + y
+        case "subtract", [x, y]:
+            return x - y
+        case "multiply", [x, y]:
+            return x * y
+        case "negate", [x]:
+            return -x
+    return None
+
+
+# ---- the numbers asked of operands
+
+
+def _asked(
+    node: Node, asked: Numbers, held: Mapping[int, tuple[float, ...]]
+) -> Iterator[tuple[int, Iterable[float]]]:
+    """For the operands of a node, the numbers at which it decides, or becomes one of `asked`."""
+    operands = node.operands
+    of = [held.get(operand.number, ()) for operand in operands]
+    opcode = node.opcode
+    if not operands:
+        return
+    first = operands[0].shapes[0].dtype
+    match opcode:
+        case "compare" | "clamp" | "maximum" | "minimum" | "remainder" | "sort":
+            for number, operand in enumerate(operands):
+                others = [of[other] for other in range(len(operands)) if other != number]
+                yield number, near((n for other in others for n in other), operand.shape.dtype)
+        case "dynamic-slice" | "dynamic-update-slice":
+            is_update = opcode == "dynamic-update-slice"
+            part = operands[1].shape if is_update else node.shape
+            for axis, start in enumerate(operands[1 + is_update :]):
+                if axis < part.rank:
+                    size = operands[0].shape.dims[axis]
+                    yield (
+                        1 + is_update + axis,
+                        borders(size - part.dims[axis], size, start.shape.dtype),
+                    )
+            yield 0, asked
+            if is_update:
+                yield 1, asked
+        case "gather" | "scatter":
+            place = len(operands) // 2 if opcode == "scatter" else 1
+            words = dict(node.attributes)
+            sizes = read_index(words.get("slice_sizes", "").strip("{} "))
+            dims = operands[0].shape.dims
+            key = "start_index_map" if opcode == "gather" else "scatter_dims_to_operand_dims"
+            for axis in read_index(words.get(key, "").strip("{} ")):
+                if axis < len(dims):
+                    last = dims[axis] - (sizes[axis] if axis < len(sizes) else 1)
+                    yield place, borders(last, dims[axis], operands[place].shape.dtype)
+            yield 0, asked
+        case "conditional" if first != "pred":
+            last = len(node.called) - 1
+            yield 0, [*range(last + 1), *borders(last, last + 1, first)]
+        case "shift-left" | "shift-right-arithmetic" | "shift-right-logical":
+            bits = BITS[first]
+            yield 1, (0, 1, bits - 1, bits, bits + 1, -1, 1 << 30)
+        case "convert":
+            yield 0, [*asked, *(n + 0.5 for n in asked if is_float(first)), *rounding(node)]
+        case "reduce" | "reduce-window":
+            count = len(operands) // 2
+            for number in range(count):
+                yield number, near(of[number + count], operands[number].shape.dtype)
+    if opcode in _LIKE:
+        for number in range(len(operands)):
+            yield number, asked
+    match opcode:
+        case "select":
+            yield 1, asked
+            yield 2, asked
+        case "get-tuple-element":
+            yield 0, ()
+        case "add" | "subtract" | "multiply" | "divide" | "xor" | "and" | "or" | "remainder":
+            for number in range(2):
+                constants = of[1 - number]
+                if len(constants) == 1:
+                    yield (
+                        number,
+                        [m for n in asked for m in _inverse(opcode, number, n, constants[0])],
+                    )
+                else:
+                    yield number, asked
+        case "negate":
+            yield 0, [-n for n in asked]
+        case "not" if first != "pred":
+            yield 0, [~int(n) for n in asked if isfinite(n)]
+        case "abs":
+            yield 0, [m for n in asked for m in (n, -n)]
+        case "floor" | "ceil" | "round-nearest-even" | "round-nearest-afz":
+            yield 0, [m for n in asked for m in (n, n - 0.5, n + 0.5)]
+        case "exponential":
+            yield 0, [log(n) for n in asked if 0 < n < inf]
+        case "log":
+            yield 0, [exp(n) for n in asked if abs(n) < 80]
+        case "sqrt":
+            yield 0, [n * n for n in asked if 0 <= n < 1e30]
+        case "shift-left" if len(of[1]) == 1 and 0 <= of[1][0] < 64:
+            yield 0, [int(n) >> int(of[1][0]) for n in asked if isfinite(n)]
+        case "shift-right-arithmetic" | "shift-right-logical" if (
+            len(of[1]) == 1 and 0 <= of[1][0] < 64
+        ):
+            yield 0, [int(n) << int(of[1][0]) for n in asked if isfinite(n)]
+
+
+def _inverse(opcode: str, place: int, wanted: float, constant: float) -> Iterator[float]:
+    """Operands with which an operation on them and a constant gives the wanted number."""
+    if not (isfinite(wanted) and isfinite(constant)):
+        return
+    match opcode:
+        case "add":
+            yield wanted - constant
+        case "subtract":
+            yield wanted + constant if place == 0 else constant - wanted
+        case "multiply" if constant:
+            yield (
+                wanted // constant
+                if isinstance(wanted, int) and isinstance(constant, int)
+                else wanted / constant
+            )
+        case "divide" if place == 0:
+            yield wanted * constant
+        case "xor":
+            yield int(wanted) ^ int(constant)
+        case "and" | "or" | "remainder" if place == 0:
+            yield wanted
+            if opcode == "remainder":
+                yield wanted + constant
+                yield wanted - constant
+
+
+def near(numbers: Iterable[float], dtype: str) -> list[float]:
+    """The numbers, then their neighbours in a type."""
+    import numpy as np
+
+    numbers = list(numbers)
+    steps = [number + step for step in (-1, 1) for number in numbers if abs(number) < 2**53]
+    if is_integer(dtype):
+        return [*numbers, *(n + step for step in (-1, 1) for n in numbers if isfinite(n))]
+    if not is_float(dtype):
+        return []
+    unit = 2.0 ** (1 - ELEMENT_TYPES[dtype].significand_bits)
+    beside = [
+        float(number + sign * unit * np.abs(number) or sign * unit)
+        for sign in (-1, 1)
+        for number in numbers
+        if isfinite(number)
+    ]
+    return [*numbers, *steps, *beside]
+
+
+def borders(last: int, size: int, dtype: str) -> tuple[int, ...]:
+    """Indices at the last valid start, beside it, beyond the array and far from it."""
+    low, high = ends_of(dtype)
+    return tuple(dict.fromkeys((0, last, last + 1, -1, last - 1, size, 1, -size, low, high)))
+
+
+def rounding(node: Node) -> Iterator[float]:
+    """Numbers that a conversion rounds, wraps or cannot represent."""
+    source, target = node.operands[0].shape.dtype, node.shape.dtype
+    if is_integer(target) and (is_integer(source) or is_float(source)):
+        low, high = ends_of(target)
+        yield from (high, high + 1, low, low - 1, 2 * high + 1, 2 * high + 2)
+        if is_float(source):
+            yield from (0.5, -0.5, 1.5, -1.5, 2.75)
+    if is_float(target):
+        facts = ELEMENT_TYPES[target]
+        step = 1 << facts.significand_bits
+        yield from (step + 1, -step - 1, 2 * step + 3)
+        if is_float(source):
+            yield from (1 + 0.75 / step, 1 + 1.5 / step, 0.1)
+        if facts.max_exponent < 1000:
+            yield 2.0**facts.max_exponent
+            yield -(2.0**facts.max_exponent)
+
+
+# ---- computations that a node calls
+
+
+def _called(node: Node, held: Mapping[int, tuple[float, ...]]) -> Iterator[tuple[int, Demands]]:
+    """The demands of called computations, with the operand of their first parameter."""
+    graphs = dict(node.called)
+    if node.opcode == "while" and "condition" in graphs and "body" in graphs:
+        given = {
+            number: held[operand.number]
+            for number, operand in enumerate(node.operands)
+            if operand.number in held
+        }
+        condition = demands(graphs["condition"], given, counts=(0,))
+        yield 0, condition
+        counts, body = condition.counts, condition
+        for _ in range(2):
+            body = demands(graphs["body"], given, counts)
+            body.counts |= counts
+            counts = body.counts
+        yield 0, body
+    elif node.opcode == "conditional":
+        start = 1
+        sizes = read_index(node.attributes[0][1].strip("{}"))
+        for (_, graph), count in zip(node.called, sizes, strict=True):
+            yield start, demands(graph)
+            start += count
+    elif node.opcode in ("map", "sort", "reduce", "reduce-window", "scatter"):
+        for _, graph in node.called:
+            callee = demands(graph)
+            operands: dict[int, dict[float, None]] = {}
+            count = max(len(graph.parameters) // 2, 1)
+            for number, numbers in callee.numbers.items():
+                place = number
+                if node.opcode == "sort":
+                    place = number // 2
+                elif node.opcode in ("reduce", "reduce-window"):
+                    place = number % count
+                elif node.opcode == "scatter" and number >= count:
+                    place = number + 1
+                if place < len(node.operands):
+                    operands.setdefault(place, {}).update(numbers)
+            yield 0, Demands(operands)

@@ -1,0 +1,259 @@
+"""Inputs that are out to break a pair of programs.
+
+Each integer and each float is drawn at the numbers that the programs ask for (`demands.py`), at the
+ends of its type, where products wrap, and at random bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import inf, isqrt, log, nan, prod
+from typing import TYPE_CHECKING, Any, Final
+
+from hlo_lint.engine.values.demands import demands, ends_of
+from hlo_lint.engine.values.inputs import value
+from hlo_lint.hlo.dtypes import ELEMENT_TYPES, PART_OF_COMPLEX, is_integer
+from hlo_lint.hlo.parser.literals import numpy_dtype
+from hlo_lint.hlo.shape import ArrayShape
+
+if TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+    from hlo_lint.engine.values.lowering.graph import Node
+    from hlo_lint.engine.values.lowering.program import Input, Program
+
+HOSTILE: Final = 1 << 21
+"""The first seed of hostile inputs with ordinary floats."""
+SPECIAL: Final = 1 << 22
+"""The first seed of hostile floats: infinities, NaNs, zeros of both signs, denormals."""
+OWN: Final = 1 << 23
+"""The first seed of floats whose squares and exponentials overflow or vanish in their own type."""
+OWN_RUNS: Final = 12
+MAX_COMBINATIONS: Final = 1 << 16
+MAX_RUNS: Final = 64
+"""The runs of a small program."""
+RUN_WORK: Final = 1 << 20
+"""Elements that all runs together compute; at least `MIN_RUNS` runs."""
+MIN_RUNS: Final = 2
+"""The runs of a large program."""
+UNDEFINED: Final = frozenset({"bounded", "ragged-dot"})
+"""Opcodes with sizes among their operands, which mean nothing outside of their range."""
+MAX_PREDICATES: Final = 4
+"""The most scalar predicates whose combinations all run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What hostile inputs know about a parameter."""
+
+    numbers: tuple[float, ...] = ()
+    """The numbers at which the programs decide, wrap or round."""
+    is_count: bool = False
+    """True if it decides how often a loop runs: it is then near to `numbers` or small."""
+    turn: int = 0
+    """The position among the scalar predicates."""
+    stride: int = 1
+    """For a scalar the number of combinations of the scalars before it."""
+    combinations: int = 1
+    """The number of combinations of all scalars."""
+
+
+def hostile_inputs(before: Program, after: Program, inputs: tuple[Input, ...]) -> tuple[Input, ...]:
+    """The inputs of two programs with the numbers that both want."""
+    both = [demands(program.graph) for program in (before, after)]
+    opcodes = {source.opcode for source in before.origins.values()}
+    opcodes |= {node.opcode for node in before.nodes}
+    has_sizes = not UNDEFINED.isdisjoint(opcodes)
+    turn, stride = 0, 1
+    result: list[tuple[Input, Wanted | None]] = []
+    for number, input_ in enumerate(inputs):
+        numbers = {n: None for side in both for n in side.numbers.get(number, ())}
+        is_count = any(number in side.counts for side in both)
+        if has_sizes and input_.limit is not None:
+            result.append((input_, None))
+            continue
+        result.append((input_, Wanted(tuple(numbers), is_count, turn, stride)))
+        if prod(input_.shape.dims) == 1:
+            turn += input_.shape.dtype == "pred"
+            stride = min(stride * max(len(numbers), 1), MAX_COMBINATIONS)
+    return tuple(
+        replace(input_, wanted=wanted and replace(wanted, combinations=stride))
+        for input_, wanted in result
+    )
+
+
+def run_count(before: Program, after: Program, inputs: tuple[Input, ...]) -> int:
+    """The number of hostile runs: few for large programs."""
+    predicates = sum(i.shape.dtype == "pred" and prod(i.shape.dims) == 1 for i in inputs)
+    work = max(sum(map(_work, side.nodes)) for side in (before, after))
+    needed = 1 << predicates if predicates <= MAX_PREDICATES else 0
+    return max(min(MAX_RUNS, RUN_WORK // max(work, 1)), MIN_RUNS, needed)
+
+
+def _work(node: Node) -> int:
+    """The number of elements that a node computes, roughly."""
+    elements = sum(prod(shape.dims) for shape in node.shapes)
+    if node.opcode in ("dot", "convolution"):
+        return elements + prod(node.operands[0].shape.dims) * node.operands[1].shape.dims[-1]
+    return elements * (64 if node.opcode == "while" else 1)
+
+
+def hostile_value(input_: Input, seed: int) -> NDArray[Any]:
+    """The values of an input in a hostile run."""
+    import numpy as np
+
+    shape, wanted = input_.shape, input_.wanted
+    assert wanted is not None
+    dtype, dims = shape.dtype, shape.dims
+    run = seed % HOSTILE
+    random = np.random.default_rng((seed, input_.leaf, input_.device))
+    if dtype == "pred":
+        if prod(dims) == 1:
+            return np.full(dims, bool(run >> wanted.turn & 1))
+        return (
+            random.integers(0, 2, dims).astype(bool) if run % 4 < 3 else np.full(dims, run % 8 < 4)
+        )
+    if dtype in PART_OF_COMPLEX:
+        parts = [_floats(random, PART_OF_COMPLEX[dtype], input_, seed + part) for part in range(2)]
+        return np.asarray(parts[0] + 1j * parts[1], numpy_dtype(dtype))
+    if is_integer(dtype):
+        return _integers(random, input_, run)
+    return _floats(random, dtype, input_, seed)
+
+
+MAX_COUNT: Final = 1 << 16
+_SHARES: Final = ((4, 0, 0), (3, 3, 0), (1, 3, 3), (8, 0, 0))
+"""Of eight elements those at wanted numbers, at the ends of the type, and of any bits, in each run
+of four. The rest is small. In the last run all elements are the same."""
+
+
+def _integers(random: numpy.random.Generator, input_: Input, run: int) -> NDArray[Any]:
+    import numpy as np
+
+    wanted, shape = input_.wanted, input_.shape
+    assert wanted is not None
+    low, high = ends_of(shape.dtype)
+    target = numpy_dtype(shape.dtype)
+    small = value(shape, (run, input_.leaf, input_.device), limit=input_.limit)
+    near = [int(n) for n in wanted.numbers]
+    ends, (at_near, at_ends, any_bits) = _ends(low, high), _SHARES[run % 4]
+    if wanted.is_count:
+        near = [n for n in near if abs(n) <= MAX_COUNT] or [0, 1, 2, -1, 3]
+        ends, any_bits = near, 0
+    near = near or ends
+    bits = _any_bits(random, shape.dims, low, high).astype(target)
+    if prod(shape.dims) == 1:
+        if run % 2 == 0 and wanted.numbers:
+            return np.full(shape.dims, _combined(near, wanted, run // 2), object).astype(target)
+        kinds = [
+            small,
+            bits if any_bits else small,
+            np.full(shape.dims, ends[random.integers(len(ends))], object),
+        ]
+        return np.asarray(kinds[random.integers(len(kinds))], target)
+    if run % 4 == 3:
+        return np.full(shape.dims, near[random.integers(len(near))], object).astype(target)
+    kind = random.integers(0, 8, shape.dims)
+    choices = [
+        np.array(numbers, object)[random.integers(0, len(numbers), shape.dims)].astype(target)
+        for numbers in (near, ends)
+    ]
+    return np.select(
+        [kind < at_near, kind < at_near + at_ends, kind < at_near + at_ends + any_bits],
+        [*choices, bits],
+        small,
+    ).astype(target)
+
+
+def _combined(numbers: Sequence[float], wanted: Wanted, run: int) -> float:
+    """The number of a scalar: in the first run all are at their first, then in each combination."""
+    import numpy as np
+
+    if run:
+        order = np.random.default_rng(0).permutation(wanted.combinations)
+        run = int(order[run % wanted.combinations])
+    return numbers[run // wanted.stride % len(numbers)]
+
+
+def _any_bits(
+    random: numpy.random.Generator, dims: tuple[int, ...], low: int, high: int
+) -> NDArray[Any]:
+    import numpy as np
+
+    dtype = np.uint64 if low == 0 else np.int64
+    return random.integers(low, high, dims, dtype, endpoint=True)
+
+
+def _ends(low: int, high: int) -> list[int]:
+    """The ends of an integer type, and numbers whose sums and products wrap."""
+    root = isqrt(high)
+    numbers = [0, high, low, 1, -1, high - 1, low + 1, root + 1, -root - 1, high // 2 + 1, 2, -2, 3]
+    numbers += [1 << (high.bit_length() + 1) // 2, -3]
+    return [*dict.fromkeys(n for n in numbers if low <= n <= high)]
+
+
+def _floats(random: numpy.random.Generator, dtype: str, input_: Input, seed: int) -> NDArray[Any]:
+    import numpy as np
+
+    assert input_.wanted is not None
+    dims, run = input_.shape.dims, seed % HOSTILE
+    target = numpy_dtype(dtype)
+    ordinary = value(ArrayShape(dtype, dims), (run % 2, input_.leaf, input_.device, run))
+    with np.errstate(over="ignore"):
+        fitting = np.array(input_.wanted.numbers, float).astype(target).astype(float)
+    numbers = wanted_numbers = fitting[np.isfinite(fitting)].tolist()
+    share = 4
+    if seed >= OWN:
+        numbers, share = _extremes(dtype, run), 8
+        numbers += wanted_numbers if run % 3 < 2 else []
+    elif seed >= SPECIAL:
+        numbers = [*_specials(dtype), *numbers]
+    elif run % 4 == 2:
+        # More digits than most types hold.
+        ordinary = (random.standard_normal(dims) * 3).astype(target)
+        share = 1
+    if dtype == "f8e8m0fnu":
+        numbers = [n for n in numbers if n > 0]
+    if not numbers:
+        return np.asarray(ordinary, target)
+    with np.errstate(all="ignore"):
+        if prod(dims) == 1 or (run % 4 == 3 and seed < SPECIAL):
+            pick = numbers[random.integers(len(numbers))]
+            if prod(dims) == 1 and seed < SPECIAL:
+                if run % 4 == 1:
+                    return np.asarray(ordinary, target)
+                pick = pick if run % 2 else _combined(numbers, input_.wanted, run // 2)
+            return np.full(dims, pick).astype(target)
+        wanted = np.array(numbers)[random.integers(0, len(numbers), dims)].astype(target)
+    return np.where(random.integers(0, 8, dims) < share, wanted, ordinary).astype(target)
+
+
+def _specials(dtype: str) -> list[float]:
+    facts = ELEMENT_TYPES[dtype]
+    least = 2.0 ** (2 - max(facts.max_exponent, 2))
+    numbers = [0.0, -0.0, 1.0, -1.0, least, -least / 2]
+    if facts.has_infinity:
+        numbers += [inf, -inf]
+    if dtype not in ("f4e2m1fn", "f6e2m3fn", "f6e3m2fn"):
+        numbers.append(nan)
+    return numbers
+
+
+def _extremes(dtype: str, run: int) -> list[float]:
+    """Numbers whose squares or exponentials overflow in a type, or whose squares vanish.
+
+    A run has one of these kinds only: products of large and small numbers depend on their order,
+    and beside a 1 a small number vanishes.
+    """
+    top = ELEMENT_TYPES[dtype].max_exponent
+    large, small = 2.0 ** (top // 2 + 1), 2.0 ** (-top // 2 - 4)
+    power = log(2) * top
+    ones = [1.0, -1.0]
+    kinds = (
+        [*ones, large, -large, 2 * large],
+        [*ones, power + 2, -power - 2, power / 1.5],
+        [small, -small, 4 * small],
+    )
+    return kinds[run % len(kinds)]

@@ -1,0 +1,163 @@
+"""Differences in the programs' own types that f64 hides: overflow, underflow, lost rounding."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from hlo_lint.engine.values.compare import Bound, LargestDifference, array_difference, is_rounded
+from hlo_lint.engine.values.lowering.graph import nodes_in_order
+from hlo_lint.hlo.dtypes import ELEMENT_TYPES, PART_OF_COMPLEX, is_float
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hlo_lint.engine.values.lowering.graph import Node
+    from hlo_lint.engine.values.lowering.program import Program
+
+MAX_NODES: Final = 512
+"""The most nodes of a program that is compiled in its own types for this alone."""
+_RANGED: Final = frozenset(
+    "abs atan2 cbrt complex convert divide dot exponential exponential-minus-one log log-plus-one "
+    "logistic multiply power reduce reduce-precision rsqrt sqrt tanh".split()
+)
+"""Opcodes that may leave the range of a type, or that round to fewer bits."""
+_GROWING: Final = frozenset("exponential exponential-minus-one log log-plus-one power".split())
+_EXACT: Final = frozenset(
+    "abs bitcast-convert broadcast ceil clamp compare complex concatenate constant convert copy "
+    "dynamic-slice dynamic-update-slice floor gather get-tuple-element imag iota is-finite maximum "
+    "minimum negate pad parameter real reduce-precision reshape reverse round-nearest-afz "
+    "round-nearest-even select sign slice sort transpose tuple".split()
+)
+"""Opcodes whose float results are not rounded, except to a type that the text names."""
+_SAME: Final = Bound(of_largest=2.0**-200)
+"""Equal except for the signs of zeros."""
+
+
+def may_hide(before: Program, after: Program) -> bool:
+    """True if two programs differ in operations that overflow, vanish or round."""
+    if max(len(side.nodes) for side in (before, after)) > MAX_NODES:
+        return False
+    return _ranged(before) != _ranged(after)
+
+
+def _ranged(program: Program) -> Counter[tuple[str, str]]:
+    return Counter(
+        (node.opcode, node.shapes[0].dtype)
+        for node in program.nodes
+        if node.opcode in _RANGED
+        and any(_is_float(value.shapes[0].dtype) for value in (node, *node.operands))
+    )
+
+
+def _is_float(dtype: str) -> bool:
+    return is_float(dtype) or dtype in PART_OF_COMPLEX
+
+
+def drops_rounding(before: Program, after: Program) -> bool:
+    """True if `after` has fewer conversions of a float to a narrower float and back."""
+    counts = [
+        sum(
+            node.opcode == "convert"
+            and is_float(node.shape.dtype)
+            and is_float(node.operands[0].shape.dtype)
+            and ELEMENT_TYPES[node.shape.dtype].significand_bits
+            < ELEMENT_TYPES[node.operands[0].shape.dtype].significand_bits
+            for node in side.nodes
+        )
+        for side in (before, after)
+    ]
+    return counts[1] < counts[0]
+
+
+def hidden_difference(
+    before: Program,
+    after: Program,
+    native: Sequence[Sequence[NDArray[Any]]],
+    wide: Sequence[Sequence[NDArray[Any]]],
+    rounds_freely: bool,
+) -> LargestDifference | None:
+    """A difference of results in their own types where both sides agree in f64.
+
+    With `rounds_freely` a pass may have dropped a conversion to a narrower type and back.
+    """
+    roots = zip(before.graph.roots, after.graph.roots, strict=True)
+    may_gain, may_lose = _may_gain(before, after), _may_lose(before, after)
+    for number, (ours, theirs) in enumerate(roots):
+        arrays = [side[number] for side in (*native, *wide)]
+        if _is_exact(ours) and _is_exact(theirs):
+            if rounds_freely and drops_rounding(before, after):
+                continue
+            difference = array_difference(arrays[0], arrays[1], _SAME, number)
+        elif not may_lose and is_rounded(arrays[0]) and arrays[0].dtype.kind != "c":
+            difference = _of_range(arrays, may_gain, number)
+        else:
+            continue
+        if difference is not None:
+            return difference
+    return None
+
+
+def _is_exact(root: Node) -> bool:
+    """True if no operation before a result rounds a float."""
+    return all(
+        node.opcode in _EXACT or not any(_is_float(shape.dtype) for shape in node.shapes)
+        for node in nodes_in_order([root])
+    )
+
+
+def _may_gain(before: Program, after: Program) -> bool:
+    """True if the pass may have made an infinite number finite on purpose.
+
+    XLA writes `log(exp(x))` as `x`, `exp(x) * exp(y)` as `exp(x + y)`, and computes in a wider type
+    than the text names.
+    """
+    gone = _ranged(before) - _ranged(after)
+    new = _ranged(after) - _ranged(before)
+    return any(opcode in _GROWING for opcode, _ in gone) or any(
+        opcode == "convert" for opcode, _ in new
+    )
+
+
+def _may_lose(before: Program, after: Program) -> bool:
+    """True if the pass may have left the range of a type on purpose.
+
+    XLA writes `(x / y) / z` as `x / (y * z)`, and rounds more numbers to a type that the program
+    has.
+    """
+    gone, new = _ranged(before) - _ranged(after), _ranged(after) - _ranged(before)
+    had = {shape.dtype for node in before.nodes for shape in node.shapes}
+    quotients = any(name == "divide" for name, _ in gone)
+    products = any(name == "multiply" for name, _ in new)
+    return (quotients and products) or any(
+        name == "convert" and dtype in had for name, dtype in new
+    )
+
+
+def _of_range(
+    arrays: Sequence[NDArray[Any]], may_gain: bool, number: int
+) -> LargestDifference | None:
+    """The elements that are infinite, NaN or 0 on one side and right on the other.
+
+    `arrays` are the results before and after in their own type, then those in f64.
+    """
+    import numpy as np
+
+    ours, theirs, truth, other = arrays
+    facts = next(t for t in ELEMENT_TYPES.values() if t.numpy == ours.dtype.name)
+    # Where large numbers cancel, the order of a sum decides.
+    may_vanish = bool((np.abs(truth[np.isfinite(truth)]) < 1).all())
+    low, high = 2.0 ** (8 - facts.max_exponent), 2.0 ** (facts.max_exponent - 3)
+    with np.errstate(all="ignore"):
+        size = np.abs(truth)
+        is_known = (size > low) & (size < high) & (np.abs(truth - other) <= 1e-3 * size)
+        right, lost = [], []
+        for side in (ours.astype(np.float64), theirs.astype(np.float64)):
+            right.append(np.abs(side - truth) <= size / 8)
+            lost.append(~np.isfinite(side) | ((side == 0) & may_vanish))
+        gained = lost[0] & ~np.isfinite(ours.astype(np.float64)) & right[1] & (not may_gain)
+        wrong = is_known & ((right[0] & lost[1]) | gained)
+    if not wrong.any():
+        return None
+    return array_difference(ours, np.where(wrong, theirs, ours), _SAME, number)
