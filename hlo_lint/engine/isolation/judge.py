@@ -18,18 +18,12 @@ from hlo_lint.engine.values.inputs import EDGES, value
 from hlo_lint.engine.values.lowering.emit import NATIVE, WIDE, emit_graph
 from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
 from hlo_lint.engine.values.lowering.lower import Lowering
-from hlo_lint.engine.values.programs import (
-    CONSTANT_ROUNDINGS,
-    JUDGE,
-    MAX_INPUT_BYTES,
-    Runs,
-    in_types,
-)
+from hlo_lint.engine.values.programs import CONSTANT_ROUNDINGS, MAX_INPUT_BYTES, Runs, in_types
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.opcodes import COMMUNICATES
 from hlo_lint.hlo.shape import arrays
 from hlo_lint.xla.compiler import Ending
-from hlo_lint.xla.cpu import NotRun
+from hlo_lint.xla.cpu import JUDGE, NotRun
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

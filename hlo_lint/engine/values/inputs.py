@@ -105,11 +105,7 @@ def read_inputs(path: Path, module: Module) -> dict[int, NDArray[Any]]:
 
 
 def value(
-    shape: ArrayShape,
-    seed: tuple[int, ...],
-    *,
-    limit: int | None = None,
-    edges: bool = False,
+    shape: ArrayShape, seed: tuple[int, ...], *, limit: int | None = None, edges: bool = False
 ) -> NDArray[Any]:
     """A value for an array; the first number of `seed` is the number of the run.
 

@@ -115,10 +115,7 @@ def validate_dumps(
     needs are run: it misses a change that a later pass takes back. `draw` gives the inputs.
     """
     ran, deadline = xla.texts_run, xla.limits.deadline
-    run, runs = (
-        RunSteps(dumps, deadline, progress),
-        Runs(xla, wide_first=True, draw=draw),
-    )
+    run, runs = (RunSteps(dumps, deadline, progress), Runs(xla, wide_first=True, draw=draw))
     result = Validation(title, run.steps)
     stretches = [_Stretch(steps, run, result, seeds) for steps in _stretches(run, all_steps)]
     if all_steps:
@@ -409,10 +406,7 @@ def _compare_all(stretches: Sequence[_Stretch], runs: Runs, jobs: int) -> None:
 
     with ExitStack() as stack:
         siblings = [stack.enter_context(runs.xla.sibling()) for _ in range(count - 1)]
-        pool = [
-            runs,
-            *(Runs(xla, runs.draw, runs.wide_first) for xla in siblings),
-        ]
+        pool = [runs, *(Runs(xla, runs.draw, runs.wide_first) for xla in siblings)]
         threads = stack.enter_context(ThreadPoolExecutor(count))
         befores = chain.from_iterable(threads.map(compare, pool, ends, ends[1:]))
         for (stretch, number), before in zip(steps, befores, strict=True):
