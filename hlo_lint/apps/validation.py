@@ -142,7 +142,9 @@ def validate(
             deadline.end_now()
             raise
     diagnostics = [
-        diagnostic_of(change) for validation in validations for change in validation.changes
+        diagnostic_of(change, [step.dump for step in validation.steps])
+        for validation in validations
+        for change in validation.changes
     ]
     findings = settings.reported(numbered(diagnostics))
     skipped = [

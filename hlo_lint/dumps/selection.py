@@ -140,6 +140,23 @@ def in_order(pipeline: Pipeline) -> list[PassDump]:
     return [dump for dump in pipeline.dumps if dump.name is None or _is_in_order(dump.name)]
 
 
+def outer_pass(dumps: Sequence[PassDump], start: int) -> str:
+    """The pass that runs the pipeline which starts at a dump; empty if it is unknown.
+
+    That pass changed the module since the dump before: its own dump is the first after those of the
+    inner pipeline.
+    """
+    first = dumps[start].name
+    if first is None:
+        return ""
+    following = (dump.name for dump in dumps[start + 1 :])
+    after = next((name for name in following if name and name.pipeline != first.pipeline), None)
+    opened = {dump.name.pipeline for dump in dumps[:start] if dump.name}
+    if after is None or after.pipeline not in opened or after.after == "pipeline-start":
+        return ""
+    return after.after
+
+
 def _is_in_order(name: DumpName) -> bool:
     return name.step is not None or name.is_final or name.rest.startswith(FIRST)
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from hlo_lint.dumps.selection import outer_pass
 from hlo_lint.engine.timeline import ModuleRef, Occurrence, Timeline
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.records import InstructionRecord, name_of, opcode_of, operands_of, type_of
@@ -60,21 +61,24 @@ class FindingHistory:
         """The pass after which the defect first appears; None if unknown.
 
         A defect of the first dump may be older, unless earlier passes would have removed it
-        (`unless_established`); a defect at the start of a pipeline came from outside these dumps. A
-        pass that only annotated other instructions did not introduce the defect but revealed it.
+        (`unless_established`). A defect at the start of a pipeline came from the pass that runs the
+        pipeline, or from outside these dumps. A pass that only annotated other instructions did not
+        introduce the defect but revealed it.
         """
         timeline, position = self.timeline, self.first
         if position >= timeline.length or (position == 0 and not unless_established):
             return None
         dump = timeline.dumps[position]
         name = dump.name
-        if name is None or name.step is None or name.after == "pipeline-start":
+        if name is None or name.step is None:
             return None
-        if position and self._only_shows():
+        starts = name.after == "pipeline-start"
+        pass_name = outer_pass(timeline.dumps, position) if starts else name.after
+        if not pass_name or (position and self._only_shows()):
             return None
         from hlo_lint.engine.findings import PassRef
 
-        return PassRef(name.after, name.pipeline, name.step, str(dump.path))
+        return PassRef(pass_name, name.pipeline, name.step, str(dump.path))
 
     def _only_shows(self) -> bool:
         """True if the instruction was there before, and only attributes of others changed."""

@@ -509,6 +509,25 @@ def test_a_loop_with_another_name_and_a_wider_state_is_the_same(tmp_path: Path) 
     assert found.introduced_by is None
 
 
+@pytest.mark.parametrize(
+    ("following", "guilty"), [("outer.after_b.before_c", "b"), ("other.after_b.before_c", None)]
+)
+def test_a_pass_that_runs_a_pipeline_is_blamed_for_its_first_dump(
+    tmp_path: Path, following: str, guilty: str | None
+) -> None:
+    text = _LOOP.format(state="", value="", init="", name="w0")
+    steps = {
+        "0001.outer.after_pipeline-start.before_b": text.replace("true", "false"),
+        "0002.inner.after_pipeline-start.before_x": text,
+        "0003.inner.after_x.before_pipeline-end": text,
+        f"0004.{following}": text,
+    }
+    for name, module in steps.items():
+        (tmp_path / f"module_0001.m.{name}.txt").write_text(module)
+    (found,) = hlo_lint.lint(tmp_path, ["loop-never-ends"]).findings
+    assert (found.introduced_by and found.introduced_by.pass_name) == guilty
+
+
 def test_a_pass_that_only_annotates_others_is_not_blamed(tmp_path: Path) -> None:
     text = _LOOP.format(state="", value="", init="", name="w0")
     marked = text.replace("add(g, one)", 'add(g, one), frontend_attributes={a="1"}')

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+from hlo_lint.dumps.pass_dump import PassDump
+from hlo_lint.dumps.selection import outer_pass
 from hlo_lint.engine.diagnose import diagnose
 from hlo_lint.engine.findings import Diagnostic, PassRef
 from hlo_lint.engine.timeline import LocatedFinding
@@ -15,14 +18,19 @@ from hlo_lint.rules.findings import Finding
 from hlo_lint.rules.pipeline.values_changed import ValuesChanged
 
 
-def diagnostic_of(change: ValueChange) -> Diagnostic:
-    """The finding of a change: at the first instruction whose value differs, else at the module."""
+def diagnostic_of(change: ValueChange, dumps: Sequence[PassDump] = ()) -> Diagnostic:
+    """The finding of a change: at the first instruction whose value differs, else at the module.
+
+    `dumps` has the dumps of the run, in order.
+    """
     dump, culprit, difference = change.after, change.culprit, change.comparison.difference
-    name = dump.name
+    name, outer = dump.name, ""
     step = "in this dump"
     if name is not None and name.step is not None:
-        starts = name.after == "pipeline-start"
-        step = f"when {name.pipeline} starts" if starts else f"after {name.after}"
+        step = f"after {name.after}"
+        if name.after == "pipeline-start":
+            outer = outer_pass(dumps, dumps.index(dump)) if dump in dumps else ""
+            step = f"in {outer}" if outer else f"when {name.pipeline} starts"
     notes = [f"compared with {change.before.path.name}"]
     if difference is None:
         message = f"the module no longer runs {step}: {change.comparison.reason}"
@@ -47,7 +55,7 @@ def diagnostic_of(change: ValueChange) -> Diagnostic:
     introduced = None
     if name is not None and name.step is not None:
         before = change.before.name.step if change.before.name is not None else None
-        introduced = PassRef(name.after, name.pipeline, name.step, str(dump.path), before)
+        introduced = PassRef(outer or name.after, name.pipeline, name.step, str(dump.path), before)
     module = dump.file.modules[0] if culprit is not None else None
     diagnostic = diagnose(LocatedFinding(ValuesChanged(), finding, dump, module), introduced)
     return replace(diagnostic, error_map=difference.error_map if difference else ())
