@@ -20,7 +20,7 @@ MAKE_RELEASE := from sys import argv; from hlo_lint.xla.environments import Plat
 WITH_ORACLES = HLO_LINT_ORACLES=$$(ls $(CURDIR)/$(ORACLE)/bin/python 2>/dev/null) \
 	HLO_LINT_RELEASES=$(CURDIR)/$(RELEASES)
 
-.PHONY: help demo check lint types unit test test-latest test-lowest dist new-rule release docs images extension corpus values fuzz hostile corpora replay verifier bench kills faults clean
+.PHONY: help demo check lint types unit test test-latest test-lowest dist new-rule release docs images extension corpus values fuzz hostile corpora replay bench kills faults clean
 
 help:  ## list the tasks
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -138,9 +138,6 @@ corpora: $(BIN)/hlo-lint  ## check the texts of CORPORA, which others wrote; wri
 
 replay: $(BIN)/hlo-lint  ## run the bugs of COMMITS (JSON lines with diffs) on the releases before and after them; writes benchmarks/REPLAY.md
 	$(BIN)/python -m benchmarks.replay $(COMMITS)
-
-verifier: $(VENV)/tools  ## ask the verifier of XLA:GPU about the example of each check; writes benchmarks/VERIFIER.md
-	$(BIN)/python -m benchmarks.verifier $(RELEASES)/hlo_lint/jax-0.11.2/bin/python
 
 bench: $(VENV)/tools $(ORACLE)/installed $(RELEASES)/made  ## what commands cost beside compiles and beside XLA's parser: half an hour on 2 cores; a run that was stopped goes on; writes benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks.bench build/bench --parser $(ORACLE)/bin/python $(addprefix --target=,$(TARGETS)) $(addprefix --program=,$(PROGRAMS))
