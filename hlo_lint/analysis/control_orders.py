@@ -61,7 +61,7 @@ def ends_of_replaced(change: PassPair) -> dict[str, tuple[Instruction, Instructi
     for name, (link, *others) in links.items():
         dones = [part for part in link.parts if is_done(part)]
         runners = link.parts[1:]
-        if others or link.kind in (LinkKind.KEPT, LinkKind.CLONED):
+        if others or link.kind in (LinkKind.KEPT, LinkKind.CLONED, LinkKind.MERGED):
             continue
         if link.kind == LinkKind.MOVED:
             if len(runners) == 1 and runners[0].opcode in ("call", "fusion"):

@@ -137,17 +137,17 @@ class ChangedComputation:
     def replaced(
         self, is_relevant: Callable[[InstructionRecord], bool]
     ) -> Iterator[tuple[Instruction, Instruction]]:
-        """The relevant removed instructions, each with its replacement."""
+        """The relevant removed instructions, each with the new instruction that replaces it."""
         for number in self.removed:
             if is_relevant(self.before.rows[number]):
                 old = self.before.at(number)
                 new = self.replacement(old)
-                if new is not None:
+                if new is not None and new.name not in self.before.index:
                     yield old, new
 
     def replacement(self, old: Instruction) -> Instruction | None:
-        """The new instruction, of its type or opcode, that readers of a removed one now read."""
-        before, after = self.before, self.after
+        """The instruction, of its type or opcode, that all readers of a removed one now read."""
+        after = self.after
         if old.name in after.index:
             return None
         sources = {after.root.name} if old.is_root and after.root else set[str]()
@@ -158,7 +158,7 @@ class ChangedComputation:
             names = zip(user.operand_names, reader.operand_names, strict=True)
             sources.update(theirs for ours, theirs in names if ours == old.name)
         new = after.instruction(sources.pop()) if len(sources) == 1 else None
-        if new is None or new.name in before.index:
+        if new is None:
             return None
         return new if old.type_text == new.type_text or old.opcode == new.opcode else None
 
@@ -190,9 +190,12 @@ class PassPair:
 
     @cached_property
     def changed(self) -> tuple[ChangedComputation, ...]:
-        """The computations that the pass changed and that kept their names."""
+        """The computations that the pass changed and that kept their names, and the entry."""
         earlier = {computation.name: computation for computation in self.before.computations}
-        pairs = [(earlier.get(new.name), new) for new in self.after.computations]
+        pairs = [
+            (self.before.entry if new.is_entry else earlier.get(new.name), new)
+            for new in self.after.computations
+        ]
         return tuple(
             ChangedComputation(old, new)
             for old, new in pairs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 from math import prod
 from typing import Final
 
@@ -109,6 +110,18 @@ def indexed_dimensions(instruction: Instruction) -> list[int]:
 
 def index_rows(instruction: Instruction) -> Sequence[tuple[int, ...]]:
     """The indices of a gather or scatter, ordered by dimension; empty if unknown."""
+    columns = _index_columns(instruction)
+    return list(zip(*filter(None, columns), strict=True)) if all(columns) else ()
+
+
+def leading_index_rows(instruction: Instruction) -> Sequence[tuple[int, ...]]:
+    """The indices of a gather or scatter up to the first dimension whose index is unknown."""
+    known = takewhile(bool, _index_columns(instruction))
+    return list(zip(*filter(None, known), strict=True))
+
+
+def _index_columns(instruction: Instruction) -> Sequence[list[int] | None]:
+    """The indices of each dimension, ordered by dimension; None for unknown indices."""
     if not _may_be_known(instruction, 1):
         return ()
     indices = operand_array(instruction, 1)
@@ -124,9 +137,17 @@ def index_rows(instruction: Instruction) -> Sequence[tuple[int, ...]]:
     last = len(indices.dims) - 1
     if vector is None or not (vector == last or (vector == last + 1 and count == 1)):
         return ()
-    numbers = constant_integers(instruction.producer(1))
-    if numbers is None:
+    source = instruction.producer(1)
+    joined = None if source is None else source.dimensions_attribute("dimensions", last + 1)
+    parts = [source]
+    if source is not None and source.opcode == "concatenate" and joined == (vector,):
+        parts = [operand.instruction for operand in source.operands]
+    columns: list[list[int] | None] = []
+    for part in parts:
+        array = None if part is None else result_array(part)
+        width = count if part is source else 0 if array is None else array.dims[-1]
+        numbers = constant_integers(part)
+        columns += [None if numbers is None else numbers[n::width] for n in range(width)]
+    if len(columns) != count:
         return ()
-    order = sorted(range(count), key=dimensions.__getitem__)
-    vectors = (numbers[start : start + count] for start in range(0, len(numbers), count))
-    return [tuple(vector[number] for number in order) for vector in vectors]
+    return [columns[number] for number in sorted(range(count), key=dimensions.__getitem__)]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 REMOVED: Final = frozenset(
     (
         "collective-moves-unread collective-of-equal-values constraint-ignored "
-        "device-descriptor-misaligned index-claim-untrue live-values-share-memory needless-copy "
+        "device-descriptor-misaligned live-values-share-memory needless-copy "
         "normal-form-lost passes-undo-each-other premature-operation subbyte-size-missing "
         "temporaries-outgrow-arguments transfer-pairs-differ uncalled-computation "
         "window-too-large"

@@ -42,9 +42,9 @@ Held = Mapping[str, str]
 
 
 def is_same_operation(link: Link) -> bool:
-    """True if name, type and operands stayed."""
+    """True if the value stayed, or name, type and operands."""
     old, new = link.old, link.new
-    return (old.name, old.type_text, old.operand_names) == (
+    return link.is_equal or (old.name, old.type_text, old.operand_names) == (
         new.name,
         new.type_text,
         new.operand_names,
@@ -118,6 +118,14 @@ def _may_be_unstable(link: Link) -> bool:
     return len(link.new.operand_names) > 1
 
 
+def _asks_more(link: Link) -> bool:
+    """True unless it asks for the default of XLA:TPU, or the replacement is that algorithm."""
+    algorithm = link.old.attribute_text("algorithm") or ""
+    factor = algorithm.removeprefix("dot_").partition("_")[0]
+    is_expanded = any(part.type_text.startswith(f"{factor}[") for part in link.parts)
+    return algorithm != "dot_bf16_bf16_f32" and not (link.kind == LinkKind.REPLACED and is_expanded)
+
+
 def _is_no_tuple(link: Link) -> bool:
     # A tuple that was taken apart has no successor.
     return link.old.opcode not in (HANDS_ON if link.kind == LinkKind.REPLACED else TUPLES)
@@ -125,6 +133,10 @@ def _is_no_tuple(link: Link) -> bool:
 
 def _is_configured(link: Link) -> bool:
     return "backend_config=" in link.new.attributes_text
+
+
+def _is_counted(link: Link) -> bool:
+    return "known_trip_count" in link.new.attributes_text
 
 
 def _is_tiled(link: Link) -> bool:
@@ -139,7 +151,7 @@ def _keeps_sharding(link: Link) -> bool:
     if link.kind == LinkKind.REPLACED:
         return not (link.old.is_root or link.new.opcode in HANDS_ON)
     # Bitcasts and fusions are created after the partitioner, which consumed the shardings.
-    return link.old.opcode not in ("bitcast", "fusion")
+    return {"bitcast", "fusion"}.isdisjoint(part.opcode for part in (link.old, *link.parts))
 
 
 def _attribute(name: str, instruction: Instruction, *, has_value: bool = False) -> Held:
@@ -166,6 +178,11 @@ def _tiles(instruction: Instruction) -> Held:
     return {f"{name} of the backend_config": "" for name in names}
 
 
+def _induction(instruction: Instruction) -> Held:
+    name = "known_induction_variable"
+    return {f"{name} of the loop": ""} if name in instruction.backend_config() else {}
+
+
 def _manual(instruction: Instruction) -> Held:
     is_manual = _MANUAL in (instruction.attribute_text("sharding") or "")
     return {"the manual devices of the sharding": ""} if is_manual else {}
@@ -185,8 +202,14 @@ def _row(
     return Property(f"{name}=", held, over, is_of_name, is_of_call, fits)
 
 
+_NOT_KEPT: Final = _HERE - _KEPT | {LinkKind.MOVED}
+"""Links to the same operation under another name."""
+
 PROPERTIES: Final = (
     Property("frontend_attributes=", _frontend, _ANYWHERE, is_of_name=False, fits=_is_no_tuple),
+    _row("algorithm", _NOT_KEPT | {LinkKind.REPLACED}, fits=_asks_more),
+    _row("operand_precision", _NOT_KEPT, fits=_asks_more),
+    Property("known_induction_variable", _induction, _KEPT, is_of_name=False, fits=_is_counted),
     _row("api_version", has_value=True, is_of_call=True),
     _row("async_execution_thread", has_value=True),
     _row("backend_config", _CONVERTED, is_of_call=True, fits=_is_exchange),
@@ -212,16 +235,16 @@ PROPERTIES: Final = (
     _row("parameter_replication"),
     _row("result_accuracy", _HERE | {LinkKind.REPLACED}, fits=_is_rewritten),
     _row("schedule", has_value=True),
-    _row("statistics"),
+    _row("statistics", _HERE | {LinkKind.MOVED}),
     _row("use_global_device_ids", _CONVERTED, fits=_has_exchange),
     Property(
         "sharding=",
         partial(_attribute, "sharding", has_value=True),
-        _HERE | {LinkKind.REPLACED},
+        _HERE | {LinkKind.MOVED, LinkKind.REPLACED},
         fits=_keeps_sharding,
         is_same=lambda link: (
             (link.old.name, link.old.type_text) == (link.new.name, link.new.type_text)
         ),
     ),
-    Property("sharding=", _manual, _HERE, fits=_is_still_sharded),
+    Property("sharding=", _manual, _HERE | {LinkKind.MOVED}, fits=_is_still_sharded),
 )

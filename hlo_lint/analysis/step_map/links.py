@@ -36,3 +36,5 @@ class Link(NamedTuple):
     parts: tuple[Instruction, ...]
     """The instructions that together do what the old one did: `new` alone; a start, its done and
     the operation that it runs; all new instructions that compute a replacement."""
+    is_equal: bool = False
+    """True if both compute the same value from the same operands."""

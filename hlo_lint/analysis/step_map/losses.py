@@ -110,6 +110,7 @@ def _is_untraced(link: Link) -> bool:
 
 def _inlined(change: PassPair) -> Iterator[tuple[Instruction, Instruction, str]]:
     """Calls that a pass inlined despite an attribute: the call, its inlined root, the attribute."""
+    forbids = not (change.after.has_tiles or may(change.pass_name, "calls"))
     for computation in change.changed:
         before, after = computation.before, computation.after
         for call in before.with_opcode("call"):
@@ -124,9 +125,10 @@ def _inlined(change: PassPair) -> Iterator[tuple[Instruction, Instruction, str]]
                     continue
                 if clone_key(root.row) == clone_key(new.row):
                     held = set(new.frontend_attributes())
-                    # Inlined instructions inherit the call's attributes. XLA:TPU inlines all.
-                    if not change.after.has_tiles:
+                    if forbids:  # inlined instructions inherit it from the call
                         held.discard("inlineable")
+                    else:
+                        held.add("inlineable")
                     lost = [mark for mark in marks if mark not in held]
                     yield from ((call, new, mark) for mark in lost[:1])
 

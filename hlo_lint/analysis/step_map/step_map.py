@@ -63,7 +63,7 @@ class StepMap:
                 old = pair.before.at(number)
                 if position is not None and pair.is_same(rows[number], others[position]):
                     new = pair.after.at(position)
-                    yield Link(old, new, LinkKind.KEPT, (new,))
+                    yield Link(old, new, LinkKind.KEPT, (new,), is_equal=True)
                 else:
                     gone.append(old)
             yield from self._copies(pair, is_relevant)
@@ -100,6 +100,7 @@ class StepMap:
                 new.add(link.new)
                 yield link
             left = [old for old in left if old not in linked]
+        yield from self._absorbed(left)
         # Further clones of an instruction, such as those of later iterations, have its name alone.
         for link in self._moved(gone):
             if link.new not in new:
@@ -108,7 +109,8 @@ class StepMap:
     def _equal(self, gone: Sequence[Instruction]) -> Iterator[Link]:
         """Links to instructions of equal values."""
         before, after = self._classes.before, self._classes.after
-        yield from self._of_class(gone, before.classes_of, before.members, after.members)
+        for link in self._of_class(gone, before.classes_of, before.members, after.members):
+            yield link._replace(is_equal=True)
 
     def _alike(self, gone: Sequence[Instruction]) -> Iterator[Link]:
         """Links to instructions of equal opcode, type and operands."""
@@ -151,7 +153,7 @@ class StepMap:
         is_combined = len(old.operand_names) != len(new.operand_names)
         if _base(old.opcode) == _base(new.opcode) and (old.opcode != new.opcode or is_combined):
             return Link(old, new, LinkKind.CONVERTED, (new, *new.users))
-        is_here = (pair := self._pairs.get(id(first[0]))) and pair.after is second[0]
+        is_here = self._partners.get(first[0]) is second[0]
         if is_here and old.name == new.name:
             return Link(old, new, LinkKind.KEPT, (new,))
         if is_merged:
@@ -159,6 +161,26 @@ class StepMap:
         if not is_here:
             return Link(old, new, LinkKind.MOVED, (new, *self.runners(new.computation)))
         return Link(old, new, LinkKind.CLONED if is_cloned else LinkKind.RENAMED, (new,))
+
+    @cached_property
+    def _partners(self) -> Mapping[Computation, Computation]:
+        """The computations of the same name, and those that equal instructions run."""
+        partners = {pair.before: pair.after for pair in self._change.changed}
+        before, after = self._classes.before, self._classes.after
+        for computation in self._change.removed:
+            for number, names in calls_of(computation).items():
+                here = computation, number
+                numbers = before.classes_of.get(here, ())
+                there = [place for number in numbers for place in after.members.get(number, ())]
+                called = [calls_of(body).get(position, ()) for body, position in there]
+                is_alone = all(len(before.members[number]) == 1 for number in numbers)
+                if len(called) == 1 and is_alone:
+                    bodies = map(self._change.before.computation, names)
+                    others = map(self._change.after.computation, called[0])
+                    for body, partner in zip(bodies, others, strict=False):
+                        if body is not None and partner is not None:
+                            partners.setdefault(body, partner)
+        return partners
 
     def runners(self, body: Computation) -> Iterator[Instruction]:
         """The instructions that run a computation, in changed or added computations."""
@@ -199,12 +221,28 @@ class StepMap:
                         yield Link(first, second, LinkKind.RENAMED, (second,))
 
     def _replaced(self, gone: Sequence[Instruction]) -> Iterator[Link]:
-        """Links to the new instruction of its type that all readers of an old one now read."""
+        """Links to the instruction that all readers of an old one now read."""
         for old in gone:
             pair = self._pairs.get(id(old.computation))
             new = pair.replacement(old) if pair is not None else None
-            if pair is not None and new is not None:
+            if pair is None or new is None:
+                continue
+            if new.name in pair.before.index:
+                yield Link(old, new, LinkKind.MERGED, (new,))
+            else:
                 yield Link(old, new, LinkKind.REPLACED, tuple(pair.made_for(new)))
+
+    def _absorbed(self, gone: Sequence[Instruction]) -> Iterator[Link]:
+        """Links to the only instruction of the same opcode in the replacement of all readers."""
+        for old in gone:
+            pair = self._pairs.get(id(old.computation))
+            if pair is None or old.opcode not in COMMUNICATES or not old.users:
+                continue
+            values = [pair.replacement(user) for user in old.users]
+            made = {part: None for value in values if value for part in pair.made_for(value)}
+            same = [part for part in made if part.opcode == old.opcode]
+            if None not in values and len(same) == 1:
+                yield Link(old, same[0], LinkKind.MERGED, (same[0],))
 
     def _moved(self, gone: Sequence[Instruction]) -> Iterator[Link]:
         """Links to clones elsewhere: the same opcode, type and name, up to the number."""

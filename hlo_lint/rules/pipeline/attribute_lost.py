@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import Final
 
 from hlo_lint.analysis.pass_pairs import PassPair
+from hlo_lint.analysis.step_map.conserved import GROUP
+from hlo_lint.analysis.step_map.links import LinkKind
 from hlo_lint.analysis.step_map.losses import losses
 from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.dumps.transitions import may
-from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.ir import Computation, Instruction
+from hlo_lint.hlo.opcodes import COMMUNICATES
+from hlo_lint.hlo.records import InstructionRecord, opcode_of
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity
+from hlo_lint.text.phrases import listed
 
 _COUNTS: Final = ("num_partitions", "replica_count")
 _OF_MODULE: Final = ("frontend_attributes", *_COUNTS)
@@ -454,6 +460,25 @@ class AttributeLost(Rule):
         ),
     )
 
+    def check_groups(self, change: PassPair) -> Findings:
+        """Instructions of different scheduling groups that a pass made one instruction."""
+        merged: dict[Instruction, list[Instruction]] = {}
+        has_group = any(map(Computation.mentions, change.removed, repeat(GROUP)))
+        for link in change.map.links(_communicates) if has_group else ():
+            if link.kind == LinkKind.MERGED:
+                merged.setdefault(link.new, []).append(link.old)
+        for new, gone in merged.items():
+            groups = {str(old.frontend_attributes().get(GROUP, "none")) for old in gone}
+            # An instruction of several groups, or of a group and none, belongs to none.
+            if len(groups) > 1 and (GROUP in new.attributes_text or "none" not in groups):
+                yield Finding(
+                    new,
+                    f"{change.pass_name} made this {new.opcode} of instructions of the scheduling "
+                    f"groups {listed(sorted(groups))}",
+                    notes=(f"before the pass, they were {listed(f'%{old.name}' for old in gone)}",),
+                    key=GROUP,
+                )
+
     def check(self, change: PassPair) -> Findings:
         """Instructions, computations and modules that lost an attribute."""
         if change.before.is_scheduled and not change.after.is_scheduled:
@@ -491,3 +516,7 @@ class AttributeLost(Rule):
                 severity=None if lost_things else Severity.INFO,
                 key=lost_things or "metadata",
             )
+
+
+def _communicates(row: InstructionRecord) -> bool:
+    return opcode_of(row) in COMMUNICATES

@@ -342,9 +342,10 @@ class MeaningChanged(Rule):
     def check_combined(self, change: PassPair) -> Findings:
         """Combined or asynchronous collectives whose devices or operation changed."""
         seen = set[str]()
-        for old, new, kind, parts in change.map.links(_combines):
-            if kind != LinkKind.CONVERTED:
+        for link in change.map.links(_combines):
+            if link.kind != LinkKind.CONVERTED:
                 continue
+            old, new, parts = link.old, link.new, link.parts
             same = (part for part in parts if part.opcode == old.opcode)
             theirs = _devices(next(same, new), change.after)
             ours = _devices(old, change.before)

@@ -1,0 +1,63 @@
+"""A pass that keeps every property gives no finding; a lost property gives a finding."""
+
+from __future__ import annotations
+
+from random import Random
+
+import hlo_lint
+from hlo_lint.analysis.pass_pairs import PassPair
+from hlo_lint.engine.views import checks_of
+from hlo_lint.rules.base import Stage
+from hlo_lint.rules.registry import all_rules
+from tests.analysis.steps import LOSSES, PRESERVING, Program, plant
+from tests.conftest import DUMPS
+
+CHECKS = [
+    (getattr(check.rule, check.method), check.parameters)
+    for rule in all_rules()
+    for check in checks_of(rule)
+    if check.view == "PassPair" and rule.enabled_by_default
+]
+PATHS = [
+    path
+    for path in sorted(DUMPS.rglob("*.before_*.txt"))
+    if path.stat().st_size < 60_000 and "  %" in path.read_text("utf-8", "replace")
+]
+
+
+def said(before: Program, after: Program) -> list[str]:
+    """The messages of all rules about a step."""
+    pair = PassPair(
+        hlo_lint.parse(str(before)), hlo_lint.parse(str(after)), "algsimp", "simplification", None
+    )
+    subjects = {"PassPair": pair, "Stage": Stage()}
+    return [
+        finding.message
+        for check, parameters in CHECKS
+        for finding in check(**{name: subjects[type_] for type_, name in parameters.items()})
+    ]
+
+
+def drawn(chance: Random) -> Program:
+    return Program.of(hlo_lint.parse(chance.choice(PATHS).read_text("utf-8")))
+
+
+def test_a_change_of_names_order_and_places_loses_nothing() -> None:
+    chance, seen = Random(43), dict.fromkeys(PRESERVING, 0)
+    while sum(seen.values()) < 200:
+        name = min(seen, key=lambda name: (seen[name], chance.random()))
+        step = PRESERVING[name](drawn(chance), chance)
+        seen[name] += 1
+        assert step is None or said(*step) == [], name
+
+
+def test_a_lost_property_is_found() -> None:
+    chance, missed, count = Random(43), list[str](), 0
+    while count < 200:
+        kind, name = chance.choice([*LOSSES]), chance.choice([*PRESERVING])
+        change = chance.choice((PRESERVING[name], lambda program, _: (program, program)))
+        step = plant(drawn(chance), chance, change, kind)
+        if step is not None:
+            count += 1
+            missed += [] if said(*step) else [f"{kind}, {name}"]
+    assert len(missed) <= 0.05 * count, missed
