@@ -116,8 +116,8 @@ def index_rows(instruction: Instruction) -> Sequence[tuple[int, ...]]:
 
 def leading_index_rows(instruction: Instruction) -> Sequence[tuple[int, ...]]:
     """The indices of a gather or scatter up to the first dimension whose index is unknown."""
-    known = takewhile(bool, _index_columns(instruction))
-    return list(zip(*filter(None, known), strict=True))
+    columns = takewhile(bool, _index_columns(instruction))
+    return list(zip(*filter(None, columns), strict=True))
 
 
 def _index_columns(instruction: Instruction) -> Sequence[list[int] | None]:

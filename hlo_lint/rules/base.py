@@ -186,6 +186,26 @@ class Example:
         """An example whose module has these computations and a bare header."""
         return cls(computations, as_module=_module_of, **more)
 
+    @classmethod
+    def step(
+        cls, lines: str, by: str = "algsimp", pipeline: str = "simplification", **more: Any
+    ) -> Self:
+        """An example of a pass: it removed the lines that begin with `-`, and added those with `+`.
+
+        Without `ENTRY`, the lines are instructions of an entry; without `HloModule`, the header is
+        bare.
+        """
+        sides = []
+        for other in "+-":
+            kept = (line for line in cleandoc(lines).split("\n") if not line.startswith(other))
+            text = "\n".join(_without_sign(line) for line in kept)
+            has_entry = any(line.startswith("ENTRY") for line in text.split("\n"))
+            text = text if has_entry else f"ENTRY e {{\n{text}\n}}"
+            sides.append(text if text.startswith("HloModule") else f"HloModule m\n\n{text}")
+        name = f"module_0001.m.000%d.{pipeline}.after_%s.before_%s.txt"
+        beside = {name % (1, "pipeline-start", by): sides[0]}
+        return cls(sides[1], file=name % (2, by, "pipeline-end"), beside=beside, **more)
+
     def __repr__(self) -> str:
         return in_a_line(f"<{type(self).__name__} {self.shown.strip().partition(chr(10))[0]}>")
 
@@ -228,6 +248,12 @@ class Bad(Example):
 
 class Good(Example):
     """An example without findings, as close as possible to a bad example."""
+
+
+def _without_sign(line: str) -> str:
+    """A line without the sign of a change, indented as before."""
+    bare = line.lstrip("+-") if line[:1] in "+-" else line
+    return " " + bare if bare != line and bare.startswith(" ") else bare
 
 
 def _module_of(computations: str) -> str:

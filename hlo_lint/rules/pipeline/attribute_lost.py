@@ -19,215 +19,6 @@ from hlo_lint.text.phrases import listed
 
 _COUNTS: Final = ("num_partitions", "replica_count")
 _OF_MODULE: Final = ("frontend_attributes", *_COUNTS)
-_LOOP = """
-HloModule m
-
-b {{
-  x = f32[8]{{0}} parameter(0)
-  ROOT n = f32[8]{{0}} negate(x)
-}}
-
-c {{
-  y = f32[8]{{0}} parameter(0)
-  ROOT t = pred[] custom-call(y), custom_call_target="t"
-}}
-
-ENTRY e {{
-  p = f32[8]{{0}} parameter(0)
-  ROOT {name} = f32[8]{{0}} while(p), condition=c, body=b{rest}
-}}
-"""
-_PROGRAM = """
-HloModule m
-
-ENTRY e {{
-  p = f32[8]{{0}} parameter(0)
-  k = f32[8]{{0}} {opcode}(p)
-  ROOT c = f32[8]{{0}} custom-call(k), custom_call_target="t"{rest}
-}}
-"""
-_FUSION = """
-HloModule m
-
-f {{
-  a = f32[8]{{0}} parameter(0)
-  ROOT s = f32[8]{{0}} negate(a)
-}}
-
-ENTRY e {{
-  p = f32[8]{{0}} parameter(0)
-  ROOT c = f32[8]{{0}} fusion(p), kind={kind}, calls=f{rest}
-}}
-"""
-_REDUCED = """
-HloModule m
-
-add {{
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT c = f32[] add(a, b)
-}}
-
-ENTRY e {{
-  p = f32[8]{{0}} parameter(0)
-  {reduce}
-}}
-"""
-_MARK = ', frontend_attributes={_scheduling_group_id="3"}'
-_SYNC = f"ROOT r = f32[8]{{0}} all-reduce(p), to_apply=add{_MARK}"
-_ASYNC = """s = f32[8]{{0}} all-reduce-start(p), to_apply=add{mark}
-  ROOT d = f32[8]{{0}} all-reduce-done(s)"""
-_ROOT: Final = """
-HloModule m, num_partitions=4
-
-ENTRY e {{
-  p = f32[8]{{0}} parameter(0), sharding={{devices=[4]<=[4]}}
-  ROOT {root}
-}}
-"""
-_SUM = "a = f32[8]{0} add(p, p), sharding={devices=[4]<=[4]}"
-_CALLED: Final = """
-HloModule m
-
-b {{
-  x = f32[8]{{0}} parameter(0)
-  ROOT n.1 = f32[8]{{0}} negate(x){attributes}
-}}
-
-ENTRY e {{
-  p = f32[8]{{0}} parameter(0)
-  ROOT c = f32[8]{{0}} {caller}
-}}
-"""
-_INLINED: Final = """
-HloModule m
-
-ENTRY e {{
-  p = f32[8]{{0}} parameter(0)
-  ROOT n.2 = f32[8]{{0}} negate(p){attributes}
-}}
-"""
-_THREAD: Final = """
-HloModule m
-
-w {{
-  x = f32[8]{{0}} parameter(0)
-  ROOT c = f32[8]{{0}} custom-call(x), custom_call_target="t"{mark}
-}}{thread}
-
-ENTRY e {{
-  p = f32[8]{{0}} parameter(0)
-  s = ((f32[8]{{0}}), f32[8]{{0}}, u32[]) async-start(p), calls=w
-  ROOT d = f32[8]{{0}} async-done(s)
-}}
-"""
-_SIMPLER: Final = """
-HloModule m
-
-ENTRY e {{
-  p = f32[8]{{0}} parameter(0)
-  q = f32[8]{{0}} parameter(1)
-  {steps}{mark}
-  ROOT r = f32[8]{{0}} abs({name})
-}}
-"""
-_ON_HOST: Final = """n = f32[8]{0} negate(q)
-  d = f32[8]{0} add(p, n), frontend_attributes={_xla_compute_type="host"}"""
-_CALL: Final = "call(p), to_apply=b"
-_KERNEL: Final = "fusion(p), kind=kLoop, calls=b"
-_ATTRIBUTES = ', frontend_attributes={_xla_stream="1"}, backend_config="b"'
-_QUEUE: Final = ', backend_config={"operation_queue_id":"2"}'
-_PACKED = """
-HloModule m
-
-ENTRY e {{
-  p = f32[2]{{0}} parameter(0)
-  q = f32[2]{{0}} parameter(1)
-  {packed}
-  ROOT c = f32[2]{{0}} custom-call({name}), custom_call_target="k"
-}}
-"""
-_NESTED = """t = (f32[2]{0}, f32[2]{0}) tuple(p, q), frontend_attributes={a="b"}
-  s = (f32[2]{0}, (f32[2]{0}, f32[2]{0})) tuple(p, t)"""
-_FLAT = "u = (f32[2]{0}, f32[2]{0}, f32[2]{0}) tuple(p, p, q)"
-_COPIED: Final = """
-HloModule m
-
-ENTRY e {{
-  p = f32[8]{{0}} parameter(0)
-  c = f32[8]{{0}} custom-call(p), custom_call_target="t", backend_config="b"
-{copy}
-  ROOT n = f32[8]{{0}} negate({name})
-}}
-"""
-_TWICE: Final = """
-HloModule m
-
-ENTRY e {{
-  p = f32[8]{{0}} parameter(0)
-  k.2 = f32[8]{{0}} exponential(p){mark}
-  ROOT k.3 = f32[8]{{0}} exponential(k.2)
-}}
-"""
-_TWO_CALLS: Final = """
-HloModule m
-
-b {
-  x = f32[8]{0} parameter(0)
-  ROOT k.1 = f32[8]{0} exponential(x), frontend_attributes={_scheduling_group_id="3"}
-}
-
-ENTRY e {
-  p = f32[8]{0} parameter(0)
-  c = f32[8]{0} call(p), to_apply=b
-  ROOT d = f32[8]{0} call(c), to_apply=b
-}
-"""
-_WRAPPED: Final = """
-HloModule m
-
-ENTRY e {
-  p = f32[8]{0} parameter(0)
-  s = ((f32[8]{0}), f32[8]{0}, u32[]) custom-call-start(p), custom_call_target="t"
-  ROOT d = f32[8]{0} custom-call-done(s)
-}
-"""
-_TILED: Final = (
-    ', backend_config={"fusion_backend_config":{"kind":"__triton",'
-    '"block_level_fusion_config":{"output_tiles":[{"sizes":["8"]}]}}}'
-)
-_UNTILED: Final = ', backend_config={"fusion_backend_config":{"kind":"__triton"}}'
-_SORTED: Final = """
-HloModule m
-
-c {{
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  x = s32[] parameter(2)
-  y = s32[] parameter(3){more}
-  ROOT l = pred[] compare(a, b), direction=LT
-}}
-
-ENTRY e {{
-  p = f32[8] parameter(0)
-  q = s32[8] parameter(1)
-  r = s32[8] parameter(2)
-  {name} = (f32[8], s32[8]{type}) sort(p, q{operand}), dimensions={{0}}, to_apply=c{mark}
-  ROOT i = s32[8] get-tuple-element({name}), index=1
-}}
-"""
-_THREE: Final = _SORTED.format(
-    more="\n  v = s32[] parameter(4)\n  w = s32[] parameter(5)",
-    type=", s32[8]",
-    operand=", r",
-    name="s",
-    mark=", is_stable=true",
-)
-_SORT: Final = {"more": "", "type": "", "operand": "", "name": "s.1"}
-_BEFORE = "module_0001.m.0001.simplification.after_pipeline-start.before_algsimp.txt"
-_AFTER = "module_0001.m.0002.simplification.after_algsimp.before_pipeline-end.txt"
-_SHARDED = "module_0001.m.0001.spmd-partitioner.after_dce.before_spmd-partitioning.txt"
-_PARTITIONED = "module_0001.m.0002.spmd-partitioner.after_spmd-partitioning.before_dce.txt"
 
 
 class AttributeLost(Rule):
@@ -267,197 +58,205 @@ class AttributeLost(Rule):
     severity = Severity.WARNING
     evidence = (PublicReport("openxla/xla@6f330cb8d3"),)
     examples = (
-        Bad(
-            _PROGRAM.format(opcode="copy", rest="  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _PROGRAM.format(opcode="negate", rest=_ATTRIBUTES)},
+        Bad.step("""
+              p = f32[8] parameter(0)
+            - k = f32[8] negate(p)
+            - ROOT c = f32[8] custom-call(k), custom_call_target="t",
+            -     frontend_attributes={_xla_stream="1"}, backend_config="b"
+            + k = f32[8] copy(p)
+            + ROOT c = f32[8] custom-call(k), custom_call_target="t"  // error
+        """),
+        Bad.step(
+            """
+            b { x = f32[8] parameter(0) ROOT n = f32[8] negate(x) }
+            c { y = f32[8] parameter(0) ROOT t = pred[] custom-call(y), custom_call_target="t" }
+            ENTRY e {
+              p = f32[8] parameter(0)
+            - ROOT w = f32[8] while(p), condition=c, body=b, frontend_attributes={a="1"}
+            + ROOT w.1 = f32[8] while(p), condition=c, body=b  // error
+            }
+            """,
+            by="spmd-partitioning",
         ),
-        Bad(
-            _LOOP.format(name="w.1", rest="  // error"),
-            file=_PARTITIONED,
-            beside={_SHARDED: _LOOP.format(name="w", rest=', frontend_attributes={a="1"}')},
+        Bad.step("""
+            -HloModule m, is_scheduled=true
+            +HloModule m  // error
+
+            ENTRY e {
+              p = f32[8] parameter(0)
+              k = f32[8] copy(p)
+              ROOT c = f32[8] custom-call(k), custom_call_target="t"
+            }
+        """),
+        Bad.step("""
+            add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
+            ENTRY e {
+              p = f32[8] parameter(0)
+            - ROOT r = f32[8] all-reduce(p), to_apply=add,
+            -     frontend_attributes={_scheduling_group_id="3"}
+            + s = f32[8] all-reduce-start(p), to_apply=add  // error
+            + ROOT d = f32[8] all-reduce-done(s)
+            }
+        """),
+        Bad.step("""
+            HloModule m, num_partitions=4
+
+            ENTRY e {
+              p = f32[8] parameter(0), sharding={devices=[4]<=[4]}
+            - ROOT a = f32[8] add(p, p), sharding={devices=[4]<=[4]}
+            + ROOT n = f32[8] negate(p)  // error
+            }
+        """),
+        Bad.step("""
+            HloModule m, num_partitions=4
+
+            ENTRY e {
+              p = f32[8] parameter(0), sharding={devices=[4]<=[4]}
+            - ROOT n = f32[8] negate(p), sharding={manual}
+            + ROOT n = f32[8] negate(p), sharding={replicated}  // error
+            }
+        """),
+        Bad.step("""
+              p = f32[8] parameter(0)
+              k = f32[8] copy(p)
+            - ROOT c = f32[8] custom-call(k), custom_call_target="t",
+            -     backend_config={"operation_queue_id":"2"}
+            + ROOT c = f32[8] custom-call(k), custom_call_target="t",  // error
+            +     backend_config={"operation_queue_id":"0"}
+        """),
+        Bad.step("""
+            +b {
+            + x = f32[8] parameter(0)
+            + ROOT n.1 = f32[8] negate(x)  // error
+            +}
+
+            ENTRY e {
+              p = f32[8] parameter(0)
+            - ROOT n.2 = f32[8] negate(p), frontend_attributes={_scheduling_group_id="3"}
+            + ROOT c = f32[8] fusion(p), kind=kLoop, calls=b
+            }
+        """),
+        Bad.step("""
+            -b { x = f32[8] parameter(0) ROOT n.1 = f32[8] negate(x) }
+            ENTRY e {
+              p = f32[8] parameter(0)
+            - ROOT c = f32[8] call(p), to_apply=b, frontend_attributes={inlineable="false"}
+            + ROOT n.2 = f32[8] negate(p)  // error
+            }
+        """),
+        Bad.step("""
+            w {
+              x = f32[8] parameter(0)
+              ROOT c = f32[8] custom-call(x), custom_call_target="t"  // error
+            -}, execution_thread="host"
+            +}
+
+            ENTRY e {
+              p = f32[8] parameter(0)
+              s = ((f32[8]), f32[8], u32[]) async-start(p), calls=w
+              ROOT d = f32[8] async-done(s)
+            }
+        """),
+        Bad.step("""
+            add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
+            ENTRY e {
+              p = f32[8] parameter(0)
+            - r = f32[8] collective-broadcast(p), channel_id=1
+            - ROOT n = f32[8] negate(r)
+            + r.1 = f32[8] all-reduce(p), to_apply=add  // error
+            + ROOT n = f32[8] negate(r.1)
+            }
+        """),
+        Bad.step("""
+              p = f32[8] parameter(0)
+              q = f32[8] parameter(1)
+            - n = f32[8] negate(q)
+            - d = f32[8] add(p, n), frontend_attributes={_xla_compute_type="host"}
+            - ROOT r = f32[8] abs(d)
+            + d.1 = f32[8] subtract(p, q)  // error
+            + ROOT r = f32[8] abs(d.1)
+        """),
+        Bad.step(
+            """
+              p = f32[8] parameter(0)
+              k = f32[8] copy(p)
+            - ROOT c = f32[8] custom-call(k), custom_call_target="t", backend_config="b"
+            + ROOT c = f32[8] custom-call(k), custom_call_target="t"  // error
+            """,
+            by="shardy-xla",
         ),
-        Bad(
-            _PROGRAM.format(opcode="copy", rest="").replace("m\n", "m  // error\n", 1),
-            file=_AFTER,
-            beside={
-                _BEFORE: _PROGRAM.format(opcode="copy", rest="").replace(
-                    "m\n", "m, is_scheduled=true\n", 1
-                )
-            },
-        ),
-        Bad(
-            _REDUCED.format(reduce=_ASYNC.format(mark="  // error")),
-            file=_AFTER,
-            beside={_BEFORE: _REDUCED.format(reduce=_SYNC)},
-        ),
-        Bad(
-            _REDUCED.format(reduce=_ASYNC.format(mark="  // error")),
-            file=_AFTER,
-            beside={_BEFORE: _REDUCED.format(reduce=_SYNC.replace(_MARK, ", channel_id=1"))},
-        ),
-        Bad(
-            _ROOT.format(root="n = f32[8]{0} negate(p)  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _ROOT.format(root=_SUM)},
-        ),
-        Bad(
-            _ROOT.format(root="n = f32[8]{0} negate(p), sharding={replicated}  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _ROOT.format(root="n = f32[8]{0} negate(p), sharding={manual}")},
-        ),
-        Bad(
-            _PROGRAM.format(opcode="copy", rest=_QUEUE.replace("2", "0") + "  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _PROGRAM.format(opcode="copy", rest=_QUEUE)},
-        ),
-        Bad(
-            _PROGRAM.format(opcode="negate", rest=_ATTRIBUTES.replace('"1"', '"2"') + "  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _PROGRAM.format(opcode="negate", rest=_ATTRIBUTES)},
-        ),
-        Bad(
-            _CALLED.format(caller=_KERNEL, attributes="  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _INLINED.format(attributes=_MARK)},
-        ),
-        Bad(
-            _INLINED.format(attributes="  // error"),
-            file=_AFTER,
-            beside={
-                _BEFORE: _CALLED.format(
-                    caller=f'{_CALL}, frontend_attributes={{inlineable="false"}}', attributes=""
-                )
-            },
-        ),
-        Bad(
-            _THREAD.format(mark="  // error", thread=""),
-            file=_AFTER,
-            beside={_BEFORE: _THREAD.format(mark="", thread=', execution_thread="host"')},
-        ),
-        Bad(
-            _REDUCED.format(
-                reduce="r.1 = f32[8]{0} all-reduce(p), to_apply=add  // error\n"
-                "  ROOT n = f32[8]{0} negate(r.1)"
-            ),
-            file=_AFTER,
-            beside={
-                _BEFORE: _REDUCED.format(
-                    reduce="r = f32[8]{0} collective-broadcast(p), channel_id=1\n"
-                    "  ROOT n = f32[8]{0} negate(r)"
-                )
-            },
-        ),
-        Bad(
-            _SIMPLER.format(steps="d.1 = f32[8]{0} subtract(p, q)", name="d.1", mark="  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _SIMPLER.format(steps=_ON_HOST, name="d", mark="")},
-        ),
-        Bad(
-            _PROGRAM.format(opcode="copy", rest="  // error"),
-            file=_PARTITIONED.replace("spmd-partitioning", "shardy-xla"),
-            beside={
-                _SHARDED.replace("spmd-partitioning", "shardy-xla"): _PROGRAM.format(
-                    opcode="copy", rest=', backend_config="b"'
-                )
-            },
-        ),
-        Bad(
-            _COPIED.format(
-                copy='  c.clone = f32[8]{0} custom-call(c), custom_call_target="t"  // error',
-                name="c.clone",
-            ),
-            file=_AFTER,
-            beside={_BEFORE: _COPIED.format(copy="", name="c")},
-        ),
-        Bad(_TWICE.format(mark="  // error"), file=_AFTER, beside={_BEFORE: _TWO_CALLS}),
-        Bad(
-            _REDUCED.format(reduce=_ASYNC.format(mark=", channel_id=1  // error")),
-            file=_AFTER,
-            beside={
-                _BEFORE: _REDUCED.format(
-                    reduce=_SYNC.replace(_MARK, ', channel_id=1, metadata={op_name="f"}')
-                )
-            },
-        ),
-        Good(
-            _WRAPPED,
-            file=_AFTER,
-            beside={
-                _BEFORE: _PROGRAM.format(opcode="negate", rest=', backend_config="b"').replace(
-                    "custom-call(k)", "custom-call(p)"
-                )
-            },
-        ),
-        Bad(
-            _FUSION.format(kind="kCustom", rest=_UNTILED + "  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _FUSION.format(kind="kCustom", rest=_TILED)},
-        ),
-        Bad(_SORTED.format(**_SORT, mark="  // error"), file=_AFTER, beside={_BEFORE: _THREE}),
-        Good(
-            _SORTED.format(**_SORT, mark=", is_stable=true"), file=_AFTER, beside={_BEFORE: _THREE}
-        ),
-        Bad(
-            _SIMPLER.format(
-                steps="w = f64[8]{0} convert(p)\n  e.1 = f64[8]{0} exponential(w)\n"
-                "  d.1 = f32[8]{0} convert(e.1)",
-                name="d.1",
-                mark="  // error",
-            ),
-            file=_AFTER,
-            beside={
-                _BEFORE: _SIMPLER.format(
-                    steps="d = f32[8]{0} exponential(p), result_accuracy={mode=highest}",
-                    name="d",
-                    mark="",
-                )
-            },
-        ),
-        Good(
-            _PACKED.format(packed=_FLAT, name="u"),
-            file=_AFTER,
-            beside={_BEFORE: _PACKED.format(packed=_NESTED, name="s")},
-        ),
-        Good(
-            _CALLED.format(caller=_KERNEL + _MARK, attributes=""),
-            file=_AFTER,
-            beside={_BEFORE: _INLINED.format(attributes=_MARK)},
-        ),
-        Good(
-            _INLINED.format(attributes=""),
-            file=_AFTER,
-            beside={_BEFORE: _CALLED.format(caller=_CALL + _MARK, attributes="")},
-        ),
-        Good(
-            _REDUCED.format(reduce=_ASYNC.format(mark=_MARK)),
-            file=_AFTER,
-            beside={_BEFORE: _REDUCED.format(reduce=_SYNC)},
-        ),
-        Good(
-            _LOOP.format(name="w.1", rest=', frontend_attributes={a="1"}'),
-            file=_PARTITIONED,
-            beside={
-                _SHARDED: _LOOP.format(
-                    name="w", rest=', sharding={manual}, frontend_attributes={a="1"}'
-                )
-            },
-        ),
-        Good(
-            _PROGRAM.format(opcode="copy", rest=_ATTRIBUTES),
-            file=_AFTER,
-            beside={_BEFORE: _PROGRAM.format(opcode="negate", rest=_ATTRIBUTES)},
-        ),
-        Good(
-            _FUSION.format(kind="kLoop", rest=""),
-            file=_AFTER,
-            beside={_BEFORE: _FUSION.format(kind="kLoop", rest=", sharding={replicated}")},
-        ),
-        Good(
-            _FUSION.format(kind="kLoop", rest=""),
-            file=_AFTER,
-            beside={_BEFORE: _FUSION.format(kind="kCustom", rest=', backend_config="b"')},
-        ),
+        Bad.step("""
+              p = f32[8] parameter(0)
+              c = f32[8] custom-call(p), custom_call_target="t", backend_config="b"
+            - ROOT n = f32[8] negate(c)
+            + c.clone = f32[8] custom-call(c), custom_call_target="t"  // error
+            + ROOT n = f32[8] negate(c.clone)
+        """),
+        Bad.step("""
+            add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
+            ENTRY e {
+              p = f32[8] parameter(0)
+            - ROOT r = f32[8] all-reduce(p), to_apply=add, channel_id=1, metadata={op_name="f"}
+            + s = f32[8] all-reduce-start(p), to_apply=add, channel_id=1  // error
+            + ROOT d = f32[8] all-reduce-done(s)
+            }
+        """),
+        Good.step("""
+              p = f32[8] parameter(0)
+            - k = f32[8] negate(p)
+            - ROOT c = f32[8] custom-call(p), custom_call_target="t", backend_config="b"
+            + s = ((f32[8]), f32[8], u32[]) custom-call-start(p), custom_call_target="t"
+            + ROOT d = f32[8] custom-call-done(s)
+        """),
+        Bad.step("""
+            f { a = f32[8] parameter(0) ROOT s = f32[8] negate(a) }
+            ENTRY e {
+              p = f32[8] parameter(0)
+            - ROOT c = f32[8] fusion(p), kind=kCustom, calls=f,
+            -     backend_config={"kind":"__triton","block_level_fusion_config":{}}
+            + ROOT c = f32[8] fusion(p), kind=kCustom, calls=f,  // error
+            +     backend_config={"kind":"__triton"}
+            }
+        """),
+        Bad.step("""
+            c {
+              a = f32[] parameter(0)
+              b = f32[] parameter(1)
+              x = s32[] parameter(2)
+              y = s32[] parameter(3)
+            - v = s32[] parameter(4)
+            - w = s32[] parameter(5)
+              ROOT l = pred[] compare(a, b), direction=LT
+            }
+
+            ENTRY e {
+              p = f32[8] parameter(0)
+              q = s32[8] parameter(1)
+              r = s32[8] parameter(2)
+            - s = (f32[8], s32[8], s32[8]) sort(p, q, r), dimensions={0}, to_apply=c,
+            -     is_stable=true
+            - ROOT i = s32[8] get-tuple-element(s), index=1
+            + s.1 = (f32[8], s32[8]) sort(p, q), dimensions={0}, to_apply=c  // error
+            + ROOT i = s32[8] get-tuple-element(s.1), index=1
+            }
+        """),
+        Good.step("""
+              p = f32[2] parameter(0)
+              q = f32[2] parameter(1)
+            - t = (f32[2], f32[2]) tuple(p, q), frontend_attributes={a="b"}
+            - s = (f32[2], (f32[2], f32[2])) tuple(p, t)
+            - ROOT c = f32[2] custom-call(s), custom_call_target="k"
+            + u = (f32[2], f32[2], f32[2]) tuple(p, p, q)
+            + ROOT c = f32[2] custom-call(u), custom_call_target="k"
+        """),
+        Good.step("""
+            f { a = f32[8] parameter(0) ROOT s = f32[8] negate(a) }
+            ENTRY e {
+              p = f32[8] parameter(0)
+            - ROOT c = f32[8] fusion(p), kind=kCustom, calls=f, backend_config="b"
+            + ROOT c = f32[8] fusion(p), kind=kLoop, calls=f
+            }
+        """),
     )
 
     def check_groups(self, change: PassPair) -> Findings:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 from hlo_lint.analysis.control_orders import (
     ancestors_of,
@@ -20,174 +19,6 @@ from hlo_lint.analysis.step_map.links import LinkKind
 from hlo_lint.hlo.attributes.splitting import control_predecessors
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity
-
-_PROGRAM = """
-HloModule m
-
-ENTRY e {{
-  p = s32[] parameter(0)
-  q = s32[] parameter(1)
-  a = s32[] custom-call(p), custom_call_target="first"
-  {between}
-  b = s32[] custom-call(q), custom_call_target="second"{after}
-  ROOT t = (s32[], s32[]) tuple(a, b)
-}}
-"""
-_BEFORE = "module_0001.m.0001.simplification.after_pipeline-start.before_dce.txt"
-_AFTER = "module_0001.m.0002.simplification.after_dce.before_pipeline-end.txt"
-_TOKENS = """
-HloModule m
-
-ENTRY e {{
-  t = token[] after-all()
-  i = (f32[8], token[]) infeed(t)
-  u = token[] get-tuple-element(i), index=1
-  j = (f32[8], token[]) infeed({taken}){mark}
-  a = f32[8] get-tuple-element(i), index=0
-  b = f32[8] get-tuple-element(j), index=0
-  ROOT r = f32[8] subtract(a, b)
-}}
-"""
-_SCHEDULE = """
-HloModule m, is_scheduled=true
-
-ENTRY e {{
-  p = f32[8]{{0}} parameter(0)
-  q = f32[8]{{0}} parameter(1)
-  {copy}
-  {first}
-  n = f32[8]{{0}} negate(q){control}
-  {then}
-  ROOT a = f32[8]{{0}} add({read}, n)
-}}
-"""
-_ORDERED = _PROGRAM.format(
-    between="c = s32[] negate(p), control-predecessors={a}", after=", control-predecessors={c}"
-)
-_CALLED: Final = """
-HloModule m
-
-f {{
-  x = s32[] parameter(0)
-  a.1 = s32[] custom-call(x), custom_call_target="first"
-  b.1 = s32[] custom-call(x), custom_call_target="second", control-predecessors={{a.1}}
-  ROOT t.1 = (s32[], s32[]) tuple(a.1, b.1)
-}}
-
-ENTRY e {{
-  p = s32[] parameter(0)
-  ROOT c = (s32[], s32[]) call(p), to_apply=f
-}}
-"""
-_IN_PLACE: Final = """
-HloModule m
-
-ENTRY e {{
-  p = s32[] parameter(0)
-  a.2 = s32[] custom-call(p), custom_call_target="first"
-  b.2 = s32[] custom-call(p), custom_call_target="second"{after}
-  ROOT t.2 = (s32[], s32[]) tuple(a.2, b.2)
-}}
-"""
-_ALONE: Final = """
-HloModule m
-
-ENTRY e {
-  p = s32[] parameter(0)
-  a = s32[] custom-call(p), custom_call_target="first"
-  n = s32[] negate(p), control-predecessors={a}
-  ROOT t = (s32[], s32[]) tuple(a, n)
-}
-"""
-_PERMUTED: Final = """
-HloModule m, replica_count=2
-
-ENTRY e {{
-  p = s32[] parameter(0)
-  a = s32[] custom-call(p), custom_call_target="first"
-  d = {types} collective-permute{suffix}(p), source_target_pairs={{{{0,1}},{{1,0}}}}{after}
-{done}
-  ROOT t = (s32[], s32[]) tuple(a, {read})
-}}
-"""
-_FUSED: Final = """
-HloModule m
-
-f {{
-  x = s32[] parameter(0)
-  ROOT n.1 = s32[] negate(x)
-}}
-
-ENTRY e {{
-  p = s32[] parameter(0)
-  a = s32[] custom-call(p), custom_call_target="first"
-  k = s32[] fusion(p), kind=kLoop, calls=f{after}
-  ROOT t = (s32[], s32[]) tuple(a, k)
-}}
-"""
-_TWICE: Final = """
-HloModule m
-
-ENTRY e {{
-  p = s32[] parameter(0)
-  a.2 = s32[] custom-call(p), custom_call_target="first"
-  b.2 = s32[] custom-call(p), custom_call_target="second", control-predecessors={{a.2}}
-  a.3 = s32[] custom-call(b.2), custom_call_target="first"
-  b.3 = s32[] custom-call(b.2), custom_call_target="second"{after}
-  ROOT t.3 = (s32[], s32[]) tuple(a.3, b.3)
-}}
-"""
-_LOOPED: Final = """
-HloModule m
-
-b {{
-  x = (s32[]{type}) parameter(0)
-  i = s32[] get-tuple-element(x), index=0
-  n = s32[] negate(i)
-  ROOT t = (s32[]{type}) tuple(n{more})
-}}
-
-c {{
-  y = (s32[]{type}) parameter(0)
-  ROOT c = pred[] custom-call(y), custom_call_target="test"
-}}
-
-ENTRY e {{
-  p = s32[] parameter(0)
-  a = s32[] custom-call(p), custom_call_target="first"
-  u = (s32[]{type}) tuple(p{given})
-  {loop} = (s32[]{type}) while(u), condition=c, body=b{after}
-  g = s32[] get-tuple-element({loop}), index=0
-  ROOT r = (s32[], s32[]) tuple(g, a)
-}}
-"""
-_PIPELINED: Final = """
-HloModule m
-
-ENTRY e {{
-  p = f32[2] parameter(0)
-  q = ((f32[2], u32[], token[])) parameter(1)
-  g = (f32[2], u32[], token[]) get-tuple-element(q), index=0
-  t = token[] after-all()
-  s = (f32[2], u32[], token[]) send(p, t), channel_id=1
-  d = token[] send-done({started}), channel_id=1
-  ROOT r = ((f32[2], u32[], token[])) tuple(s)
-}}
-"""
-_COPIED: Final = """
-HloModule m
-
-ENTRY e {{
-  p = s32[] parameter(0)
-  a = s32[] custom-call(p), custom_call_target="first"
-  b = s32[] custom-call(p), custom_call_target="second", control-predecessors={{a}}
-{copies}
-  ROOT t = (s32[], s32[]) tuple(a, {read})
-}}
-"""
-_COPIES: Final = """\
-  a.clone = s32[] custom-call(b), custom_call_target="first"
-  b.clone = s32[] custom-call(b), custom_call_target="second\""""
 
 
 class ControlDependencyLost(Rule):
@@ -212,130 +43,179 @@ class ControlDependencyLost(Rule):
     severity = Severity.WARNING
     evidence = (PublicReport("openxla/xla#21680 (call-inliner)"),)
     examples = (
-        Bad(
-            _PROGRAM.format(between="", after="  // error"), file=_AFTER, beside={_BEFORE: _ORDERED}
-        ),
-        Bad(
-            _TOKENS.format(taken="t", mark="  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _TOKENS.format(taken="u", mark="")},
-        ),
-        Bad(
-            _SCHEDULE.format(
-                copy="",
-                first="s = (f32[8]{0:S(1)}, f32[8]{0}, u32[]) copy-start(p)",
-                then="d = f32[8]{0:S(1)} copy-done(s)",
-                control="  // error",
-                read="d",
-            ),
-            file=_AFTER,
-            beside={
-                _BEFORE: _SCHEDULE.format(
-                    copy="c = f32[8]{0} copy(p)",
-                    first="",
-                    then="",
-                    control=", control-predecessors={c}",
-                    read="c",
-                )
-            },
-        ),
-        Bad(
-            _ALONE.replace(", control-predecessors={a}", "  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _ALONE},
-        ),
-        Bad(_FUSED.format(after="  // error"), file=_AFTER, beside={_BEFORE: _ALONE}),
-        Bad(
-            _PERMUTED.format(suffix="", types="s32[]", after="  // error", done="", read="d"),
-            file=_AFTER,
-            beside={
-                _BEFORE: _PERMUTED.format(
-                    suffix="-start",
-                    types="(s32[], s32[])",
-                    after=", control-predecessors={a}",
-                    done="  e = s32[] collective-permute-done(d)",
-                    read="e",
-                )
-                .replace(" d ", " s ")
-                .replace("(d)", "(s)")
-            },
-        ),
-        Good(
-            _FUSED.format(after=", control-predecessors={a}"), file=_AFTER, beside={_BEFORE: _ALONE}
-        ),
-        Bad(_IN_PLACE.format(after="  // error"), file=_AFTER, beside={_BEFORE: _CALLED.format()}),
-        Bad(
-            _PROGRAM.format(between="", after="  // error")
-            .replace("(q)", "(n)")
-            .replace("  b =", "  n = s32[] negate(q)\n  b ="),
-            file=_AFTER,
-            beside={
-                _BEFORE: _PROGRAM.format(
-                    between="c = s32[] copy(q), control-predecessors={a}", after=""
-                )
-                .replace("(q), custom", "(n), custom")
-                .replace("  b =", "  n = s32[] negate(c)\n  b =")
-            },
-        ),
-        Bad(
-            _LOOPED.format(type="", more="", given="", loop="w.1", after="  // error"),
-            file=_AFTER,
-            beside={
-                _BEFORE: _LOOPED.format(
-                    type=", s32[]",
-                    more=", i",
-                    given=", p",
-                    loop="w",
-                    after=", control-predecessors={a}",
-                )
-            },
-        ),
-        Good(
-            _PIPELINED.format(started="g"),
-            file=_AFTER,
-            beside={_BEFORE: _PIPELINED.format(started="s")},
-        ),
-        Bad(_TWICE.format(after="  // error"), file=_AFTER, beside={_BEFORE: _CALLED.format()}),
-        Good(
-            _TWICE.format(after=", control-predecessors={a.3}"),
-            file=_AFTER,
-            beside={_BEFORE: _CALLED.format()},
-        ),
-        Bad(
-            _COPIED.format(copies=_COPIES + "  // error", read="b.clone"),
-            file=_AFTER,
-            beside={_BEFORE: _COPIED.format(copies="", read="b")},
-        ),
-        Bad(
-            _FUSED.replace("fusion(p), kind=kLoop, calls", "call(p), to_apply").format(
-                after="  // error"
-            ),
-            file=_AFTER,
-            beside={_BEFORE: _ALONE},
-        ),
-        Good(
-            _IN_PLACE.format(after=", control-predecessors={a.2}"),
-            file=_AFTER,
-            beside={_BEFORE: _CALLED.format()},
-        ),
-        Good(
-            _SCHEDULE.format(copy="", first="", then="", control="", read="p"),
-            file=_AFTER,
-            beside={
-                _BEFORE: _SCHEDULE.format(
-                    copy="t = (f32[8]{0}) tuple(p)",
-                    first="o = (f32[8]{0}) opt-barrier(t)",
-                    then="",
-                    control=", control-predecessors={o}",
-                    read="o#0",
-                )
-            },
-        ),
-        Good(
-            _PROGRAM.format(between="", after=", control-predecessors={a}"),
-            file=_AFTER,
-            beside={_BEFORE: _ORDERED},
-        ),
+        Bad.step("""
+              p = s32[] parameter(0)
+              q = s32[] parameter(1)
+              a = s32[] custom-call(p), custom_call_target="first"
+            - c = s32[] negate(p), control-predecessors={a}
+            - b = s32[] custom-call(q), custom_call_target="second", control-predecessors={c}
+            + b = s32[] custom-call(q), custom_call_target="second"  // error
+              ROOT t = (s32[], s32[]) tuple(a, b)
+        """),
+        Bad.step("""
+              t = token[] after-all()
+              i = (f32[8], token[]) infeed(t)
+              u = token[] get-tuple-element(i), index=1
+            - j = (f32[8], token[]) infeed(u)
+            + j = (f32[8], token[]) infeed(t)  // error
+              a = f32[8] get-tuple-element(i), index=0
+              b = f32[8] get-tuple-element(j), index=0
+              ROOT r = f32[8] subtract(a, b)
+        """),
+        Bad.step("""
+            HloModule m, is_scheduled=true
+
+            ENTRY e {
+              p = f32[8] parameter(0)
+              q = f32[8] parameter(1)
+            - c = f32[8] copy(p)
+
+            - n = f32[8] negate(q), control-predecessors={c}
+            - ROOT a = f32[8] add(c, n)
+            + s = (f32[8]{0:S(1)}, f32[8], u32[]) copy-start(p)
+            + n = f32[8] negate(q)  // error
+            + d = f32[8]{0:S(1)} copy-done(s)
+            + ROOT a = f32[8] add(d, n)
+            }
+        """),
+        Bad.step("""
+              p = s32[] parameter(0)
+              a = s32[] custom-call(p), custom_call_target="first"
+            - n = s32[] negate(p), control-predecessors={a}
+            + n = s32[] negate(p)  // error
+              ROOT t = (s32[], s32[]) tuple(a, n)
+        """),
+        Bad.step("""
+            +f { x = s32[] parameter(0) ROOT n.1 = s32[] negate(x) }
+            ENTRY e {
+              p = s32[] parameter(0)
+              a = s32[] custom-call(p), custom_call_target="first"
+            - n = s32[] negate(p), control-predecessors={a}
+            - ROOT t = (s32[], s32[]) tuple(a, n)
+            + k = s32[] fusion(p), kind=kLoop, calls=f  // error
+            + ROOT t = (s32[], s32[]) tuple(a, k)
+            }
+        """),
+        Bad.step("""
+            HloModule m, replica_count=2
+
+            ENTRY e {
+              p = s32[] parameter(0)
+              a = s32[] custom-call(p), custom_call_target="first"
+            - s = (s32[], s32[]) collective-permute-start(p), source_target_pairs={{0,1},{1,0}},
+            -     control-predecessors={a}
+            - e = s32[] collective-permute-done(s)
+            - ROOT t = (s32[], s32[]) tuple(a, e)
+            + d = s32[] collective-permute(p), source_target_pairs={{0,1},{1,0}}  // error
+            + ROOT t = (s32[], s32[]) tuple(a, d)
+            }
+        """),
+        Bad.step("""
+            -f {
+            - x = s32[] parameter(0)
+            - a.1 = s32[] custom-call(x), custom_call_target="first"
+            - b.1 = s32[] custom-call(x), custom_call_target="second", control-predecessors={a.1}
+            - ROOT t.1 = (s32[], s32[]) tuple(a.1, b.1)
+            -}
+
+            ENTRY e {
+              p = s32[] parameter(0)
+            - ROOT c = (s32[], s32[]) call(p), to_apply=f
+            + a.2 = s32[] custom-call(p), custom_call_target="first"
+            + b.2 = s32[] custom-call(p), custom_call_target="second"  // error
+            + ROOT t.2 = (s32[], s32[]) tuple(a.2, b.2)
+            }
+        """),
+        Bad.step("""
+              p = s32[] parameter(0)
+              q = s32[] parameter(1)
+              a = s32[] custom-call(p), custom_call_target="first"
+            - c = s32[] copy(q), control-predecessors={a}
+            - n = s32[] negate(c)
+            + n = s32[] negate(q)
+              b = s32[] custom-call(n), custom_call_target="second"  // error
+              ROOT t = (s32[], s32[]) tuple(a, b)
+        """),
+        Bad.step("""
+            b {
+            - x = (s32[], s32[]) parameter(0)
+            + x = (s32[]) parameter(0)
+              i = s32[] get-tuple-element(x), index=0
+              n = s32[] negate(i)
+            - ROOT t = (s32[], s32[]) tuple(n, i)
+            + ROOT t = (s32[]) tuple(n)
+            }
+
+            c {
+            - y = (s32[], s32[]) parameter(0)
+            + y = (s32[]) parameter(0)
+              ROOT c = pred[] custom-call(y), custom_call_target="test"
+            }
+
+            ENTRY e {
+              p = s32[] parameter(0)
+              a = s32[] custom-call(p), custom_call_target="first"
+            - u = (s32[], s32[]) tuple(p, p)
+            - w = (s32[], s32[]) while(u), condition=c, body=b, control-predecessors={a}
+            - g = s32[] get-tuple-element(w), index=0
+            + u = (s32[]) tuple(p)
+            + w.1 = (s32[]) while(u), condition=c, body=b  // error
+            + g = s32[] get-tuple-element(w.1), index=0
+              ROOT r = (s32[], s32[]) tuple(g, a)
+            }
+        """),
+        Good.step("""
+              p = f32[2] parameter(0)
+              q = ((f32[2], u32[], token[])) parameter(1)
+              g = (f32[2], u32[], token[]) get-tuple-element(q), index=0
+              t = token[] after-all()
+              s = (f32[2], u32[], token[]) send(p, t), channel_id=1
+            - d = token[] send-done(s), channel_id=1
+            + d = token[] send-done(g), channel_id=1
+              ROOT r = ((f32[2], u32[], token[])) tuple(s)
+        """),
+        Bad.step("""
+            -f {
+            - x = s32[] parameter(0)
+            - a.1 = s32[] custom-call(x), custom_call_target="first"
+            - b.1 = s32[] custom-call(x), custom_call_target="second", control-predecessors={a.1}
+            - ROOT t.1 = (s32[], s32[]) tuple(a.1, b.1)
+            -}
+
+            ENTRY e {
+              p = s32[] parameter(0)
+            - ROOT c = (s32[], s32[]) call(p), to_apply=f
+            + a.2 = s32[] custom-call(p), custom_call_target="first"
+            + b.2 = s32[] custom-call(p), custom_call_target="second", control-predecessors={a.2}
+            + a.3 = s32[] custom-call(b.2), custom_call_target="first"
+            + b.3 = s32[] custom-call(b.2), custom_call_target="second"  // error
+            + ROOT t.3 = (s32[], s32[]) tuple(a.3, b.3)
+            }
+        """),
+        Bad.step("""
+              p = s32[] parameter(0)
+              a = s32[] custom-call(p), custom_call_target="first"
+              b = s32[] custom-call(p), custom_call_target="second", control-predecessors={a}
+            - ROOT t = (s32[], s32[]) tuple(a, b)
+            + a.clone = s32[] custom-call(b), custom_call_target="first"
+            + b.clone = s32[] custom-call(b), custom_call_target="second"  // error
+            + ROOT t = (s32[], s32[]) tuple(a, b.clone)
+        """),
+        Good.step("""
+            HloModule m, is_scheduled=true
+
+            ENTRY e {
+              p = f32[8] parameter(0)
+              q = f32[8] parameter(1)
+            - t = (f32[8]) tuple(p)
+            - o = (f32[8]) opt-barrier(t)
+            - n = f32[8] negate(q), control-predecessors={o}
+
+            - ROOT a = f32[8] add(o#0, n)
+            + n = f32[8] negate(q)
+            + ROOT a = f32[8] add(p, n)
+            }
+        """),
     )
 
     def check_moved(self, change: PassPair) -> Findings:

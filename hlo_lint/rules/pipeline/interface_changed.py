@@ -12,26 +12,6 @@ from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity
 from hlo_lint.text.source import Span
 
-_PROGRAM = """
-HloModule m, entry_computation_layout={{(f32[8,4]{{1,0}})->f32[8,4]{{{order}}}}}{mark}
-
-ENTRY e {{
-  p = f32[8,4]{{1,0}} parameter(0)
-  ROOT c = f32[8,4]{{{order}}} {opcode}(p)
-}}
-"""
-_ALONE = """
-HloModule m
-
-ENTRY e {{
-  p = f32[8]{{0}} parameter(0)
-  n = f32[8]{{0}} negate(p)
-  {result}
-}}
-"""
-_BEFORE = "module_0001.m.0001.layout_normalization.after_pipeline-start.before_algsimp.txt"
-_AFTER = "module_0001.m.0002.layout_normalization.after_algsimp.before_pipeline-end.txt"
-
 
 class InterfaceChanged(Rule):
     """A pass that changes the types or layouts of the program's parameters or results.
@@ -48,21 +28,31 @@ class InterfaceChanged(Rule):
     severity = Severity.WARNING
     evidence = (PublicReport("openxla/xla#35762"),)
     examples = (
-        Bad(
-            _PROGRAM.format(order="1,0", opcode="copy", mark="  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _PROGRAM.format(order="0,1", opcode="copy", mark="")},
-        ),
-        Bad(
-            _ALONE.format(result="ROOT t = (f32[8]{0}) tuple(n)  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _ALONE.format(result="ROOT c = f32[8]{0} copy(n)")},
-        ),
-        Good(
-            _PROGRAM.format(order="0,1", opcode="copy", mark=""),
-            file=_AFTER,
-            beside={_BEFORE: _PROGRAM.format(order="0,1", opcode="transpose", mark="")},
-        ),
+        Bad.step("""
+            -HloModule m, entry_computation_layout={(f32[8,4]{1,0})->f32[8,4]{0,1}}
+            +HloModule m, entry_computation_layout={(f32[8,4]{1,0})->f32[8,4]{1,0}}  // error
+
+            ENTRY e {
+              p = f32[8,4]{1,0} parameter(0)
+            - ROOT c = f32[8,4]{0,1} copy(p)
+            + ROOT c = f32[8,4]{1,0} copy(p)
+            }
+        """),
+        Bad.step("""
+              p = f32[8]{0} parameter(0)
+              n = f32[8]{0} negate(p)
+            - ROOT c = f32[8]{0} copy(n)
+            + ROOT t = (f32[8]{0}) tuple(n)  // error
+        """),
+        Good.step("""
+            HloModule m, entry_computation_layout={(f32[8,4]{1,0})->f32[8,4]{0,1}}
+
+            ENTRY e {
+              p = f32[8,4]{1,0} parameter(0)
+            - ROOT c = f32[8,4]{0,1} transpose(p)
+            + ROOT c = f32[8,4]{0,1} copy(p)
+            }
+        """),
     )
 
     def check(self, change: PassPair) -> Findings:

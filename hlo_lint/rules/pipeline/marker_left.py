@@ -22,19 +22,6 @@ _REMOVERS: Final = (
 )
 """Passes that remove all of their markers when they run."""
 
-_PARTITIONED = "module_0001.m.0002.spmd-partitioner.after_spmd-partitioning.before_dce.txt"
-_TO_PARTITION = {
-    "module_0001.m.0001.spmd-partitioner.after_dce.before_spmd-partitioning.txt": """
-        HloModule m
-
-        ENTRY e {
-          p = f32[8]{0} parameter(0)
-          c = f32[8]{0} custom-call(p), custom_call_target="Sharding", sharding={replicated}
-          ROOT n = f32[8]{0} negate(c)
-        }
-    """
-}
-
 
 class MarkerLeft(Rule):
     """A custom call that marks a value for a pass, left after that pass or in a final module.
@@ -55,18 +42,23 @@ class MarkerLeft(Rule):
     )
     examples = (
         Bad.entry(_PROGRAM.format(target="MoveToHost", mark="  // error"), artefacts=_FINAL),
-        Bad.entry(
-            _PROGRAM.format(target="Sharding", mark="  // error"),
-            file=_PARTITIONED,
-            beside=_TO_PARTITION,
+        Bad.step(
+            """
+              p = f32[8]{0} parameter(0)
+            - c = f32[8]{0} custom-call(p), custom_call_target="Sharding", sharding={replicated}
+            - ROOT n = f32[8]{0} negate(c)
+            + ROOT c = f32[8]{0} custom-call(p), custom_call_target="Sharding"  // error
+            """,
+            by="spmd-partitioning",
         ),
-        Bad.entry(
-            _PROGRAM.format(target="MoveToHost", mark="  // error"),
-            file=_PARTITIONED.replace("spmd-partitioning", "host-offloader"),
-            beside={
-                name.replace("spmd-partitioning", "host-offloader"): text
-                for name, text in _TO_PARTITION.items()
-            },
+        Bad.step(
+            """
+              p = f32[8]{0} parameter(0)
+            - c = f32[8]{0} custom-call(p), custom_call_target="Sharding", sharding={replicated}
+            - ROOT n = f32[8]{0} negate(c)
+            + ROOT c = f32[8]{0} custom-call(p), custom_call_target="MoveToHost"  // error
+            """,
+            by="host-offloader",
         ),
         Good.entry(_PROGRAM.format(target="my_kernel", mark=""), artefacts=_FINAL),
     )

@@ -17,178 +17,6 @@ from hlo_lint.hlo.records import InstructionRecord, opcode_of
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity, WrongValues
 from hlo_lint.text.phrases import shortened
 
-_PROGRAM = """
-HloModule m
-
-ENTRY e {{
-  p = f32[8]{{0}} parameter(0)
-  q = f32[8]{{0}} parameter(1)
-  c = pred[8]{{0}} compare({operands}), direction={direction}{mark}
-  ROOT s = f32[8]{{0}} select(c, p, q)
-}}
-"""
-_BEFORE = "module_0001.m.0001.simplification.after_pipeline-start.before_algsimp.txt"
-_AFTER = "module_0001.m.0002.simplification.after_algsimp.before_pipeline-end.txt"
-_LESS = _PROGRAM.format(operands="p, q", direction="LT", mark="")
-_DOT = """
-HloModule m
-
-ENTRY e {{
-  p = f32[8,8]{{1,0}} parameter(0)
-  q = f32[8,8]{{1,0}} parameter(1)
-  d = f32[8,8]{{1,0}} dot(p, q), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}{rest}
-  ROOT n = f32[8,8]{{1,0}} negate(d)
-}}
-"""
-_TILED = _DOT.replace(
-    "HloModule m", "HloModule m, entry_computation_layout={{()->f32[8,8]{{1,0:T(8,128)}}}}"
-)
-_ROW = """
-HloModule m
-
-ENTRY e {{
-  p = f32[8,8]{{1,0}} parameter(0)
-  zero = f32[] constant(0)
-  s = f32[1,8]{{1,0}} slice(p), slice={{{rows}, [0:8]}}
-  q = f32[4,8]{{1,0}} pad(s, zero), padding={padding}x0_0
-  ROOT n = f32[4,8]{{1,0}} negate(q)
-}}
-"""
-_PAIR = """
-HloModule m
-
-f {{
-  x = f32[8]{{0}} parameter(0)
-  a = f32[8]{{0}} negate(x)
-  b = f32[8]{{0}} negate(x)
-  ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple(a, {second})
-}}
-
-ENTRY e {{
-  p = f32[8]{{0}} parameter(0)
-  t = (f32[8]{{0}}, f32[8]{{0}}) fusion(p), kind=kLoop, calls=f
-  g = f32[8]{{0}} get-tuple-element(t), index={index}
-  ROOT n = f32[8]{{0}} negate(g)
-}}
-"""
-_SCALED = """
-HloModule m
-
-ENTRY e {{
-  p = f32[8]{{0}} parameter(0)
-  c = f32[] constant(0.5)
-  b = f32[8]{{0}} broadcast(c), dimensions={{}}
-  s = f32[8]{{0}} multiply(p, b)
-  r = f32[8]{{0}} sine({operand}){mark}
-  n = f32[8]{{0}} negate(r)
-  ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple(n, s)
-}}
-"""
-_MERGED = """
-HloModule m
-
-ENTRY e {{
-  p = f32[8]{{0}} parameter(0)
-  a = f32[8]{{0}} sine(p)
-  b = f32[8]{{0}} cosine(p)
-  ROOT s = f32[8]{{0}} subtract(a, {second}){mark}
-}}
-"""
-_BRANCHES_OF = """
-HloModule m
-
-f {{
-  x = f32[] parameter(0)
-  ROOT a = f32[] negate(x)
-}}
-
-g {{
-  y = f32[] parameter(0)
-  ROOT b = f32[] sine(y)
-}}
-
-ENTRY e {{
-  i = s32[] parameter(0)
-  p = f32[] parameter(1)
-  c = f32[] conditional(i, p, p), branch_computations={{{first}, {second}}}{mark}
-  ROOT n = f32[] abs(c)
-}}
-"""
-_OF_USER = """
-HloModule m
-
-ENTRY e {{
-  p = f32[8]{{0}} parameter(0)
-  ROOT c = f32[8]{{0}} custom-call(p), custom_call_target="kernel", backend_config="{config}"{mark}
-}}
-"""
-_EXACT = _DOT.format(rest=", operand_precision={highest,highest}")
-_COMBINED: Final = """
-HloModule m, num_partitions=4
-
-max {{
-  x = f32[] parameter(0)
-  y = f32[] parameter(1)
-  ROOT z = f32[] maximum(x, y)
-}}
-
-sum {{
-  u = f32[] parameter(0)
-  v = f32[] parameter(1)
-  ROOT w = f32[] add(u, v)
-}}
-
-ENTRY e {{
-  p = f32[8] parameter(0)
-  q = f32[8] parameter(1)
-  {collectives}
-}}
-"""
-_SIZED: Final = """
-HloModule m
-
-sum {{
-  u = f32[] parameter(0)
-  v = f32[] parameter(1)
-  ROOT w = f32[] add(u, v)
-}}
-
-ENTRY e {{
-  p = f32[8] parameter(0)
-  n = s32[] parameter(1)
-  q = f32[8] negate(p)
-  s = f32[<=8] set-dimension-size(q, n), dimensions={{0}}
-  zero = f32[] constant(0)
-  ROOT r = f32[] reduce({read}, zero), dimensions={{0}}, to_apply=sum{mark}
-}}
-"""
-_ALONE: Final = _COMBINED.format(
-    collectives="""a = f32[8] all-reduce(p), replica_groups={{0,1},{2,3}}, channel_id=1,
-    use_global_device_ids=true, to_apply=sum
-  b = f32[8] all-reduce(q), replica_groups={{0,1},{2,3}}, channel_id=2,
-    use_global_device_ids=true, to_apply=sum
-  ROOT t = (f32[8], f32[8]) tuple(a, b)"""
-)
-_STARTED: Final = """s = f32[8] all-reduce-start(q), channel_id=2,  // error
-    use_global_device_ids=true, to_apply=sum, replica_groups={{0,2},{1,3}}
-  d = f32[8] all-reduce-done(s)
-  ROOT t = (f32[8], f32[8]) tuple(a, d)
-}
-"""
-_TOGETHER: Final = """ROOT c = (f32[8], f32[8]) all-reduce(p, q), channel_id=3,{mark}
-    replica_groups={groups}, use_global_device_ids=true, to_apply={reducer}"""
-_OF_SUMS: Final = [
-    text.replace("ALL", "channel_id=3, use_global_device_ids=true, to_apply=sum, replica_groups=")
-    for text in (
-        """a = f32[8] all-reduce(p), ALL{{0,1},{2,3}}
-  b = f32[8] all-reduce(q), ALL{{0,1},{2,3}}
-  c = f32[8] all-reduce(a), ALL{{0,2},{1,3}}
-  d = f32[8] all-reduce(b), ALL{{0,2},{1,3}}
-  ROOT t = (f32[8], f32[8]) tuple(c, d)""",
-        """e = (f32[8], f32[8]) all-reduce(p, q), ALL{{0,1},{2,3}}
-  ROOT t = (f32[8], f32[8]) all-reduce(e#0, e#1), ALL{{0,2},{1,3}}""",
-    )
-]
 _COMBINES: Final = frozenset(
     "all-gather all-gather-start all-reduce all-reduce-start all-to-all collective-permute "
     "collective-permute-start reduce-scatter".split()
@@ -221,122 +49,180 @@ class MeaningChanged(Rule):
 
     evidence = (WrongValues(),)
     examples = (
-        Bad(
-            _PROGRAM.format(operands="p, q", direction="GT", mark="  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _LESS},
-        ),
-        Bad(_DOT.format(rest="  // error"), file=_AFTER, beside={_BEFORE: _EXACT}),
-        Bad(
-            _DOT.format(rest="").replace("negate(d)", "maximum(d, p)  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _DOT.format(rest="").replace("negate(d)", "minimum(d, p)")},
-        ),
-        Bad(
-            _ROW.format(rows="[2:3]", padding="0_3").replace(
-                *("padding=0_3x0_0", "padding=0_3x0_0  // error")
-            ),
-            file=_AFTER,
-            beside={
-                _BEFORE: _ROW.format(rows="[2:3]", padding="0_3")
-                .replace("zero = f32[] constant(0)", "least = f32[] constant(-inf)")
-                .replace("zero", "least")
-            },
-        ),
-        Bad(
-            _SCALED.format(operand="p", mark="  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _SCALED.format(operand="s", mark="")},
-        ),
-        Bad(
-            _MERGED.format(second="a", mark="  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _MERGED.format(second="b", mark="")},
-        ),
-        Bad(
-            _BRANCHES_OF.format(first="g", second="f", mark="  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _BRANCHES_OF.format(first="f", second="g", mark="")},
-        ),
-        Bad(
-            _COMBINED.format(
-                collectives=_TOGETHER.format(
-                    groups="{{0,2},{1,3}}", reducer="sum", mark="  // error"
-                )
-            ),
-            file=_AFTER,
-            beside={_BEFORE: _ALONE},
-        ),
-        Bad(
-            _COMBINED.format(
-                collectives=_TOGETHER.format(
-                    groups="{{0,1},{2,3}}", reducer="max", mark="  // error"
-                )
-            ),
-            file=_AFTER,
-            beside={_BEFORE: _ALONE},
-        ),
-        Bad(_ALONE.partition("b = ")[0] + _STARTED, file=_AFTER, beside={_BEFORE: _ALONE}),
-        Bad(
-            _OF_USER.format(config="b", mark="  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _OF_USER.format(config="a", mark="")},
-        ),
-        Good(
-            _COMBINED.format(
-                collectives=_TOGETHER.format(groups="{{2,3},{0,1}}", reducer="sum", mark="")
-            ),
-            file=_AFTER,
-            beside={_BEFORE: _ALONE},
-        ),
-        Bad(
-            _SIZED.format(read="q", mark="  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _SIZED.format(read="s", mark="")},
-        ),
-        Good(
-            _SIZED.format(read="q", mark="").replace("parameter(1)", "constant(8)"),
-            file=_AFTER,
-            beside={
-                _BEFORE: _SIZED.format(read="s", mark="").replace("parameter(1)", "constant(8)")
-            },
-        ),
-        Good(
-            _SCALED.format(operand="p", mark="").replace("negate(r)", "multiply(r, b)"),
-            file=_AFTER,
-            beside={_BEFORE: _SCALED.format(operand="s", mark="")},
-        ),
-        Good(
-            _PROGRAM.format(operands="q, p", direction="GT", mark=""),
-            file=_AFTER,
-            beside={_BEFORE: _LESS},
-        ),
-        Bad(
-            _TILED.format(rest="  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _TILED.format(rest=", algorithm=dot_f32_f32_f32")},
-        ),
-        Good(
-            _TILED.format(rest=""),
-            file=_AFTER,
-            beside={_BEFORE: _TILED.format(rest=", algorithm=dot_bf16_bf16_f32")},
-        ),
-        Good(_EXACT.replace("negate(d)", "maximum(d, p)"), file=_AFTER, beside={_BEFORE: _EXACT}),
-        Good(
-            _ROW.format(rows="[2:3]", padding="0_3"),
-            file=_AFTER,
-            beside={_BEFORE: _ROW.format(rows="[2:4:2]", padding="0_3_1")},
-        ),
-        Good(
-            _PAIR.format(second="a", index=0),
-            file=_AFTER,
-            beside={_BEFORE: _PAIR.format(second="b", index=1)},
-        ),
-        Good(
-            _COMBINED.format(collectives=_OF_SUMS[1]),
-            file=_AFTER,
-            beside={_BEFORE: _COMBINED.format(collectives=_OF_SUMS[0])},
-        ),
+        Bad.step("""
+              p = f32[8] parameter(0)
+              q = f32[8] parameter(1)
+            - c = pred[8] compare(p, q), direction=LT
+            + c = pred[8] compare(p, q), direction=GT  // error
+              ROOT s = f32[8] select(c, p, q)
+        """),
+        Bad.step("""
+              p = f32[8,8] parameter(0)
+              q = f32[8,8] parameter(1)
+            - d = f32[8,8] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0},
+            -     operand_precision={highest,highest}
+            + d = f32[8,8] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}  // error
+              ROOT n = f32[8,8] negate(d)
+        """),
+        Bad.step("""
+              p = f32[8,8] parameter(0)
+              q = f32[8,8] parameter(1)
+              d = f32[8,8] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+            - ROOT n = f32[8,8] minimum(d, p)
+            + ROOT n = f32[8,8] maximum(d, p)  // error
+        """),
+        Bad.step("""
+              p = f32[8,8] parameter(0)
+            - least = f32[] constant(-inf)
+            + zero = f32[] constant(0)
+              s = f32[1,8] slice(p), slice={[2:3], [0:8]}
+            - q = f32[4,8] pad(s, least), padding=0_3x0_0
+            + q = f32[4,8] pad(s, zero), padding=0_3x0_0  // error
+              ROOT n = f32[4,8] negate(q)
+        """),
+        Bad.step("""
+              p = f32[8] parameter(0)
+              c = f32[] constant(0.5)
+              b = f32[8] broadcast(c), dimensions={}
+              s = f32[8] multiply(p, b)
+            - r = f32[8] sine(s)
+            + r = f32[8] sine(p)  // error
+              n = f32[8] negate(r)
+              ROOT t = (f32[8], f32[8]) tuple(n, s)
+        """),
+        Bad.step("""
+              p = f32[8] parameter(0)
+              a = f32[8] sine(p)
+              b = f32[8] cosine(p)
+            - ROOT s = f32[8] subtract(a, b)
+            + ROOT s = f32[8] subtract(a, a)  // error
+        """),
+        Bad.step("""
+            f { x = f32[] parameter(0) ROOT a = f32[] negate(x) }
+            g { y = f32[] parameter(0) ROOT b = f32[] sine(y) }
+            ENTRY e {
+              i = s32[] parameter(0)
+              p = f32[] parameter(1)
+            - c = f32[] conditional(i, p, p), branch_computations={f, g}
+            + c = f32[] conditional(i, p, p), branch_computations={g, f}  // error
+              ROOT n = f32[] abs(c)
+            }
+        """),
+        Bad.step("""
+            HloModule m, num_partitions=4
+
+            max { x = f32[] parameter(0) y = f32[] parameter(1) ROOT z = f32[] maximum(x, y) }
+            sum { u = f32[] parameter(0) v = f32[] parameter(1) ROOT w = f32[] add(u, v) }
+            ENTRY e {
+              p = f32[8] parameter(0)
+              q = f32[8] parameter(1)
+            - a = f32[8] all-reduce(p), replica_groups={{0,1},{2,3}}, channel_id=1,
+            - use_global_device_ids=true, to_apply=sum
+            - b = f32[8] all-reduce(q), replica_groups={{0,1},{2,3}}, channel_id=2,
+            - use_global_device_ids=true, to_apply=sum
+            - ROOT t = (f32[8], f32[8]) tuple(a, b)
+            + ROOT c = (f32[8], f32[8]) all-reduce(p, q), channel_id=3,  // error
+            + replica_groups={{0,2},{1,3}}, use_global_device_ids=true, to_apply=sum
+            }
+        """),
+        Bad.step("""
+              p = f32[8] parameter(0)
+            - ROOT c = f32[8] custom-call(p), custom_call_target="kernel", backend_config="a"
+            + ROOT c = f32[8] custom-call(p), custom_call_target="kernel",  // error
+            +     backend_config="b"
+        """),
+        Good.step("""
+            HloModule m, num_partitions=4
+
+            max { x = f32[] parameter(0) y = f32[] parameter(1) ROOT z = f32[] maximum(x, y) }
+            sum { u = f32[] parameter(0) v = f32[] parameter(1) ROOT w = f32[] add(u, v) }
+            ENTRY e {
+              p = f32[8] parameter(0)
+              q = f32[8] parameter(1)
+            - a = f32[8] all-reduce(p), replica_groups={{0,1},{2,3}}, channel_id=1,
+            - use_global_device_ids=true, to_apply=sum
+            - b = f32[8] all-reduce(q), replica_groups={{0,1},{2,3}}, channel_id=2,
+            - use_global_device_ids=true, to_apply=sum
+            - ROOT t = (f32[8], f32[8]) tuple(a, b)
+            + ROOT c = (f32[8], f32[8]) all-reduce(p, q), channel_id=3,
+            + replica_groups={{2,3},{0,1}}, use_global_device_ids=true, to_apply=sum
+            }
+        """),
+        Bad.step("""
+            sum { u = f32[] parameter(0) v = f32[] parameter(1) ROOT w = f32[] add(u, v) }
+            ENTRY e {
+              p = f32[8] parameter(0)
+              n = s32[] parameter(1)
+              q = f32[8] negate(p)
+              s = f32[<=8] set-dimension-size(q, n), dimensions={0}
+              zero = f32[] constant(0)
+            - ROOT r = f32[] reduce(s, zero), dimensions={0}, to_apply=sum
+            + ROOT r = f32[] reduce(q, zero), dimensions={0}, to_apply=sum  // error
+            }
+        """),
+        Good.step("""
+            sum { u = f32[] parameter(0) v = f32[] constant(8) ROOT w = f32[] add(u, v) }
+            ENTRY e {
+              p = f32[8] parameter(0)
+              n = s32[] constant(8)
+              q = f32[8] negate(p)
+              s = f32[<=8] set-dimension-size(q, n), dimensions={0}
+              zero = f32[] constant(0)
+            - ROOT r = f32[] reduce(s, zero), dimensions={0}, to_apply=sum
+            + ROOT r = f32[] reduce(q, zero), dimensions={0}, to_apply=sum
+            }
+        """),
+        Good.step("""
+              p = f32[8] parameter(0)
+              q = f32[8] parameter(1)
+            - c = pred[8] compare(p, q), direction=LT
+            + c = pred[8] compare(q, p), direction=GT
+              ROOT s = f32[8] select(c, p, q)
+        """),
+        Good.step("""
+            HloModule m, entry_computation_layout={()->f32[8,8]{1,0:T(8,128)}}
+
+            ENTRY e {
+              p = f32[8,8] parameter(0)
+              q = f32[8,8] parameter(1)
+            - d = f32[8,8] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0},
+            -     algorithm=dot_bf16_bf16_f32
+            + d = f32[8,8] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+              ROOT n = f32[8,8] negate(d)
+            }
+        """),
+        Good.step("""
+              p = f32[8,8] parameter(0)
+              zero = f32[] constant(0)
+            - s = f32[1,8] slice(p), slice={[2:4:2], [0:8]}
+            - q = f32[4,8] pad(s, zero), padding=0_3_1x0_0
+            + s = f32[1,8] slice(p), slice={[2:3], [0:8]}
+            + q = f32[4,8] pad(s, zero), padding=0_3x0_0
+              ROOT n = f32[4,8] negate(q)
+        """),
+        Good.step("""
+            HloModule m, num_partitions=4
+
+            max { x = f32[] parameter(0) y = f32[] parameter(1) ROOT z = f32[] maximum(x, y) }
+            sum { u = f32[] parameter(0) v = f32[] parameter(1) ROOT w = f32[] add(u, v) }
+            ENTRY e {
+              p = f32[8] parameter(0)
+              q = f32[8] parameter(1)
+            - a = f32[8] all-reduce(p), channel_id=3, use_global_device_ids=true, to_apply=sum,
+            -     replica_groups={{0,1},{2,3}}
+            - b = f32[8] all-reduce(q), channel_id=3, use_global_device_ids=true, to_apply=sum,
+            -     replica_groups={{0,1},{2,3}}
+            - c = f32[8] all-reduce(a), channel_id=3, use_global_device_ids=true, to_apply=sum,
+            -     replica_groups={{0,2},{1,3}}
+            - d = f32[8] all-reduce(b), channel_id=3, use_global_device_ids=true, to_apply=sum,
+            -     replica_groups={{0,2},{1,3}}
+            - ROOT t = (f32[8], f32[8]) tuple(c, d)
+            + e = (f32[8], f32[8]) all-reduce(p, q), channel_id=3, use_global_device_ids=true,
+            +     to_apply=sum, replica_groups={{0,1},{2,3}}
+            + ROOT t = (f32[8], f32[8]) all-reduce(e#0, e#1), channel_id=3,
+            +     use_global_device_ids=true, to_apply=sum, replica_groups={{0,2},{1,3}}
+            }
+        """),
     )
 
     def check_combined(self, change: PassPair) -> Findings:

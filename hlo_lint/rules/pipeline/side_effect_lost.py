@@ -32,125 +32,6 @@ _REPLACES: Final = frozenset(
     "async-start call conditional custom-call fusion recv send while".split()
 )
 """Opcodes that may carry the side effect of a removed instruction."""
-_ENTRY = """
-HloModule m
-
-ENTRY e {{
-  p = f32[8]{{0}} parameter(0){call}
-  ROOT n = f32[8]{{0}} negate(p){mark}
-}}
-"""
-_CALL = """
-  c = () custom-call(p), custom_call_target="log", custom_call_has_side_effect=true"""
-_SENT: Final = """
-  t = token[] after-all()
-  s = (f32[8], u32[], token[]) send(p, t), channel_id=1, is_host_transfer=true
-  e = token[] send-done(s), channel_id=1, is_host_transfer=true"""
-_RANDOM = """
-HloModule m
-
-ENTRY e {{
-  a = f32[] constant(0)
-  b = f32[] constant(1)
-  r = f32[8] rng(a, b), distribution=rng_uniform{second}
-  ROOT n = f32[8] subtract(r, {other}){mark}
-}}
-"""
-_CALLS = """
-HloModule m
-
-ENTRY e {{
-  p = f32[8] parameter(0)
-  c = f32[8] custom-call(p), custom_call_target="k", backend_config="1"{other}
-  ROOT s = f32[8] subtract(c, {read}){mark}
-}}
-"""
-_ON_THE_HOST: Final = """
-HloModule m
-
-ENTRY e {{
-  p = f32[8] parameter(0)
-  a = f32[8] sine(p), frontend_attributes={{_xla_compute_type="host"}}{other}
-  ROOT s = f32[8] atan2(a, {read}){mark}
-}}
-"""
-_LOGGED = """
-HloModule m
-
-f {{
-  x = f32[8] parameter(0)
-  c = () custom-call(x), custom_call_target="log", custom_call_has_side_effect=true
-  ROOT y = f32[8] abs(x)
-}}
-
-ENTRY e {{
-  p = f32[8]{{0}} parameter(0){call}
-  ROOT n = f32[8]{{0}} negate(p){mark}
-}}
-"""
-_CALLED = "\n  k = f32[8] call(p), to_apply=f"
-_OTHER = '\n  d = f32[8] custom-call(p), custom_call_target="k", backend_config="2"'
-_HOST: Final = '\n  h = f32[8]{0} custom-call(p), custom_call_target="MoveToHost"'
-_IN_LOOP: Final = """
-HloModule m
-
-c {{
-  p.2 = f32[8]{{0}} parameter(0)
-  ROOT t = pred[] custom-call(p.2), custom_call_target="test"
-}}
-
-b {{
-  p = f32[8]{{0}} parameter(0){inside}
-  ROOT s = f32[8]{{0}} sine(p)
-}}
-
-ENTRY e {{
-  p = f32[8]{{0}} parameter(0){outside}
-  ROOT w = f32[8]{{0}} while(p), condition=c, body=b
-}}
-"""
-_IN_CASES: Final = """
-HloModule m
-
-f {{
-  x = f32[] parameter(0)
-  c = () custom-call(x), custom_call_target="log", custom_call_has_side_effect=true  // error
-  ROOT y = f32[] abs(x)
-}}
-
-g {{
-  z = f32[] parameter(0)
-  ROOT n = f32[] negate(z)
-}}
-
-ENTRY e {{
-  o = pred[] parameter(0)
-  p = f32[] parameter(1)
-  {choice}
-}}
-"""
-_DECIDED: Final = "HloModule m\n\n" + _IN_CASES[_IN_CASES.index("ENTRY") :]
-_DOTS: Final = """
-HloModule m
-
-ENTRY e {{
-  p = f32[8,8] parameter(0)
-  d = f32[8,8] dot(p, p), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}{other}
-  ROOT s = f32[8,8] subtract(d, {read}){mark}
-}}
-"""
-_EXACT: Final = """
-  f = f32[8,8] dot(p, p), lhs_contracting_dims={1}, rhs_contracting_dims={0}, \
-operand_precision={highest,highest}"""
-_ONE_OF: Final = """ROOT r = f32[] conditional(o, p, p), \
-true_computation=f, false_computation=g"""
-_BOTH: Final = """k = f32[] call(p), to_apply=f
-  l = f32[] call(p), to_apply=g
-  ROOT r.1 = f32[] select(o, k, l)"""
-_OTHER_CALL: Final = _CALL.replace("c =", "d =")
-_TWO_CALLS: Final = _CALL + _OTHER_CALL
-_BEFORE = "module_0001.m.0001.simplification.after_pipeline-start.before_dce.txt"
-_AFTER = "module_0001.m.0002.simplification.after_dce.before_pipeline-end.txt"
 
 
 class SideEffectLost(Rule):
@@ -180,127 +61,157 @@ class SideEffectLost(Rule):
     severity = Severity.WARNING
     evidence = (WrongValues(12), PublicReport("openxla/xla#40519"))
     examples = (
-        Bad(
-            _ENTRY.format(call="", mark="  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _ENTRY.format(call=_CALL, mark="")},
+        Bad.step("""
+              p = f32[8] parameter(0)
+            - c = () custom-call(p), custom_call_target="log", custom_call_has_side_effect=true
+              ROOT n = f32[8] negate(p)  // error
+        """),
+        Bad.step("""
+              p = f32[8] parameter(0)
+              c = () custom-call(p), custom_call_target="log", custom_call_has_side_effect=true
+            + d = () custom-call(p), custom_call_target="log",  // error
+            +     custom_call_has_side_effect=true
+              ROOT n = f32[8] negate(p)
+        """),
+        Bad.step("""
+              a = f32[] constant(0)
+              b = f32[] constant(1)
+              r = f32[8] rng(a, b), distribution=rng_uniform
+            - q = f32[8] rng(a, b), distribution=rng_uniform
+            - ROOT n = f32[8] subtract(r, q)
+            + ROOT n = f32[8] subtract(r, r)  // error
+        """),
+        Bad.step("""
+              p = f32[8] parameter(0)
+            - b = f32[8] opt-barrier(p)
+            - ROOT n = f32[8] negate(b)
+            + ROOT n = f32[8] negate(p)  // error
+        """),
+        Bad.step("""
+              p = f32[8] parameter(0)
+              c = f32[8] custom-call(p), custom_call_target="k", backend_config="1"
+            - d = f32[8] custom-call(p), custom_call_target="k", backend_config="2"
+            - ROOT s = f32[8] subtract(c, d)
+            + ROOT s = f32[8] subtract(c, c)  // error
+        """),
+        Bad.step("""
+            -f {
+            - x = f32[8] parameter(0)
+            - c = () custom-call(x), custom_call_target="log", custom_call_has_side_effect=true
+            - ROOT y = f32[8] abs(x)
+            -}
+
+            ENTRY e {
+              p = f32[8] parameter(0)
+            - k = f32[8] call(p), to_apply=f
+              ROOT n = f32[8] negate(p)  // error
+            }
+        """),
+        Bad.step("""
+            c {
+              p.2 = f32[8] parameter(0)
+              ROOT t = pred[] custom-call(p.2), custom_call_target="test"
+            }
+
+            b {
+              p = f32[8] parameter(0)
+            - c = () custom-call(p), custom_call_target="log", custom_call_has_side_effect=true
+              ROOT s = f32[8] sine(p)
+            }
+
+            ENTRY e {
+              p = f32[8] parameter(0)
+            + c = () custom-call(p), custom_call_target="log",  // error
+            +     custom_call_has_side_effect=true
+              ROOT w = f32[8] while(p), condition=c, body=b
+            }
+        """),
+        Bad.step("""
+            f {
+              x = f32[] parameter(0)
+              c = () custom-call(x), custom_call_target="log",  // error
+                  custom_call_has_side_effect=true
+              ROOT y = f32[] abs(x)
+            }
+
+            g { z = f32[] parameter(0) ROOT n = f32[] negate(z) }
+            ENTRY e {
+              o = pred[] parameter(0)
+              p = f32[] parameter(1)
+            - ROOT r = f32[] conditional(o, p, p), true_computation=f, false_computation=g
+            + k = f32[] call(p), to_apply=f
+            + l = f32[] call(p), to_apply=g
+            + ROOT r.1 = f32[] select(o, k, l)
+            }
+        """),
+        Bad.step("""
+              p = f32[8] parameter(0)
+            - h = f32[8] custom-call(p), custom_call_target="MoveToHost"
+            - ROOT n = f32[8] negate(h)
+            + ROOT n = f32[8] negate(p)  // error
+        """),
+        Bad.step("""
+              p = f32[8] parameter(0)
+              a = f32[8] sine(p), frontend_attributes={_xla_compute_type="host"}
+            - b = f32[8] sine(p)
+            - ROOT s = f32[8] atan2(a, b)
+            + ROOT s = f32[8] atan2(a, a)  // error
+        """),
+        Bad.step("""
+              p = f32[8] parameter(0)
+            - t = token[] after-all()
+            - s = (f32[8], u32[], token[]) send(p, t), channel_id=1, is_host_transfer=true
+            - e = token[] send-done(s), channel_id=1, is_host_transfer=true
+              ROOT n = f32[8] negate(p)  // error
+        """),
+        Good.step(
+            """
+              p = f32[8] parameter(0)
+            - h = f32[8] custom-call(p), custom_call_target="MoveToHost"
+            - ROOT n = f32[8] negate(h)
+            + ROOT n = f32[8] negate(p)
+            """,
+            by="host-offloader",
         ),
-        Bad(
-            _ENTRY.format(call=_TWO_CALLS + "  // error", mark=""),
-            file=_AFTER,
-            beside={_BEFORE: _ENTRY.format(call=_CALL, mark="")},
-        ),
-        Bad(  # not indented as XLA prints it
-            _ENTRY.format(call=_CALL, mark="  // error").replace("\n  ", "\n"),
-            file=_AFTER,
-            beside={_BEFORE: _ENTRY.format(call=_TWO_CALLS, mark="").replace("\n  ", "\n")},
-        ),
-        Bad(
-            _RANDOM.format(other="r", second="", mark="  // error"),
-            file=_AFTER,
-            beside={
-                _BEFORE: _RANDOM.format(
-                    other="q", second="\n  q = f32[8] rng(a, b), distribution=rng_uniform", mark=""
-                )
-            },
-        ),
-        Bad(
-            _ENTRY.format(call="", mark="  // error"),
-            file=_AFTER,
-            beside={
-                _BEFORE: _ENTRY.format(call="\n  b = f32[8] opt-barrier(p)", mark="").replace(
-                    "negate(p)", "negate(b)"
-                )
-            },
-        ),
-        Bad(
-            _CALLS.format(other="", read="c", mark="  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _CALLS.format(other=_OTHER, read="d", mark="")},
-        ),
-        Bad(
-            _DOTS.format(other="", read="d", mark="  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _DOTS.format(other=_EXACT, read="f", mark="")},
-        ),
-        Bad(
-            _ENTRY.format(call="", mark="  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _LOGGED.format(call=_CALLED, mark="")},
-        ),
-        Bad(
-            _IN_LOOP.format(inside="", outside=_CALL + "  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _IN_LOOP.format(inside=_CALL, outside="")},
-        ),
-        Bad(  # of two effects in the loop, one stays
-            _IN_LOOP.format(inside=_CALL, outside=_OTHER_CALL + "  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _IN_LOOP.format(inside=_CALL + _OTHER_CALL, outside="")},
-        ),
-        Bad(
-            _IN_CASES.format(choice=_BOTH),
-            file=_AFTER,
-            beside={_BEFORE: _IN_CASES.format(choice=_ONE_OF).replace("  // error", "")},
-        ),
-        Bad(
-            _ENTRY.format(call="", mark="  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _ENTRY.format(call=_HOST, mark="").replace("(p)\n}", "(h)\n}")},
-        ),
-        Bad(
-            _DECIDED.format(choice="ROOT s = f32[] select(o, p, p)  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _IN_CASES.format(choice=_ONE_OF).replace("  // error", "")},
-        ),
-        Bad(
-            _IN_CASES.format(choice=_BOTH.replace("r.1", "r")),
-            file=_AFTER,
-            beside={_BEFORE: _IN_CASES.format(choice=_ONE_OF).replace("  // error", "")},
-        ),
-        Bad(
-            _ON_THE_HOST.format(other="", read="a", mark="  // error"),
-            file=_AFTER,
-            beside={
-                _BEFORE: _ON_THE_HOST.format(other="\n  b = f32[8] sine(p)", read="b", mark="")
-            },
-        ),
-        Bad(
-            _ENTRY.format(call="", mark="  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _ENTRY.format(call=_SENT, mark="")},
-        ),
-        Good(
-            _ENTRY.format(call="", mark=""),
-            file=_AFTER.replace("_dce", "_host-offloader"),
-            beside={
-                _BEFORE.replace("_dce", "_host-offloader"): _ENTRY.format(
-                    call=_HOST, mark=""
-                ).replace("(p)\n}", "(h)\n}")
-            },
-        ),
-        Good(  # while-loop-trip-count-annotator
-            _IN_LOOP.format(inside=_CALL, outside="").replace(
-                "body=b", 'body=b, backend_config={"known_trip_count":{"n":"1"}}'
-            ),
-            file=_AFTER,
-            beside={_BEFORE: _IN_LOOP.format(inside=_CALL, outside="")},
-        ),
-        Good(
-            _ENTRY.format(call=_CALL, mark=""),
-            file=_AFTER,
-            beside={_BEFORE: _LOGGED.format(call=_CALLED, mark="")},
-        ),
-        Good(
-            _ENTRY.format(call="", mark=""),
-            file=_AFTER,
-            beside={_BEFORE: _ENTRY.format(call=_CALL.replace("log", "Sharding"), mark="")},
-        ),
-        Good(
-            _ENTRY.format(call=_CALL, mark=""),
-            file=_AFTER,
-            beside={_BEFORE: _ENTRY.format(call=_CALL, mark="").replace("negate", "abs")},
-        ),
+        Good.step("""
+            c {
+              p.2 = f32[8] parameter(0)
+              ROOT t = pred[] custom-call(p.2), custom_call_target="test"
+            }
+
+            b {
+              p = f32[8] parameter(0)
+              c = () custom-call(p), custom_call_target="log", custom_call_has_side_effect=true
+              ROOT s = f32[8] sine(p)
+            }
+
+            ENTRY e {
+              p = f32[8] parameter(0)
+            - ROOT w = f32[8] while(p), condition=c, body=b
+            + ROOT w = f32[8] while(p), condition=c, body=b,
+            +     backend_config={"known_trip_count":{"n":"1"}}
+            }
+        """),
+        Good.step("""
+            -f {
+            - x = f32[8] parameter(0)
+            - c = () custom-call(x), custom_call_target="log", custom_call_has_side_effect=true
+            - ROOT y = f32[8] abs(x)
+            -}
+
+            ENTRY e {
+              p = f32[8] parameter(0)
+            - k = f32[8] call(p), to_apply=f
+            + c = () custom-call(p), custom_call_target="log", custom_call_has_side_effect=true
+              ROOT n = f32[8] negate(p)
+            }
+        """),
+        Good.step("""
+              p = f32[8] parameter(0)
+            - c = () custom-call(p), custom_call_target="Sharding",
+            -     custom_call_has_side_effect=true
+              ROOT n = f32[8] negate(p)
+        """),
     )
 
     def check_callers(self, change: PassPair) -> Findings:

@@ -11,22 +11,6 @@ from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule
 
 _UNREDUCED: Final = "unreduced={"
 _REDUCES: Final = frozenset({"convolution", "dot", "reduce", "reduce-window", "scatter"})
-_PROGRAM: Final = """
-HloModule m, num_partitions=2
-
-ENTRY e {{
-  p = f32[8,4] parameter(0), sharding={{mesh['x'=2], [{{}}, {{'x'}}]}}
-  q = f32[4,6] parameter(1), sharding={{mesh['x'=2], [{{'x'}}, {{}}]}}
-  {product}
-  ROOT s = f32[8,6] custom-call({of}), custom_call_target="Sharding",{mark}
-    sharding={{mesh['x'=2], [{{}}, {{}}], unreduced={{'x'}}}}
-}}
-"""
-_DOT: Final = "d = f32[8,6] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
-_TURNED: Final = """c = f32[6,8] dot(q, p), lhs_contracting_dims={0}, rhs_contracting_dims={1}
-  t = f32[8,6] transpose(c), dimensions={1,0}"""
-_BEFORE: Final = "module_0001.m.0001.p.after_pipeline-start.before_algsimp.txt"
-_AFTER: Final = "module_0001.m.0002.p.after_algsimp.before_pipeline-end.txt"
 
 
 class UnreducedOffReduction(Rule):
@@ -47,16 +31,33 @@ class UnreducedOffReduction(Rule):
     mentions = (_UNREDUCED,)
     evidence = (PublicReport("openxla/xla@078ac5263c"),)
     examples = (
-        Bad(
-            _PROGRAM.format(product=_TURNED, of="t", mark="  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _PROGRAM.format(product=_DOT, of="d", mark="")},
-        ),
-        Good(
-            _PROGRAM.format(product=_TURNED.partition("\n")[0], of="c", mark=""),
-            file=_AFTER,
-            beside={_BEFORE: _PROGRAM.format(product=_DOT, of="d", mark="")},
-        ),
+        Bad.step("""
+            HloModule m, num_partitions=2
+
+            ENTRY e {
+              p = f32[8,4] parameter(0), sharding={mesh['x'=2], [{}, {'x'}]}
+              q = f32[4,6] parameter(1), sharding={mesh['x'=2], [{'x'}, {}]}
+            - d = f32[8,6] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+            - ROOT s = f32[8,6] custom-call(d), custom_call_target="Sharding",
+            + c = f32[6,8] dot(q, p), lhs_contracting_dims={0}, rhs_contracting_dims={1}
+            + t = f32[8,6] transpose(c), dimensions={1,0}
+            + ROOT s = f32[8,6] custom-call(t), custom_call_target="Sharding",  // error
+              sharding={mesh['x'=2], [{}, {}], unreduced={'x'}}
+            }
+        """),
+        Good.step("""
+            HloModule m, num_partitions=2
+
+            ENTRY e {
+              p = f32[8,4] parameter(0), sharding={mesh['x'=2], [{}, {'x'}]}
+              q = f32[4,6] parameter(1), sharding={mesh['x'=2], [{'x'}, {}]}
+            - d = f32[8,6] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+            - ROOT s = f32[8,6] custom-call(d), custom_call_target="Sharding",
+            + c = f32[6,8] dot(q, p), lhs_contracting_dims={0}, rhs_contracting_dims={1}
+            + ROOT s = f32[8,6] custom-call(c), custom_call_target="Sharding",
+              sharding={mesh['x'=2], [{}, {}], unreduced={'x'}}
+            }
+        """),
     )
 
     def check(self, change: PassPair) -> Findings:

@@ -13,30 +13,7 @@ from hlo_lint.hlo.opcodes import FIRST_INDEX
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity
 from hlo_lint.rules.evidence import PublicReport, WrongValues
 
-_PROGRAM: Final = """
-HloModule m
-
-ENTRY e {{
-  p = f32[16] parameter(0)
-  u = f32[{size}] parameter(1)
-  i = s32[] parameter(2)
-  ROOT r = f32[16] {operation}
-}}
-"""
 _EXPANDABLE: Final = ("gather", "scatter")
-_UPDATE: Final = "dynamic-update-slice(p, u, i)"
-_BEFORE: Final = "module_0001.m.0001.optimization.after_pipeline-start.before_decomposer.txt"
-_AFTER: Final = "module_0001.m.0002.optimization.after_decomposer.before_pipeline-end.txt"
-_PLAIN: Final = _PROGRAM.format(size=16, operation="add(p, u)")
-_SCATTER: Final = """
-HloModule m
-
-second { a = f32[] parameter(0) ROOT b = f32[] parameter(1) }
-""" + _PROGRAM.partition("HloModule m\n")[2].format(
-    size=16,
-    operation="scatter(p, i, u), to_apply=second, update_window_dims={0}, "
-    "inserted_window_dims={}, scatter_dims_to_operand_dims={0}, index_vector_dim=0",
-)
 
 
 class OffsetWithoutEffect(Rule):
@@ -54,31 +31,48 @@ class OffsetWithoutEffect(Rule):
     opcodes = frozenset(FIRST_INDEX)
     evidence = (WrongValues(), PublicReport("openxla/xla@0c0461629c"))
     examples = (
-        Bad(
-            _PROGRAM.format(size=16, operation=f"{_UPDATE}  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _PLAIN},
-        ),
-        Good(
-            _PROGRAM.format(size=8, operation=_UPDATE),
-            file=_AFTER,
-            beside={_BEFORE: _PROGRAM.format(size=8, operation="copy(p)")},
-        ),
-        Good(
-            _PROGRAM.format(size=16, operation=_UPDATE),
-            file=_AFTER,
-            beside={
-                _BEFORE: _PROGRAM.format(size=16, operation=_UPDATE).replace("ROOT r", "ROOT s")
-            },
-        ),
-        Good(_PROGRAM.format(size=16, operation=_UPDATE), file=_AFTER, beside={_BEFORE: _SCATTER}),
-        Good(
-            _PROGRAM.format(size=16, operation=_UPDATE)
-            .replace("parameter(2)", "convert(n)")
-            .replace("  u =", "  n = s64[] constant(0)\n  u ="),
-            file=_AFTER,
-            beside={_BEFORE: _PLAIN},
-        ),
+        Bad.step("""
+              p = f32[16] parameter(0)
+              u = f32[16] parameter(1)
+              i = s32[] parameter(2)
+            - ROOT r = f32[16] add(p, u)
+            + ROOT r = f32[16] dynamic-update-slice(p, u, i)  // error
+        """),
+        Good.step("""
+              p = f32[16] parameter(0)
+              u = f32[8] parameter(1)
+              i = s32[] parameter(2)
+            - ROOT r = f32[16] copy(p)
+            + ROOT r = f32[16] dynamic-update-slice(p, u, i)
+        """),
+        Good.step("""
+              p = f32[16] parameter(0)
+              u = f32[16] parameter(1)
+              i = s32[] parameter(2)
+            - ROOT s = f32[16] dynamic-update-slice(p, u, i)
+            + ROOT r = f32[16] dynamic-update-slice(p, u, i)
+        """),
+        Good.step("""
+            -second { a = f32[] parameter(0) ROOT b = f32[] parameter(1) }
+
+            ENTRY e {
+              p = f32[16] parameter(0)
+              u = f32[16] parameter(1)
+              i = s32[] parameter(2)
+            - ROOT r = f32[16] scatter(p, i, u), to_apply=second, update_window_dims={0},
+            -     inserted_window_dims={}, scatter_dims_to_operand_dims={0}, index_vector_dim=0
+            + ROOT r = f32[16] dynamic-update-slice(p, u, i)
+            }
+        """),
+        Good.step("""
+              p = f32[16] parameter(0)
+            + n = s64[] constant(0)
+              u = f32[16] parameter(1)
+            - i = s32[] parameter(2)
+            - ROOT r = f32[16] add(p, u)
+            + i = s32[] convert(n)
+            + ROOT r = f32[16] dynamic-update-slice(p, u, i)
+        """),
     )
 
     def check(self, change: PassPair) -> Findings:

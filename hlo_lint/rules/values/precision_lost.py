@@ -28,122 +28,6 @@ from hlo_lint.hlo.shape import ArrayShape, arrays
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity
 
 _REDUCTIONS: Final = frozenset({"all-reduce", "all-reduce-start", "reduce-scatter"})
-_REDUCTION: Final = """
-HloModule m
-
-add {{
-  a = {type}[] parameter(0)
-  b = {type}[] parameter(1)
-  ROOT s = {type}[] add(a, b)
-}}
-
-ENTRY e {{
-  p = f32[8] parameter(0)
-  n = f32[8] negate(p)
-  {reduction}
-}}
-"""
-_PROGRAM: Final = """
-HloModule m
-
-ENTRY e {{
-  p = f32[8,4]{{1,0}} parameter(0)
-  q = f32[4,6]{{1,0}} parameter(1)
-  {transpose}
-  ROOT {dot} = f32[8,6]{{1,0}} dot(p, {right}), lhs_contracting_dims={{1}}, \
-rhs_contracting_dims={{{dimension}}}{rest}
-}}
-"""
-_BEFORE = "module_0001.m.0001.simplification.after_pipeline-start.before_transpose-folding.txt"
-_AFTER = "module_0001.m.0002.simplification.after_transpose-folding.before_pipeline-end.txt"
-_ASKED = ", operand_precision={highest,highest}"
-_HALVES: Final = """
-HloModule m
-
-ENTRY e {{
-  p = f32[8,4]{{1,0}} parameter(0)
-  q = f32[4,6]{{1,0}} parameter(1)
-  h = f32[4,4]{{1,0}} slice(p), slice={{[0:4], [0:4]}}
-  l = f32[4,4]{{1,0}} slice(p), slice={{[4:8], [0:4]}}
-  e = f32[4,6]{{1,0}} dot(h, q), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}{rest}
-  f = f32[4,6]{{1,0}} dot(l, q), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}{asked}
-  ROOT d = f32[8,6]{{1,0}} concatenate(e, f), dimensions={{0}}
-}}
-"""
-_CONVOLVED: Final = """
-HloModule m
-
-ENTRY e {{
-  p = f32[2,9,9,8]{{3,2,1,0}} parameter(0)
-  q = f32[3,3,8,4]{{3,2,1,0}} parameter(1)
-  {result}
-  g = f32[2,7,7,4]{{3,2,1,0}} get-tuple-element(k), index=0
-  ROOT n = f32[2,7,7,4]{{3,2,1,0}} negate({read})
-}}
-"""
-_LABELS: Final = "window={size=3x3}, dim_labels=b01f_01io->b01f"
-_CONVOLUTION: Final = f"""c = f32[2,7,7,4]{{3,2,1,0}} convolution(p, q), {_LABELS}{_ASKED}
-  k = (f32[2,7,7,4]{{3,2,1,0}}) tuple(c)"""
-_CUDNN: Final = (
-    "k = (f32[2,7,7,4]{{3,2,1,0}}, u8[0]{{0}}) custom-call(p, q), "
-    + _LABELS.replace("{", "{{").replace("}", "}}")
-    + '{precision}, custom_call_target="__cudnn$convForward"'
-)
-_TRANSPOSED = _PROGRAM.format(
-    transpose="t = f32[6,4]{1,0} transpose(q), dimensions={1,0}",
-    dot="d",
-    right="t",
-    dimension="1",
-    rest=_ASKED,
-)
-_READS_Q = {"dot": "d", "right": "q", "dimension": "0", "rest": ""}
-_SUMMED: Final = """
-HloModule m
-
-add {{
-  a = {type}[] parameter(0)
-  b = {type}[] parameter(1)
-  ROOT s = {type}[] add(a, b)
-}}
-
-ENTRY e {{
-  p = bf16[8,64]{{1,0}} parameter(0)
-  q = bf16[64]{{0}} parameter(1)
-  {product}
-  ROOT n = f32[8]{{0}} negate({read})
-}}
-"""
-_DOT = "d = f32[8]{0} dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
-_STEPS = """w = {type}[8,64]{{1,0}} convert(p)
-  v = {type}[64]{{0}} convert(q)
-  b = {type}[8,64]{{1,0}} broadcast(v), dimensions={{1}}
-  m = {type}[8,64]{{1,0}} multiply(w, b)
-  z = {type}[] constant(0)
-  r = {type}[8]{{0}} reduce(m, z), dimensions={{1}}, to_apply=add{mark}
-  c = f32[8]{{0}} convert(r)"""
-_TWO: Final = """
-HloModule m
-
-ENTRY e {{
-  p = f32[8,4]{{1,0}} parameter(0)
-  q = f32[4,6]{{1,0}} parameter(1)
-  r = f32[4,6]{{1,0}} parameter(2)
-  {dots}
-}}
-"""
-_APART = f"""a = f32[8,6]{{1,0}} dot(p, q), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
-  b = f32[8,6]{{1,0}} dot(p, r), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}{_ASKED}
-  ROOT t = f32[8,12]{{1,0}} concatenate(a, b), dimensions={{1}}"""
-_JOINED = """c = f32[4,12]{1,0} concatenate(q, r), dimensions={1}
-  ROOT d = f32[8,12]{1,0} dot(p, c), lhs_contracting_dims={1}, rhs_contracting_dims={0}"""
-_NARROW = """x = bf16[8] convert(n)
-  r = bf16[8] all-reduce(x), to_apply=add{mark}
-  ROOT y = f32[8] convert(r)"""
-_WIDE = _REDUCTION.format(type="f32", reduction="ROOT r = f32[8] all-reduce(n), to_apply=add")
-_ROUNDED_ANYWAY = """r = f32[8] all-reduce(n), to_apply=add
-  ROOT y = bf16[8] convert(r)"""
-_SUNK = """x = bf16[8] convert(n)
-  ROOT r = bf16[8] all-reduce(x), to_apply=add"""
 
 
 class PrecisionLost(Rule):
@@ -171,97 +55,141 @@ class PrecisionLost(Rule):
     severity = Severity.WARNING
     evidence = (PublicReport("openxla/xla#24533"),)
     examples = (
-        Bad(
-            _PROGRAM.format(transpose="", dot="f", right="q", dimension="0", rest="  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _TRANSPOSED},
-        ),
-        Good(
-            _PROGRAM.format(transpose="", dot="f", right="q", dimension="0", rest=_ASKED),
-            file=_AFTER,
-            beside={_BEFORE: _TRANSPOSED},
-        ),
-        Bad(
-            _PROGRAM.format(
-                transpose="c = bf16[4,6]{1,0} convert(q)\n  w = f32[4,6]{1,0} convert(c)",
-                **_READS_Q | {"right": "w", "rest": "  // error"},
-            ),
-            file=_AFTER,
-            beside={_BEFORE: _PROGRAM.format(transpose="", **_READS_Q)},
-        ),
-        Bad(
-            _HALVES.format(rest="  // error", asked=""),
-            file=_AFTER,
-            beside={_BEFORE: _PROGRAM.format(transpose="", **_READS_Q | {"rest": _ASKED})},
-        ),
-        Good(
-            _HALVES.format(rest=_ASKED, asked=_ASKED),
-            file=_AFTER,
-            beside={_BEFORE: _PROGRAM.format(transpose="", **_READS_Q | {"rest": _ASKED})},
-        ),
-        Bad(
-            _CONVOLVED.format(result=_CUDNN.format(precision="") + "  // error", read="g"),
-            file=_AFTER,
-            beside={_BEFORE: _CONVOLVED.format(result=_CONVOLUTION, read="c")},
-        ),
-        Good(
-            _CONVOLVED.format(result=_CUDNN.format(precision=_ASKED), read="g"),
-            file=_AFTER,
-            beside={_BEFORE: _CONVOLVED.format(result=_CONVOLUTION, read="c")},
-        ),
-        Bad(
-            _PROGRAM.format(
-                transpose="w = bf16[4,6]{1,0} convert(q)",
-                **_READS_Q | {"dot": "d.1", "right": "w", "rest": "  // error"},
-            ),
-            file=_AFTER,
-            beside={_BEFORE: _PROGRAM.format(transpose="", **_READS_Q)},
-        ),
-        Good(
-            _PROGRAM.format(
-                transpose="c = f64[4,6]{1,0} convert(q)\n  w = f32[4,6]{1,0} convert(c)",
-                **_READS_Q | {"right": "w"},
-            ),
-            file=_AFTER,
-            beside={_BEFORE: _PROGRAM.format(transpose="", **_READS_Q)},
-        ),
-        Bad(
-            _REDUCTION.format(type="bf16", reduction=_NARROW.format(mark="  // error")),
-            file=_AFTER,
-            beside={_BEFORE: _WIDE},
-        ),
-        Bad(
-            _SUMMED.format(
-                type="bf16", product=_STEPS.format(type="bf16", mark="  // error"), read="c"
-            ),
-            file=_AFTER,
-            beside={_BEFORE: _SUMMED.format(type="f32", product=_DOT, read="d")},
-        ),
-        Good(
-            _SUMMED.format(type="f32", product=_STEPS.format(type="f32", mark=""), read="c"),
-            file=_AFTER,
-            beside={_BEFORE: _SUMMED.format(type="f32", product=_DOT, read="d")},
-        ),
-        Bad(
-            _TWO.format(dots=_JOINED + "  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _TWO.format(dots=_APART)},
-        ),
-        Good(
-            _TWO.format(dots=_JOINED + _ASKED),
-            file=_AFTER,
-            beside={_BEFORE: _TWO.format(dots=_APART)},
-        ),
-        Good(
-            _REDUCTION.format(type="bf16", reduction=_SUNK),
-            file=_AFTER,
-            beside={_BEFORE: _REDUCTION.format(type="f32", reduction=_ROUNDED_ANYWAY)},
-        ),
-        Good(
-            _REDUCTION.format(type="bf16", reduction=_NARROW.format(mark="")),
-            file=_AFTER.replace("transpose-folding", "bfloat16-propagation"),
-            beside={_BEFORE.replace("transpose-folding", "bfloat16-propagation"): _WIDE},
-        ),
+        Bad.step("""
+              p = f32[8,4] parameter(0)
+              q = f32[4,6] parameter(1)
+            - t = f32[6,4] transpose(q), dimensions={1,0}
+            - ROOT d = f32[8,6] dot(p, t), lhs_contracting_dims={1}, rhs_contracting_dims={1},
+            -     operand_precision={highest,highest}
+            + ROOT f = f32[8,6] dot(p, q), lhs_contracting_dims={1},  // error
+            +     rhs_contracting_dims={0}
+        """),
+        Bad.step("""
+              p = f32[8,4] parameter(0)
+              q = f32[4,6] parameter(1)
+            - ROOT d = f32[8,6] dot(p, q), lhs_contracting_dims={1},
+            -     rhs_contracting_dims={0}
+            + c = bf16[4,6] convert(q)
+            + w = f32[4,6] convert(c)
+            + ROOT d = f32[8,6] dot(p, w), lhs_contracting_dims={1},  // error
+            +     rhs_contracting_dims={0}
+        """),
+        Bad.step("""
+              p = f32[8,4] parameter(0)
+              q = f32[4,6] parameter(1)
+            - ROOT d = f32[8,6] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0},
+            -     operand_precision={highest,highest}
+            + h = f32[4,4] slice(p), slice={[0:4], [0:4]}
+            + l = f32[4,4] slice(p), slice={[4:8], [0:4]}
+            + e = f32[4,6] dot(h, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}  // error
+            + f = f32[4,6] dot(l, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+            + ROOT d = f32[8,6] concatenate(e, f), dimensions={0}
+        """),
+        Bad.step("""
+              p = f32[2,9,9,8] parameter(0)
+              q = f32[3,3,8,4] parameter(1)
+            - c = f32[2,7,7,4] convolution(p, q), window={size=3x3}, dim_labels=b01f_01io->b01f,
+            -     operand_precision={highest,highest}
+            - k = (f32[2,7,7,4]) tuple(c)
+            + k = (f32[2,7,7,4], u8[0]) custom-call(p, q), window={size=3x3},  // error
+            +     dim_labels=b01f_01io->b01f, custom_call_target="__cudnn$convForward"
+              g = f32[2,7,7,4] get-tuple-element(k), index=0
+            - ROOT n = f32[2,7,7,4] negate(c)
+            + ROOT n = f32[2,7,7,4] negate(g)
+        """),
+        Bad.step("""
+              p = f32[8,4] parameter(0)
+              q = f32[4,6] parameter(1)
+            - ROOT d = f32[8,6] dot(p, q), lhs_contracting_dims={1},
+            -     rhs_contracting_dims={0}
+            + w = bf16[4,6] convert(q)
+            + ROOT d.1 = f32[8,6] dot(p, w), lhs_contracting_dims={1},  // error
+            +     rhs_contracting_dims={0}
+        """),
+        Good.step("""
+              p = f32[8,4] parameter(0)
+              q = f32[4,6] parameter(1)
+            - ROOT d = f32[8,6] dot(p, q), lhs_contracting_dims={1},
+            -     rhs_contracting_dims={0}
+            + c = f64[4,6] convert(q)
+            + w = f32[4,6] convert(c)
+            + ROOT d = f32[8,6] dot(p, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+        """),
+        Bad.step("""
+            add {
+            - a = f32[] parameter(0)
+            - b = f32[] parameter(1)
+            - ROOT s = f32[] add(a, b)
+            + a = bf16[] parameter(0)
+            + b = bf16[] parameter(1)
+            + ROOT s = bf16[] add(a, b)
+            }
+
+            ENTRY e {
+              p = f32[8] parameter(0)
+              n = f32[8] negate(p)
+            - ROOT r = f32[8] all-reduce(n), to_apply=add
+            + x = bf16[8] convert(n)
+            + r = bf16[8] all-reduce(x), to_apply=add  // error
+            + ROOT y = f32[8] convert(r)
+            }
+        """),
+        Bad.step("""
+            add {
+            - a = f32[] parameter(0)
+            - b = f32[] parameter(1)
+            - ROOT s = f32[] add(a, b)
+            + a = bf16[] parameter(0)
+            + b = bf16[] parameter(1)
+            + ROOT s = bf16[] add(a, b)
+            }
+
+            ENTRY e {
+              p = bf16[8,64] parameter(0)
+              q = bf16[64] parameter(1)
+            - d = f32[8] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+            - ROOT n = f32[8] negate(d)
+            + w = bf16[8,64] convert(p)
+            + v = bf16[64] convert(q)
+            + b = bf16[8,64] broadcast(v), dimensions={1}
+            + m = bf16[8,64] multiply(w, b)
+            + z = bf16[] constant(0)
+            + r = bf16[8] reduce(m, z), dimensions={1}, to_apply=add  // error
+            + c = f32[8] convert(r)
+            + ROOT n = f32[8] negate(c)
+            }
+        """),
+        Bad.step("""
+              p = f32[8,4] parameter(0)
+              q = f32[4,6] parameter(1)
+              r = f32[4,6] parameter(2)
+            - a = f32[8,6] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+            - b = f32[8,6] dot(p, r), lhs_contracting_dims={1}, rhs_contracting_dims={0},
+            -     operand_precision={highest,highest}
+            - ROOT t = f32[8,12] concatenate(a, b), dimensions={1}
+            + c = f32[4,12] concatenate(q, r), dimensions={1}
+            + ROOT d = f32[8,12] dot(p, c), lhs_contracting_dims={1},  // error
+            +     rhs_contracting_dims={0}
+        """),
+        Good.step("""
+            add {
+            - a = f32[] parameter(0)
+            - b = f32[] parameter(1)
+            - ROOT s = f32[] add(a, b)
+            + a = bf16[] parameter(0)
+            + b = bf16[] parameter(1)
+            + ROOT s = bf16[] add(a, b)
+            }
+
+            ENTRY e {
+              p = f32[8] parameter(0)
+              n = f32[8] negate(p)
+            - r = f32[8] all-reduce(n), to_apply=add
+            - ROOT y = bf16[8] convert(r)
+            + x = bf16[8] convert(n)
+            + ROOT r = bf16[8] all-reduce(x), to_apply=add
+            }
+        """),
     )
 
     def check_reductions(self, change: PassPair) -> Findings:
