@@ -192,16 +192,17 @@ class Example:
     ) -> Self:
         """An example of a pass: it removed the lines that begin with `-`, and added those with `+`.
 
-        Without `ENTRY`, the lines are instructions of an entry; without `HloModule`, the header is
-        bare.
+        Without `ENTRY`, the lines are instructions of an entry, with parameters as in `entry`;
+        without `HloModule`, the header is bare.
         """
+        text = cleandoc(lines)
+        if not re.search("^[-+]?ENTRY", text, re.M):
+            text = f"ENTRY e {{\n{_with_parameters(text)}\n}}"
         sides = []
         for other in "+-":
-            kept = (line for line in cleandoc(lines).split("\n") if not line.startswith(other))
-            text = "\n".join(_without_sign(line) for line in kept)
-            has_entry = any(line.startswith("ENTRY") for line in text.split("\n"))
-            text = text if has_entry else f"ENTRY e {{\n{text}\n}}"
-            sides.append(text if text.startswith("HloModule") else f"HloModule m\n\n{text}")
+            kept = [line for line in text.split("\n") if not line.startswith(other)]
+            side = "\n".join(map(_without_sign, kept))
+            sides.append(side if side.startswith("HloModule") else f"HloModule m\n\n{side}")
         name = f"module_0001.m.000%d.{pipeline}.after_%s.before_%s.txt"
         beside = {name % (1, "pipeline-start", by): sides[0]}
         return cls(sides[1], file=name % (2, by, "pipeline-end"), beside=beside, **more)
@@ -261,20 +262,25 @@ def _module_of(computations: str) -> str:
 
 
 def _entry_of(instructions: str) -> str:
-    body = cleandoc(instructions)
+    body = _with_parameters(cleandoc(instructions)).replace("\n", "\n  ")
+    return _module_of(f"ENTRY e {{\n  {body}\n}}")
+
+
+def _with_parameters(body: str) -> str:
+    """Instructions, with parameters for the typed operands that they do not define."""
     types: dict[str, str] = {}
 
     def named(operand: re.Match[str]) -> str:
         before, type_text, name = operand.groups()
-        if re.search(rf"^(?:ROOT )?{re.escape(name)} = ", body, re.M):
+        if re.search(rf"^[-+ ]*(?:ROOT )?{re.escape(name)} = ", body, re.M):
             return operand[0]
         types.setdefault(name, type_text)
         return f"{before}{name}"
 
-    body = _typed_operand.sub(named, body)
-    parameters = [f"{name} = {types[name]} parameter({i})" for i, name in enumerate(types)]
-    lines = "\n  ".join([*parameters, *body.split("\n")])
-    return _module_of(f"ENTRY e {{\n  {lines}\n}}")
+    lines = _typed_operand.sub(named, body)
+    indent = "  " if re.search("^[-+ ] ", body, re.M) else ""
+    parameters = [f"{indent}{n} = {t} parameter({i})\n" for i, (n, t) in enumerate(types.items())]
+    return "".join(parameters) + lines
 
 
 _typed_operand = re.compile(

@@ -59,8 +59,7 @@ class AttributeLost(Rule):
     evidence = (PublicReport("openxla/xla@6f330cb8d3"),)
     examples = (
         Bad.step("""
-              p = f32[8] parameter(0)
-            - k = f32[8] negate(p)
+            - k = f32[8] negate(f32[8] p)
             - ROOT c = f32[8] custom-call(k), custom_call_target="t",
             -     frontend_attributes={_xla_stream="1"}, backend_config="b"
             + k = f32[8] copy(p)
@@ -117,8 +116,7 @@ class AttributeLost(Rule):
             }
         """),
         Bad.step("""
-              p = f32[8] parameter(0)
-              k = f32[8] copy(p)
+              k = f32[8] copy(f32[8] p)
             - ROOT c = f32[8] custom-call(k), custom_call_target="t",
             -     backend_config={"operation_queue_id":"2"}
             + ROOT c = f32[8] custom-call(k), custom_call_target="t",  // error
@@ -178,16 +176,14 @@ class AttributeLost(Rule):
         """),
         Bad.step(
             """
-              p = f32[8] parameter(0)
-              k = f32[8] copy(p)
+              k = f32[8] copy(f32[8] p)
             - ROOT c = f32[8] custom-call(k), custom_call_target="t", backend_config="b"
             + ROOT c = f32[8] custom-call(k), custom_call_target="t"  // error
             """,
             by="shardy-xla",
         ),
         Bad.step("""
-              p = f32[8] parameter(0)
-              c = f32[8] custom-call(p), custom_call_target="t", backend_config="b"
+              c = f32[8] custom-call(f32[8] p), custom_call_target="t", backend_config="b"
             - ROOT n = f32[8] negate(c)
             + c.clone = f32[8] custom-call(c), custom_call_target="t"  // error
             + ROOT n = f32[8] negate(c.clone)
@@ -202,8 +198,7 @@ class AttributeLost(Rule):
             }
         """),
         Good.step("""
-              p = f32[8] parameter(0)
-            - k = f32[8] negate(p)
+            - k = f32[8] negate(f32[8] p)
             - ROOT c = f32[8] custom-call(p), custom_call_target="t", backend_config="b"
             + s = ((f32[8]), f32[8], u32[]) custom-call-start(p), custom_call_target="t"
             + ROOT d = f32[8] custom-call-done(s)
@@ -241,9 +236,7 @@ class AttributeLost(Rule):
             }
         """),
         Good.step("""
-              p = f32[2] parameter(0)
-              q = f32[2] parameter(1)
-            - t = (f32[2], f32[2]) tuple(p, q), frontend_attributes={a="b"}
+            - t = (f32[2], f32[2]) tuple(f32[2] p, f32[2] q), frontend_attributes={a="b"}
             - s = (f32[2], (f32[2], f32[2])) tuple(p, t)
             - ROOT c = f32[2] custom-call(s), custom_call_target="k"
             + u = (f32[2], f32[2], f32[2]) tuple(p, p, q)

@@ -44,11 +44,9 @@ class ControlDependencyLost(Rule):
     evidence = (PublicReport("openxla/xla#21680 (call-inliner)"),)
     examples = (
         Bad.step("""
-              p = s32[] parameter(0)
-              q = s32[] parameter(1)
-              a = s32[] custom-call(p), custom_call_target="first"
+              a = s32[] custom-call(s32[] p), custom_call_target="first"
             - c = s32[] negate(p), control-predecessors={a}
-            - b = s32[] custom-call(q), custom_call_target="second", control-predecessors={c}
+            - b = s32[] custom-call(s32[] q), custom_call_target="second", control-predecessors={c}
             + b = s32[] custom-call(q), custom_call_target="second"  // error
               ROOT t = (s32[], s32[]) tuple(a, b)
         """),
@@ -79,8 +77,7 @@ class ControlDependencyLost(Rule):
             }
         """),
         Bad.step("""
-              p = s32[] parameter(0)
-              a = s32[] custom-call(p), custom_call_target="first"
+              a = s32[] custom-call(s32[] p), custom_call_target="first"
             - n = s32[] negate(p), control-predecessors={a}
             + n = s32[] negate(p)  // error
               ROOT t = (s32[], s32[]) tuple(a, n)
@@ -127,10 +124,8 @@ class ControlDependencyLost(Rule):
             }
         """),
         Bad.step("""
-              p = s32[] parameter(0)
-              q = s32[] parameter(1)
-              a = s32[] custom-call(p), custom_call_target="first"
-            - c = s32[] copy(q), control-predecessors={a}
+              a = s32[] custom-call(s32[] p), custom_call_target="first"
+            - c = s32[] copy(s32[] q), control-predecessors={a}
             - n = s32[] negate(c)
             + n = s32[] negate(q)
               b = s32[] custom-call(n), custom_call_target="second"  // error
@@ -193,8 +188,7 @@ class ControlDependencyLost(Rule):
             }
         """),
         Bad.step("""
-              p = s32[] parameter(0)
-              a = s32[] custom-call(p), custom_call_target="first"
+              a = s32[] custom-call(s32[] p), custom_call_target="first"
               b = s32[] custom-call(p), custom_call_target="second", control-predecessors={a}
             - ROOT t = (s32[], s32[]) tuple(a, b)
             + a.clone = s32[] custom-call(b), custom_call_target="first"

@@ -39,8 +39,7 @@ class InterfaceChanged(Rule):
             }
         """),
         Bad.step("""
-              p = f32[8]{0} parameter(0)
-              n = f32[8]{0} negate(p)
+              n = f32[8]{0} negate(f32[8]{0} p)
             - ROOT c = f32[8]{0} copy(n)
             + ROOT t = (f32[8]{0}) tuple(n)  // error
         """),

@@ -50,9 +50,7 @@ class MeaningChanged(Rule):
     evidence = (WrongValues(),)
     examples = (
         Bad.step("""
-              p = f32[8] parameter(0)
-              q = f32[8] parameter(1)
-            - c = pred[8] compare(p, q), direction=LT
+            - c = pred[8] compare(f32[8] p, f32[8] q), direction=LT
             + c = pred[8] compare(p, q), direction=GT  // error
               ROOT s = f32[8] select(c, p, q)
         """),
@@ -72,27 +70,24 @@ class MeaningChanged(Rule):
             + ROOT n = f32[8,8] maximum(d, p)  // error
         """),
         Bad.step("""
-              p = f32[8,8] parameter(0)
             - least = f32[] constant(-inf)
             + zero = f32[] constant(0)
-              s = f32[1,8] slice(p), slice={[2:3], [0:8]}
+              s = f32[1,8] slice(f32[8,8] p), slice={[2:3], [0:8]}
             - q = f32[4,8] pad(s, least), padding=0_3x0_0
             + q = f32[4,8] pad(s, zero), padding=0_3x0_0  // error
               ROOT n = f32[4,8] negate(q)
         """),
         Bad.step("""
-              p = f32[8] parameter(0)
               c = f32[] constant(0.5)
               b = f32[8] broadcast(c), dimensions={}
-              s = f32[8] multiply(p, b)
+              s = f32[8] multiply(f32[8] p, b)
             - r = f32[8] sine(s)
             + r = f32[8] sine(p)  // error
               n = f32[8] negate(r)
               ROOT t = (f32[8], f32[8]) tuple(n, s)
         """),
         Bad.step("""
-              p = f32[8] parameter(0)
-              a = f32[8] sine(p)
+              a = f32[8] sine(f32[8] p)
               b = f32[8] cosine(p)
             - ROOT s = f32[8] subtract(a, b)
             + ROOT s = f32[8] subtract(a, a)  // error
@@ -173,9 +168,7 @@ class MeaningChanged(Rule):
             }
         """),
         Good.step("""
-              p = f32[8] parameter(0)
-              q = f32[8] parameter(1)
-            - c = pred[8] compare(p, q), direction=LT
+            - c = pred[8] compare(f32[8] p, f32[8] q), direction=LT
             + c = pred[8] compare(q, p), direction=GT
               ROOT s = f32[8] select(c, p, q)
         """),
@@ -192,9 +185,8 @@ class MeaningChanged(Rule):
             }
         """),
         Good.step("""
-              p = f32[8,8] parameter(0)
               zero = f32[] constant(0)
-            - s = f32[1,8] slice(p), slice={[2:4:2], [0:8]}
+            - s = f32[1,8] slice(f32[8,8] p), slice={[2:4:2], [0:8]}
             - q = f32[4,8] pad(s, zero), padding=0_3_1x0_0
             + s = f32[1,8] slice(p), slice={[2:3], [0:8]}
             + q = f32[4,8] pad(s, zero), padding=0_3x0_0

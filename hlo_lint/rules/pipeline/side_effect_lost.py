@@ -82,14 +82,12 @@ class SideEffectLost(Rule):
             + ROOT n = f32[8] subtract(r, r)  // error
         """),
         Bad.step("""
-              p = f32[8] parameter(0)
-            - b = f32[8] opt-barrier(p)
+            - b = f32[8] opt-barrier(f32[8] p)
             - ROOT n = f32[8] negate(b)
             + ROOT n = f32[8] negate(p)  // error
         """),
         Bad.step("""
-              p = f32[8] parameter(0)
-              c = f32[8] custom-call(p), custom_call_target="k", backend_config="1"
+              c = f32[8] custom-call(f32[8] p), custom_call_target="k", backend_config="1"
             - d = f32[8] custom-call(p), custom_call_target="k", backend_config="2"
             - ROOT s = f32[8] subtract(c, d)
             + ROOT s = f32[8] subtract(c, c)  // error
@@ -145,29 +143,25 @@ class SideEffectLost(Rule):
             }
         """),
         Bad.step("""
-              p = f32[8] parameter(0)
-            - h = f32[8] custom-call(p), custom_call_target="MoveToHost"
+            - h = f32[8] custom-call(f32[8] p), custom_call_target="MoveToHost"
             - ROOT n = f32[8] negate(h)
             + ROOT n = f32[8] negate(p)  // error
         """),
         Bad.step("""
-              p = f32[8] parameter(0)
-              a = f32[8] sine(p), frontend_attributes={_xla_compute_type="host"}
+              a = f32[8] sine(f32[8] p), frontend_attributes={_xla_compute_type="host"}
             - b = f32[8] sine(p)
             - ROOT s = f32[8] atan2(a, b)
             + ROOT s = f32[8] atan2(a, a)  // error
         """),
         Bad.step("""
-              p = f32[8] parameter(0)
             - t = token[] after-all()
-            - s = (f32[8], u32[], token[]) send(p, t), channel_id=1, is_host_transfer=true
+            - s = (f32[8], u32[], token[]) send(f32[8] p, t), channel_id=1, is_host_transfer=true
             - e = token[] send-done(s), channel_id=1, is_host_transfer=true
               ROOT n = f32[8] negate(p)  // error
         """),
         Good.step(
             """
-              p = f32[8] parameter(0)
-            - h = f32[8] custom-call(p), custom_call_target="MoveToHost"
+            - h = f32[8] custom-call(f32[8] p), custom_call_target="MoveToHost"
             - ROOT n = f32[8] negate(h)
             + ROOT n = f32[8] negate(p)
             """,
@@ -207,8 +201,7 @@ class SideEffectLost(Rule):
             }
         """),
         Good.step("""
-              p = f32[8] parameter(0)
-            - c = () custom-call(p), custom_call_target="Sharding",
+            - c = () custom-call(f32[8] p), custom_call_target="Sharding",
             -     custom_call_has_side_effect=true
               ROOT n = f32[8] negate(p)
         """),

@@ -32,24 +32,15 @@ class OffsetWithoutEffect(Rule):
     evidence = (WrongValues(), PublicReport("openxla/xla@0c0461629c"))
     examples = (
         Bad.step("""
-              p = f32[16] parameter(0)
-              u = f32[16] parameter(1)
-              i = s32[] parameter(2)
-            - ROOT r = f32[16] add(p, u)
-            + ROOT r = f32[16] dynamic-update-slice(p, u, i)  // error
+            - ROOT r = f32[16] add(f32[16] p, f32[16] u)
+            + ROOT r = f32[16] dynamic-update-slice(p, u, s32[] i)  // error
         """),
         Good.step("""
-              p = f32[16] parameter(0)
-              u = f32[8] parameter(1)
-              i = s32[] parameter(2)
-            - ROOT r = f32[16] copy(p)
-            + ROOT r = f32[16] dynamic-update-slice(p, u, i)
+            - ROOT r = f32[16] copy(f32[16] p)
+            + ROOT r = f32[16] dynamic-update-slice(p, f32[8] u, s32[] i)
         """),
         Good.step("""
-              p = f32[16] parameter(0)
-              u = f32[16] parameter(1)
-              i = s32[] parameter(2)
-            - ROOT s = f32[16] dynamic-update-slice(p, u, i)
+            - ROOT s = f32[16] dynamic-update-slice(f32[16] p, f32[16] u, s32[] i)
             + ROOT r = f32[16] dynamic-update-slice(p, u, i)
         """),
         Good.step("""
@@ -65,11 +56,9 @@ class OffsetWithoutEffect(Rule):
             }
         """),
         Good.step("""
-              p = f32[16] parameter(0)
             + n = s64[] constant(0)
-              u = f32[16] parameter(1)
             - i = s32[] parameter(2)
-            - ROOT r = f32[16] add(p, u)
+            - ROOT r = f32[16] add(f32[16] p, f32[16] u)
             + i = s32[] convert(n)
             + ROOT r = f32[16] dynamic-update-slice(p, u, i)
         """),

@@ -65,9 +65,7 @@ class PrecisionLost(Rule):
             +     rhs_contracting_dims={0}
         """),
         Bad.step("""
-              p = f32[8,4] parameter(0)
-              q = f32[4,6] parameter(1)
-            - ROOT d = f32[8,6] dot(p, q), lhs_contracting_dims={1},
+            - ROOT d = f32[8,6] dot(f32[8,4] p, f32[4,6] q), lhs_contracting_dims={1},
             -     rhs_contracting_dims={0}
             + c = bf16[4,6] convert(q)
             + w = f32[4,6] convert(c)
@@ -98,18 +96,14 @@ class PrecisionLost(Rule):
             + ROOT n = f32[2,7,7,4] negate(g)
         """),
         Bad.step("""
-              p = f32[8,4] parameter(0)
-              q = f32[4,6] parameter(1)
-            - ROOT d = f32[8,6] dot(p, q), lhs_contracting_dims={1},
+            - ROOT d = f32[8,6] dot(f32[8,4] p, f32[4,6] q), lhs_contracting_dims={1},
             -     rhs_contracting_dims={0}
             + w = bf16[4,6] convert(q)
             + ROOT d.1 = f32[8,6] dot(p, w), lhs_contracting_dims={1},  // error
             +     rhs_contracting_dims={0}
         """),
         Good.step("""
-              p = f32[8,4] parameter(0)
-              q = f32[4,6] parameter(1)
-            - ROOT d = f32[8,6] dot(p, q), lhs_contracting_dims={1},
+            - ROOT d = f32[8,6] dot(f32[8,4] p, f32[4,6] q), lhs_contracting_dims={1},
             -     rhs_contracting_dims={0}
             + c = f64[4,6] convert(q)
             + w = f32[4,6] convert(c)
