@@ -1,18 +1,22 @@
 """Kernels alone: `hlo-lint validate --kernels` on programs that are right, and on known errors.
 
-    python -m benchmarks.kernels [--gpu] PATH…
+    python -m benchmarks.kernels [--gpu] [--python PYTHON --chip h200] WORK…
 
-Each PATH is a dump directory, or a module that is compiled here first: by the installed jaxlib, or
-by the GPU of this machine. Prints a row of a Markdown table for each compilation.
+Each WORK is a dump directory, a module in a file, or a program of `benchmarks.programs`; the last
+two are compiled first: by the installed jaxlib, by the GPU of this machine, or by the jax of PYTHON
+for a chip that is absent. Prints a row of a Markdown table for each compilation.
 """
 
 from __future__ import annotations
 
+import argparse
+import subprocess
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from hlo_lint.apps.hunt.judge import DUMPED
 from hlo_lint.apps.isolation import GPU_LIMITS, judged_kernels
@@ -20,41 +24,70 @@ from hlo_lint.text.source import encode
 from hlo_lint.xla.child import ChildDied, ChildError
 from hlo_lint.xla.cpu import XlaCpu, final_text
 
+_COMPILE = """
+import sys
+from benchmarks.programs import PROGRAMS, compiled, device_of
+name, target, folder = sys.argv[1:]
+options = {"xla_dump_to": folder, "xla_dump_hlo_pass_re": ".*", "xla_dump_hlo_as_text": True}
+compiled(PROGRAMS[name](), device_of(target), **options)
+"""
 
-def rows(path: Path, on_gpu: bool) -> Iterator[str]:
+
+def rows(path: Path, **compiler: Any) -> Iterator[str]:
     """The rows of the compilations of a dump."""
-    for compilation in judged_kernels(path, on_gpu=on_gpu):
-        counts = Counter(kernel.verdict.status.value for kernel in compilation.kernels)
-        bad = [
-            f"`%{kernel.name}` ({kernel.emitter}): "
-            f"{kernel.verdict.difference or kernel.verdict.message.partition(chr(10))[0][:200]}"
-            for kernel in compilation.kernels
-            if kernel.verdict.is_bad
-        ]
+    for compilation in judged_kernels(path, **compiler):
+        verdicts = [(kernel, kernel.verdict) for kernel in compilation.kernels]
+        counts = Counter(verdict.status.value for _, verdict in verdicts)
         statuses = ", ".join(f"{count} {status}" for status, count in counts.most_common())
-        why = {kernel.verdict.message.partition("\n")[0][:90] for kernel in compilation.kernels}
-        cells = (f"{path.name} {compilation.title}", compilation.compiler, statuses)
-        yield f"| {' | '.join(cells)} | {'; '.join(bad or sorted(why - {''}))} |"
+        bad = [
+            f"`%{kernel.name}` ({kernel.emitter}): {verdict.difference or _first(verdict.message)}"
+            for kernel, verdict in verdicts
+            if verdict.is_bad
+        ]
+        why = {_first(verdict.message) for _, verdict in verdicts} - {""}
+        cells = (path.name, compilation.title, compilation.compiler, statuses)
+        yield f"| {' | '.join(cells)} | {'; '.join(bad or sorted(why))} |"
 
 
-def main(*arguments: str) -> None:
+def _first(message: str) -> str:
+    return message.partition("\n")[0][:160]
+
+
+def main() -> None:
     """Print the table."""
-    on_gpu = "--gpu" in arguments
-    with XlaCpu(**(GPU_LIMITS if on_gpu else {})) as xla:
-        for path in (Path(word) for word in arguments if word != "--gpu"):
-            if path.is_dir():
-                print(*rows(path, on_gpu), sep="\n", flush=True)
-                continue
-            with tempfile.TemporaryDirectory() as folder:
-                dump = Path(folder, path.stem)
-                flags = DUMPED | {"xla_dump_to": f"{dump}"}
-                try:
-                    xla.call(final_text, encode(path.read_text("utf-8")), flags=flags)
-                except (ChildDied, ChildError) as error:
-                    print(f"| {path.stem} | does not compile | | {f'{error}'[:200]} |")
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--gpu", action="store_true")
+    parser.add_argument("--python")
+    parser.add_argument("--chip")
+    parser.add_argument("work", nargs="+")
+    given = parser.parse_args()
+    compiler = {"on_gpu": given.gpu, "python": given.python, "chip": given.chip}
+    for work in given.work:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(work)
+            dump = path if path.is_dir() else Path(folder, path.stem)
+            if not path.is_dir():
+                dump.mkdir()
+                if refusal := _dumped(work, dump, given):
+                    print(f"| {path.stem} | | | does not compile | {refusal} |", flush=True)
                     continue
-                print(*rows(dump, on_gpu), sep="\n", flush=True)
+            print(*rows(dump, **compiler), sep="\n", flush=True)
+
+
+def _dumped(work: str, folder: Path, given: argparse.Namespace) -> str:
+    """The reason why a module or a program does not compile; empty if it does, and left dumps."""
+    if not Path(work).is_file():
+        command = [given.python or sys.executable, "-c", _COMPILE, work, given.chip or "cpu"]
+        done = subprocess.run([*command, f"{folder}"], capture_output=True, text=True)
+        return _first(done.stderr.strip().rpartition("\n")[2]) if done.returncode else ""
+    with XlaCpu(**(GPU_LIMITS if given.gpu else {})) as xla:
+        text = encode(Path(work).read_text("utf-8"))
+        try:
+            xla.call(final_text, text, flags=DUMPED | {"xla_dump_to": f"{folder}"})
+        except (ChildDied, ChildError) as error:
+            return _first(f"{error}")
+    return ""
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()
