@@ -280,17 +280,21 @@ class Judge(ExitStack):
         return JudgeVerdict(FOUND if finding else f"{verdict or SAME}", tuple(passes), finding)
 
     def bug(self, text: str, inputs: Sequence[Arrays], folder: Path) -> BugFinding | str | None:
-        """The bug, or the reason for no verdict; the dumps are written into the folder."""
+        """The bug, or the reason for no verdict; the dumps are written into the folder.
+
+        Without inputs no values are compared.
+        """
         if self._target == GPU and prod(cpu.devices_of(text)) > 1:
             return "for several devices"
         compiled = self._compiled(text, inputs, folder)
         ended_in = self._ended_in(compiled, folder)
         if self._only and ended_in not in self._only:
-            return self.by_steps(folder)  # no other pass lowers what is left
+            # No other pass lowers what is left.
+            return self.by_steps(folder) if inputs else None
         if isinstance(compiled, Ending):
             return self._failed(text, inputs, compiled, ended_in)
         if not any(compiled):
-            return self.by_steps(folder)
+            return self.by_steps(folder) if inputs else None
         plain = self._run(self._plain, text, inputs, cpu.JUDGE)
         if isinstance(plain, Ending):
             return f"no judge: {plain.message[:60]}"
