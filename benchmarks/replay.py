@@ -12,6 +12,9 @@ and the pass that died, are those of XLA's log.
 
 Releases are installed in `--environments`, at most `--kept` at a time. With `--state` outcomes are
 kept, and a run that was stopped goes on.
+
+A build takes the place of the new releases: the jaxlib of `--python`, and for passes alone
+`--hlo-opt`, which also runs passes that no pipeline has.
 """
 
 from __future__ import annotations
@@ -83,6 +86,8 @@ OLDEST: Final = {Platform.GPU: (0, 4, 28)}
 """The first release that compiles for an absent chip with a driver that knows it."""
 WITHOUT_DRIVER: Final = (0, 4, 34)
 """The first release that asks no driver for the chip."""
+BUILD: Final = "build"
+"""The name of the release that a `Build` stands for."""
 DRIVER: Final = Path(__file__).parent / "cuda_driver.c"
 SPELLED: Final[Mapping[str, tuple[str, ...]]] = {
     "algebraicsimplifier": ("algsimp",),
@@ -287,12 +292,49 @@ class Environments:
         return interpreter.path
 
 
+@dataclass(frozen=True)
+class Build:
+    """A build of XLA that takes the place of the release with the commit."""
+
+    python: Path | None = None
+    """An interpreter with its jaxlib."""
+    hlo_opt: Path | None = None
+    """Its `hlo-opt`, for the passes of the commit alone."""
+
+    def optimized(
+        self, source: str, passes: Sequence[str], platform: str, folder: Path
+    ) -> Compiled:
+        """The dump of passes that `hlo-opt` runs: the module before and after them."""
+        folder.mkdir(parents=True)
+        (folder / "module_0000.replayed.before_optimizations.txt").write_text(source, "utf-8")
+        (folder / "in.hlo").write_text(source, "utf-8")
+        names, given = ",".join(passes), folder / "in.hlo"
+        command = [
+            f"{self.hlo_opt}",
+            f"--platform={platform.lower()}",
+            f"--passes={names}",
+            f"{given}",
+        ]
+        with os_errors_as(f"{self.hlo_opt} cannot be run", UsageError):
+            done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+        given.unlink()
+        if done.returncode:
+            return Compiled(
+                folder, BugFinding("error", names, done.stderr.strip()[-200:]), [*passes]
+            )
+        step = f"module_0000.replayed.0001.hlo-opt.after_{passes[-1]}.before_pipeline-end.txt"
+        (folder / step).write_text(done.stdout, "utf-8")
+        return Compiled(folder, None, [*passes])
+
+
 class Judges(ExitStack):
     """The judges of two releases for each platform, started when they are asked for."""
 
-    def __init__(self, pair: tuple[str, str], environments: Environments) -> None:
+    def __init__(
+        self, pair: tuple[str, str], environments: Environments, build: Build | None = None
+    ) -> None:
         super().__init__()
-        self.pair = pair
+        self.pair, self.build = pair, build or Build()
         self._environments = environments
         self._judges: dict[tuple[str, Platform], tuple[Judge, Deadline]] = {}
 
@@ -308,10 +350,12 @@ class Judges(ExitStack):
     def _judge(self, release: str, platform: Platform) -> tuple[Judge, Deadline]:
         key = (release, platform)
         if key not in self._judges:
-            python = self._environments.python(release, platform)
+            own = self.build.python if release == BUILD else None
+            python = own or self._environments.python(release, platform)
             deadline = Deadline(SECONDS)
             compiler = HuntCompiler(python, CHIPS[platform], release)
-            needs_driver = platform is Platform.GPU and version_of(release) < WITHOUT_DRIVER
+            is_old = own is None and version_of(release) < WITHOUT_DRIVER
+            needs_driver = platform is Platform.GPU and is_old
             variables = {"LD_LIBRARY_PATH": f"{cuda_driver()}"} if needs_driver else {}
             judge = Judge(compiler, (), deadline, environment=variables)
             self._judges[key] = self.enter_context(judge), deadline
@@ -428,7 +472,13 @@ def replayed(
             alone.reason = "the commit changes no pass of the pipeline"
             return
         alone.passes = whole.passes or known
-        old, new = _by_both(text, alone.passes, flags, both, places[2:])
+        build = judges.build if judges.build.hlo_opt else None
+        sides = both[:1] if build else both
+        old, *others = _by_both(text, alone.passes, flags, sides, places[2:])
+        if build:
+            source = unscheduled(text.text)
+            others = [build.optimized(source, alone.passes, alone.platform, places[3])]
+        (new,) = others
         alone.passes = _named(alone.passes, old.passes | new.passes)
         _tell(old, new, alone)
         if alone.reproduced:
@@ -466,7 +516,7 @@ def _by_both(
     folders: Iterable[Path],
 ) -> list[Compiled]:
     both = []
-    for (judge, deadline), folder in zip(judges, folders, strict=True):
+    for (judge, deadline), folder in zip(judges, folders, strict=False):
         folder.mkdir(parents=True)
         deadline.restart(SECONDS)
         compiled = _compiled(text, only, judge, flags, folder)
@@ -492,12 +542,16 @@ def _is_large(module: Module) -> bool:
     return sum(a.elements for p in parameters for a in arrays(p.shape)) > LARGE
 
 
+def unscheduled(text: str) -> str:
+    """The module without its schedule: XLA schedules what it compiles."""
+    return re.sub(r",\s*is_scheduled=true", "", text)
+
+
 def _compiled(
     text: ReplayText, only: Sequence[str], judge: Judge, given: Mapping[str, str], folder: Path
 ) -> Compiled:
     """The dump of a text, with the flags that the release knows."""
-    # XLA schedules what it compiles.
-    source = re.sub(r",\s*is_scheduled=true", "", text.text)
+    source = unscheduled(text.text)
     module = parse_file(source).modules[0]
     flags = dict(given)
     while True:
@@ -596,12 +650,13 @@ def outcomes(
     kept: int,
     minutes: float,
     dumps: Path | None = None,
+    build: Build | None = None,
 ) -> Iterator[Outcome]:
     """Replay what the state does not have, the newest releases first, a pair after the other."""
     end = time.monotonic() + 60 * minutes
     environments = Environments(kept)
     judges = Judges(("", ""), environments)
-    plans = [plan for commit in commits for plan in _plans(commit)]
+    plans = [plan for commit in commits for plan in _plans(commit, build)]
     # An environment for TPUs is large, and few tests need it.
     plans.sort(key=lambda plan: [*map(version_of, plan[0])], reverse=True)
     plans.sort(key=lambda plan: plan[1].platform == Platform.TPU.name)
@@ -616,7 +671,7 @@ def outcomes(
             continue
         if judges.pair != pair:
             judges.close()
-            judges = Judges(pair, environments)
+            judges = Judges(pair, environments, build)
         ways = zip(keys, (WHOLE, ALONE), strict=True)
         whole, alone = (replace(outcome, key=key, way=way) for key, way in ways)
         _attempt(text, whole, alone, judges, dumps)
@@ -626,7 +681,7 @@ def outcomes(
 
 
 def _plans(
-    commit: Mapping[str, Any],
+    commit: Mapping[str, Any], build: Build | None
 ) -> Iterator[tuple[tuple[str, str], Outcome, ReplayText | None]]:
     """The pair of releases for each text of a commit and each platform; without a text none."""
     change, day = Change.of(commit["change"]), date.fromisoformat(commit["date"][:10])
@@ -650,6 +705,8 @@ def _plans(
     for number, text in enumerate(texts):
         platform = platform_of(text, passes)
         pair = around(day, platform)
+        if build and build.python:
+            pair = pair[0], BUILD
         outcome = replace(empty, before=pair[0], after=pair[1], test=text.test, is_new=text.is_new)
         outcome.platform, outcome.key = platform.name, f"{empty.key}/{number}/{platform.name}"
         yield pair, outcome, text
@@ -774,6 +831,8 @@ def main() -> None:
     parser.add_argument("--state", type=Path, default=Path("build/replay.jsonl"))
     parser.add_argument("--environments", type=Path, default=Path("build/replay"))
     parser.add_argument("--kept", type=int, default=6, help="environments on disk at a time")
+    parser.add_argument("--python", type=Path, help="a build's Python, in place of new releases")
+    parser.add_argument("--hlo-opt", type=Path, help="a build's hlo-opt, for passes alone")
     parser.add_argument("--dumps", type=Path, help="folder to keep the dumps of bugs in")
     parser.add_argument("--again", action="store_true", help="judge the kept dumps again")
     parser.add_argument("--minutes", type=float, default=1e9)
@@ -783,10 +842,11 @@ def main() -> None:
     os.environ["XDG_CACHE_HOME"] = str(options.environments.resolve())
     state = State(options.state)
     commits = read_commits(options.commits)
+    build = Build(options.python, options.hlo_opt)
     replays = (
         judge_again(state, options.dumps)
         if options.again
-        else outcomes(commits, state, options.kept, options.minutes, options.dumps)
+        else outcomes(commits, state, options.kept, options.minutes, options.dumps, build)
     )
     with suppress(KeyboardInterrupt):
         for outcome in replays:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from datetime import date
+from pathlib import Path
 
-from benchmarks.replay import FLAGS, around, passes_of, platform_of
+from benchmarks.replay import FLAGS, Build, around, passes_of, platform_of
 from benchmarks.replay_texts import Change, texts_of
 from hlo_lint.xla.environments import Platform
 
@@ -88,3 +89,29 @@ def test_the_releases_of_a_commit_are_the_last_without_it_and_the_first_that_sur
     assert around(date(2026, 5, 1)) == ("0.10.0", "0.10.2")
     assert around(date(2020, 1, 1))[0] == ""
     assert around(date(2026, 10, 20)) == ("0.12.0", "")
+
+
+def test_a_text_that_a_hunk_cuts_off_is_used_where_its_computations_are_whole() -> None:
+    cut = """diff --git a/xla/some_test.cc b/xla/some_test.cc
+@@ -10,6 +10,30 @@ TEST_F(SomeTest, Cut) {
+   a = f32[] parameter(0)
+ }
+ ENTRY e {
++  p = s8[8] parameter(0)
+   z = s8[] constant(0)
+   ROOT r = s8[] reduce(p, z), dimensions={0}, to_apply=add
+ })";
+"""
+    (text,) = texts_of(Change.of(cut))
+    assert text.test == "SomeTest.Cut"
+    assert "ROOT result = s8[] add(lhs, rhs)" in text.text
+
+
+def test_hlo_opt_of_a_build_gives_the_dump_of_passes_alone(tmp_path: Path) -> None:
+    tool = tmp_path / "hlo-opt"
+    tool.write_text('#!/bin/sh\nsed "s/add/$(echo $2 | sed s/.*=//)/" "$3"\n')
+    tool.chmod(0o755)
+    text = "HloModule m\nENTRY e {\n  p = f32[] parameter(0)\n  ROOT a = f32[] add(p, p)\n}\n"
+    compiled = Build(hlo_opt=tool).optimized(text, ["multiply"], "GPU", tmp_path / "dump")
+    assert [dump.name.after for dump in compiled.dumps if dump.name] == ["", "multiply"]
+    assert "multiply(p, p)" in compiled.dumps[-1].module.text
