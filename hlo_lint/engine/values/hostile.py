@@ -46,7 +46,7 @@ MAX_PREDICATES: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What hostile inputs know about a parameter."""
+    """The facts about a parameter for its hostile values."""
 
     numbers: tuple[float, ...] = ()
     """The numbers at which the programs decide, wrap or round."""
