@@ -7,11 +7,11 @@ from struct import pack, unpack
 from typing import Final
 
 from hlo_lint.analysis.loops import COMPARISONS, Counter, Loop, scalar
-from hlo_lint.hlo.dtypes import BITS
+from hlo_lint.hlo.dtypes import integer_range
 
 NEVER: Final = "never ends"
-_MANY: Final = 32
-"""Bits of a counter that takes too long to wrap around."""
+_MANY: Final = 1 << 17
+"""Iterations after which an overflow takes too long."""
 _FORMATS: Final = {"f16": "e", "f32": "f", "f64": "d"}
 MAX_STEPS: Final = 1 << 12
 """The number of iterations for which a floating-point counter is followed."""
@@ -50,8 +50,12 @@ def _counts(counter: Counter) -> str:
 
 
 def _leads_away(counter: Counter) -> bool:
-    """True if only an overflow of many bits ends the loop."""
-    if counter.first is None or not counter.dtype.startswith("s") or BITS[counter.dtype] < _MANY:
+    """True if only an overflow ends the loop, after many iterations."""
+    if counter.first is None or not counter.dtype.startswith("s"):
+        return False
+    numbers, step = integer_range(counter.dtype), counter.step or 1
+    distance = numbers.stop - counter.first if step > 0 else counter.first - numbers.start
+    if distance // abs(step) < _MANY:
         return False
     is_up = counter.direction in ("LT", "LE") and counter.step < 0
     is_down = counter.direction in ("GT", "GE") and counter.step > 0
