@@ -31,6 +31,8 @@ _EXACT: Final = frozenset(
     "round-nearest-even select sign slice sort transpose tuple".split()
 )
 """Opcodes whose float results are not rounded, except to a type that the text names."""
+_ROUGH: Final = Bound(relative=0.125)
+"""Equal except for rounding: one side is infinite, NaN or 0."""
 _SAME: Final = Bound(of_largest=2.0**-200)
 """Equal except for the signs of zeros."""
 
@@ -160,4 +162,4 @@ def _of_range(
         wrong = is_known & ((right[0] & lost[1]) | gained)
     if not wrong.any():
         return None
-    return array_difference(ours, np.where(wrong, theirs, ours), _SAME, number)
+    return array_difference(ours, np.where(wrong, theirs, ours), _ROUGH, number)

@@ -103,6 +103,10 @@ class Comparison:
     """The seed that shows the difference."""
     bound: Bound = EXACT
     """The bound that the results were compared with."""
+    inputs: Inputs = ()
+    """The inputs that show the difference, from which `seed` draws."""
+    is_own: bool = False
+    """True if the results differ in the programs' own types, and not in f64."""
 
     @property
     def is_equal(self) -> bool:
@@ -315,7 +319,8 @@ class Runs:
         difference = hidden_difference(before, after, native, wide, rounds_freely)
         if difference is None:
             return None
-        return Comparison(StepOutcome.CHANGED, "", difference, seed, difference.bound)
+        bound = difference.bound
+        return Comparison(StepOutcome.CHANGED, "", difference, seed, bound, inputs, is_own=True)
 
     def _rounded(
         self, before: Program, after: Program, inputs: Inputs, share: float
@@ -332,7 +337,7 @@ class Runs:
         difference = result_difference(ours, theirs, bound)
         if difference is None:
             return None
-        return Comparison(StepOutcome.CHANGED, "", difference, FINE, bound)
+        return Comparison(StepOutcome.CHANGED, "", difference, FINE, bound, inputs, is_own=True)
 
     def _is_overflow(self, program: Program, inputs: Inputs, seed: int) -> bool:
         """True if a result has no finite element, which hides all others."""
@@ -392,11 +397,11 @@ class Runs:
                 return Comparison(StepOutcome.NOT_COMPARABLE, reason, seed=seed)
         if divergence is None and native and is_narrowed:
             divergence = result_difference(native[0], native[1])
-            return Comparison(StepOutcome.CHANGED, "", divergence, seed)
+            return Comparison(StepOutcome.CHANGED, "", divergence, seed, EXACT, inputs, is_own=True)
         if divergence is not None and not self._confirmed(before, after, inputs, seed, bound):
             return Comparison(StepOutcome.NOT_RUN, UNCONFIRMED, seed=seed)
         outcome = StepOutcome.WITHIN_BOUND if divergence is None else StepOutcome.CHANGED
-        return Comparison(outcome, "", divergence, seed, bound)
+        return Comparison(outcome, "", divergence, seed, bound, inputs)
 
     def _confirmed(
         self, before: Program, after: Program, inputs: Inputs, seed: int, bound: Bound

@@ -8,17 +8,17 @@ iteration.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 from hlo_lint.engine.values.bounds import WIDE_BOUND
-from hlo_lint.engine.values.compare import LargestDifference, array_difference, keep_bound
-from hlo_lint.engine.values.lowering.emit import WIDE, emit_graph
+from hlo_lint.engine.values.compare import Bound, LargestDifference, array_difference, keep_bound
+from hlo_lint.engine.values.lowering.emit import NATIVE, WIDE, emit_graph
 from hlo_lint.engine.values.lowering.graph import Graph, Node, nodes_in_order
-from hlo_lint.engine.values.programs import Inputs, Runs, in_types
+from hlo_lint.engine.values.programs import Comparison, Inputs, Runs, in_types
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.xla.cpu import NotRun
 
@@ -34,6 +34,8 @@ MAX_ITERATIONS: Final = 16
 MAX_UNROLLED: Final = 8
 """Iterations that an unrolled body may do at once."""
 MAX_NESTING: Final = 4
+MAX_REPAIRS: Final = 16
+"""The values that are replaced one after another."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +51,18 @@ class Culprit:
 
 
 def culprit(
-    before: Program, after: Program, runs: Runs, inputs: Inputs, seed: int
+    before: Program, after: Program, runs: Runs, inputs: Inputs, comparison: Comparison
 ) -> Culprit | None:
     """The first instruction of `after` whose value differs; None where the replay did not run."""
+    types, bound = WIDE, WIDE_BOUND
+    if comparison.is_own:
+        types, bound = NATIVE, comparison.bound
     try:
-        wide = in_types(runs.inputs(inputs, seed), before, WIDE)
+        arrays = in_types(runs.inputs(inputs, comparison.seed), before, types)
     except NotRun:
         return None
-    return _Replay(before, after, runs).first(before.graph, after.graph, wide)
+    replay = _Replay(before, after, runs, types, bound)
+    return replay.first(before.graph, after.graph, arrays)
 
 
 @dataclass
@@ -64,6 +70,10 @@ class _Replay:
     before: Program
     after: Program
     runs: Runs
+    types: Mapping[str, str]
+    """The types in which both run."""
+    bound: Bound
+    """The difference of equal values."""
     scopes: list[str] = field(default_factory=lambda: [""])
     """The bodies of the loops being searched, innermost last."""
 
@@ -103,14 +113,19 @@ class _Replay:
         wrong = [
             node
             for node, our_root, their_root in zip(theirs.roots, *roots, strict=True)
-            if not keep_bound([our_root], [their_root], WIDE_BOUND)
+            if not keep_bound([our_root], [their_root], self.bound)
         ]
         if not wrong:
             return None
         ours_by_number = _by_number(kept[0], values[0][len(ours.roots) :])
         theirs_by_number = _by_number(kept[1], values[1][len(theirs.roots) :])
         samples = [*ours_by_number.values(), *chain(*(run[len(ours.roots) :] for run in again))]
-        node = self._start(wrong, shared, samples, theirs_by_number)
+        own = [ours_by_number[node.number] for node in kept[0]]
+
+        def is_repaired(node: Node) -> bool:
+            return self._is_repaired(theirs, node, own, theirs_by_number, inputs, roots[0])
+
+        node = self._start(wrong, shared, samples, theirs_by_number, is_repaired)
         divergence = self._counterpart(node, kept[0], ours_by_number, theirs_by_number)
         loop = node.operands[0] if node.opcode == "get-tuple-element" else node
         instruction = self.origin(node) or self.origin(loop)
@@ -129,7 +144,7 @@ class _Replay:
     def _values(
         self, graph: Graph, keep: Sequence[Node], inputs: Sequence[NDArray[Any]]
     ) -> list[NDArray[Any]]:
-        return self.runs.xla.run(emit_graph(graph, WIDE, keep=keep), inputs)
+        return self.runs.xla.run(emit_graph(graph, self.types, keep=keep), inputs)
 
     def _by_structure(self, theirs: Graph, shared: set[int]) -> Culprit | None:
         """The first instruction absent before the step, where no values are known."""
@@ -145,8 +160,12 @@ class _Replay:
         shared: set[int],
         ours: Sequence[NDArray[Any]],
         theirs: dict[int, NDArray[Any]],
+        is_repaired: Callable[[Node], bool],
     ) -> Node:
-        """The first unexplained node on the way to a wrong result."""
+        """The first unexplained node on the way to a wrong result.
+
+        The way begins at the last node whose value before the step makes the result right.
+        """
         explained: dict[int, bool] = {}
         by_size: dict[tuple[int, ...], list[NDArray[Any]]] = {}
         for array in ours:
@@ -160,23 +179,56 @@ class _Replay:
                 if not is_known and value is not None:
                     is_known = any(
                         candidate.dtype == value.dtype
-                        and keep_bound([candidate], [value], WIDE_BOUND)
+                        and keep_bound([candidate], [value], self.bound)
                         for candidate in by_size.get(value.shape, ())
                     )
                 explained[node.number] = is_known
             return is_known
 
-        suspects: dict[int, Node] = {node.number: node for node in wrong}
-        queue = list(wrong)
-        for node in queue:
-            for operand in node.operands:
+        node, tries = wrong[0], 0
+        while tries < MAX_REPAIRS:
+            operands = [operand for operand in node.operands if not is_explained(operand)]
+            tries += len(operands)
+            inner = next(filter(is_repaired, operands[:MAX_REPAIRS]), None)
+            if inner is None:
+                break
+            node = inner
+        suspects: dict[int, Node] = {node.number: node}
+        queue = [node]
+        for suspect in queue:
+            for operand in suspect.operands:
                 if operand.number not in suspects and not is_explained(operand):
                     suspects[operand.number] = operand
                     queue.append(operand)
-        for node in nodes_in_order(wrong):
-            if node.number in suspects and self.origin(node) is not None:
-                return node
-        return wrong[0]
+        ordered = [s for s in nodes_in_order([node]) if s.number in suspects and self.origin(s)]
+        # A constant has no value before it that could be wrong.
+        computed = [suspect for suspect in ordered if _depends(suspect)]
+        return next(iter(computed or ordered), node)
+
+    def _is_repaired(
+        self,
+        graph: Graph,
+        node: Node,
+        ours: Sequence[NDArray[Any]],
+        theirs: dict[int, NDArray[Any]],
+        inputs: Sequence[NDArray[Any]],
+        right: Sequence[NDArray[Any]],
+    ) -> bool:
+        """True if a value before the step, in the place of the node's, makes the results right."""
+        value = theirs.get(node.number)
+        if value is None:
+            return False
+        fitting = [a for a in ours if a.shape == value.shape and a.dtype == value.dtype]
+        text = emit_graph(graph, self.types, given=node) if fitting else ""
+        for candidate in fitting[:MAX_REPAIRS]:
+            if not keep_bound([candidate], [value], self.bound):
+                try:
+                    results = self.runs.xla.run(text, [*inputs, candidate])
+                except NotRun:
+                    return False
+                if keep_bound(results, right, self.bound):
+                    return True
+        return False
 
     def _counterpart(
         self,
@@ -194,7 +246,7 @@ class _Replay:
         for candidate in before:
             if named.get(candidate.number) == origin.name and candidate.shapes == node.shapes:
                 array = ours.get(candidate.number)
-                divergence = None if array is None else array_difference(array, value, WIDE_BOUND)
+                divergence = None if array is None else array_difference(array, value, self.bound)
                 if divergence is not None:
                     return divergence
         return None
@@ -235,7 +287,7 @@ class _Replay:
                     break
                 after = self._values(bodies[1], (), state)
                 states = self._iterations(bodies[0], state, after)
-                if not keep_bound(states[-1], after, WIDE_BOUND):
+                if not keep_bound(states[-1], after, self.bound):
                     divergence = self.first(bodies[0], bodies[1], state, states[:-1])
                     if divergence is None or divergence.iteration is not None:
                         return divergence
@@ -246,6 +298,11 @@ class _Replay:
         finally:
             self.scopes.pop()
         return None
+
+
+def _depends(node: Node) -> bool:
+    """True if a value depends on a parameter."""
+    return any(source.opcode == "parameter" for source in nodes_in_order([node]))
 
 
 def _counters(state: Sequence[NDArray[Any]]) -> list[int]:

@@ -418,7 +418,8 @@ def _compare_all(stretches: Sequence[_Stretch], runs: Runs, jobs: int) -> None:
 def _change(before: ValidatedStep, after: ValidatedStep, inputs: Inputs, runs: Runs) -> ValueChange:
     assert before.program is not None
     assert after.program is not None
-    divergence = culprit(before.program, after.program, runs, inputs, after.comparison.seed)
+    inputs = after.comparison.inputs or inputs
+    divergence = culprit(before.program, after.program, runs, inputs, after.comparison)
     nearest = after.before
     if (
         nearest is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from hlo_lint.engine.values.lowering.convolutions import as_dots
@@ -21,14 +22,22 @@ WIDE: Final[Mapping[str, str]] = {
 
 
 def emit_graph(
-    graph: Graph, types: Mapping[str, str] = NATIVE, *, keep: Sequence[Node] = ()
+    graph: Graph,
+    types: Mapping[str, str] = NATIVE,
+    *,
+    keep: Sequence[Node] = (),
+    given: Node | None = None,
 ) -> str:
     """The text of a module whose entry is the graph.
 
-    The nodes of `keep` are further results, after those of the graph.
+    The nodes of `keep` are further results, after those of the graph; `given` is a node whose value
+    is a further parameter.
     """
     writer = _Writer(types)
     entry = Graph(-1, graph.parameters, (*graph.roots, *keep), False, True)
+    if given is not None:
+        entry = replace(entry, parameters=(*entry.parameters, given.shape))
+        writer.given[given.number] = f"p{len(graph.parameters)}"
     writer.write(entry, "main")
     *computations, main = writer.computations
     return "\n\n".join(["HloModule values", *computations, f"ENTRY {main}"]) + "\n"
@@ -41,6 +50,8 @@ class _Writer:
         self.types = types
         self.computations: list[str] = []
         self._names: dict[int, str] = {}
+        self.given: dict[int, str] = {}
+        """The names of nodes that are parameters of the entry."""
 
     def shape(self, shape: ArrayShape) -> str:
         dtype = self.types.get(shape.dtype, shape.dtype)
@@ -68,6 +79,9 @@ class _Writer:
         for node in nodes_in_order(graph.roots):
             if node.opcode == "parameter":
                 names[node.number] = f"p{node.attributes[0][1]}"
+                continue
+            if name == "main" and node.number in self.given:
+                names[node.number] = self.given[node.number]
                 continue
             names[node.number] = f"n{node.number}"
             operands = [names[operand.number] for operand in node.operands]
