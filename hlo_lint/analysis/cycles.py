@@ -8,7 +8,6 @@ from itertools import chain, filterfalse
 from typing import NamedTuple
 
 from hlo_lint.analysis.calls import calls_of
-from hlo_lint.analysis.walks import operands_first, reached
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.text.errors import HloSyntaxError
 
@@ -66,6 +65,9 @@ def _recursive_calls(module: Module) -> Iterator[Instruction]:
         above.add(computation.name)
     else:
         return
+    # Few modules call computations that are defined below.
+    from hlo_lint.analysis.walks import operands_first, reached
+
     callees: dict[str, frozenset[str]] = defaultdict(frozenset)
     callers: dict[str, list[str]] = defaultdict(list)
     for computation in module.computations:
