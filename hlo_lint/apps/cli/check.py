@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -142,27 +143,28 @@ def _checked(
     report, jobs = _run(dump, settings, options)
     seconds = time.monotonic() - begun
     printing.output_report(report, settings.output_format, options, seconds)
-    if options.explains and settings.output_format in ("text", "concise"):
-        _explain_logs(dump, options.log)
+    logs = dump.logs if options.log is None else [options.log]
+    if logs and options.explains and settings.output_format in ("text", "concise"):
+        _explain_logs(dump, logs, is_asked=options.log is not None)
     if options.verbose:
         _print_details(settings, report, jobs, seconds)
     return report
 
 
-def _explain_logs(dump: Dump, log: Path | None) -> None:
+def _explain_logs(dump: Dump, logs: Sequence[Path], *, is_asked: bool) -> None:
     """Print what the logs of a run say, with the instructions that they name."""
     from hlo_lint.apps.cli.ending import last_message
     from hlo_lint.apps.cli.explain import answer, read_log
 
-    for path in dump.logs if log is None else [log]:
+    for path in logs:
         text = read_log(path)
-        if log is None and not last_message(text):
+        if not is_asked and not last_message(text):
             continue  # the log of a run that went well
         click.echo(f"{shown(str(path))}: {shown(last_message(text))[:_WIDTH]}".rstrip(": "))
         try:
             click.echo(answer(text, dump), nl=False)
         except UsageError as error:
-            click.echo(f"{error}" if log is not None else "nothing is known of its messages")
+            click.echo(f"{error}" if is_asked else "nothing is known of its messages")
 
 
 def _run(dump: Dump, settings: Settings, options: printing.ReportOptions) -> tuple[Report, int]:
