@@ -96,7 +96,7 @@ def _work(node: Node) -> int:
     """The number of elements that a node computes, roughly."""
     elements = sum(prod(shape.dims) for shape in node.shapes)
     if node.opcode in ("dot", "convolution"):
-        return elements + prod(node.operands[0].shape.dims) * node.operands[1].shape.dims[-1]
+        return elements + prod(node.operands[0].shape.dims) * prod(node.operands[1].shape.dims[-1:])
     return elements * (64 if node.opcode == "while" else 1)
 
 

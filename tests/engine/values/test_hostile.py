@@ -9,6 +9,7 @@ import pytest
 import hlo_lint
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.engine.values.demands import demands
+from hlo_lint.engine.values.hostile import run_count
 from hlo_lint.engine.values.lowering.graph import Nodes
 from hlo_lint.engine.values.lowering.lower import Lowering
 from hlo_lint.engine.values.validate import validate_dumps
@@ -133,6 +134,11 @@ RIGHT = {
         "r = f32[8] divide(x, c) -> r = f32[8] divide(a, y)",
     ),
 }
+
+
+def test_the_work_of_a_dot_of_scalars_is_known() -> None:
+    program = Lowering(hlo_lint.parse(entry(*SCALAR, "r = s32[] dot(p, q)")), Nodes()).program()
+    assert run_count(program, program, program.inputs) > 1
 
 
 @pytest.mark.slow
