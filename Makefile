@@ -39,7 +39,7 @@ $(VENV)/tools: $(PINS) $(BIN)/hlo-lint
 $(ORACLE)/installed: $(PINS)
 ifneq ($(PYTHON_OF_XLA),)
 	$(PYTHON_OF_XLA) -m venv $(ORACLE)
-	$(ORACLE)/bin/python $(PIP_INSTALL) jaxlib==$(PARSER) click rich lark pathspec
+	$(ORACLE)/bin/python $(PIP_INSTALL) jaxlib==$(PARSER) click rich lark networkx pathspec
 else
 	@echo 'no Python 3.12: texts of jax $(PARSER) are not compared with jaxlib $(PARSER)'
 	mkdir -p $(ORACLE)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
-from itertools import chain, filterfalse
+from itertools import chain
 from typing import NamedTuple
 
 from hlo_lint.analysis.calls import calls_of
@@ -65,21 +64,14 @@ def _recursive_calls(module: Module) -> Iterator[Instruction]:
         above.add(computation.name)
     else:
         return
-    # Few modules call computations that are defined below.
-    from hlo_lint.analysis.walks import operands_first, reached
-
-    callees: dict[str, frozenset[str]] = defaultdict(frozenset)
-    callers: dict[str, list[str]] = defaultdict(list)
+    callees: dict[str, frozenset[str]] = {}
     for computation in module.computations:
-        callees[computation.name] |= _callees(computation)
-        for name in _callees(computation):
-            callers[name].append(computation.name)
-    # Kosaraju's algorithm: what calls each other, directly or not, is a group.
-    group: dict[str, str] = {}
-    for first in reversed(operands_first([*callees], callees.__getitem__)):
-        if first not in group:
-            new = reached([first], lambda name: filterfalse(group.__contains__, callers[name]))
-            group.update(dict.fromkeys([*new], first))
+        name = computation.name
+        callees[name] = callees.get(name, frozenset()) | _callees(computation)
+    import networkx  # only for modules that call computations defined below
+
+    groups = networkx.strongly_connected_components(networkx.DiGraph(callees))
+    group = {name: number for number, names in enumerate(groups) for name in names}
     for computation in module.computations:
         for number, names in calls_of(computation).items():
             if any(group[name] == group[computation.name] for name in names):

@@ -144,6 +144,7 @@ def test_checking_a_repository_runs_no_code_of_it(
         "click",
         "rich",
         "lark",
+        "networkx",
         "pathspec",
         "jinja2",
         "jax",

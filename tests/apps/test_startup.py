@@ -35,7 +35,7 @@ LATE = (
         "lark",
         "multiprocessing",
     ),
-    *("numpy", "pathspec", "pickle", "pkgutil", "rich", "shutil", "sqlite3"),
+    *("networkx", "numpy", "pathspec", "pickle", "pkgutil", "rich", "shutil", "sqlite3"),
     *("subprocess", "tempfile", "tomllib", "xml"),
 )
 """Modules that no plain check needs."""

@@ -17,7 +17,7 @@ LAYERS: list[list[str]] = tomllib.loads((ROOT / "pyproject.toml").read_text())["
 ]["layers"]
 LEVELS = {name: level for level, names in enumerate(reversed(LAYERS)) for name in names}
 LEVELS[""] = -1  # the package itself: lists the public names, imports nothing before it is asked
-HEAVY = ("click", "jax", "jaxlib", "lark", "lsprotocol", "numpy", "pygls", "rich")
+HEAVY = ("click", "jax", "jaxlib", "lark", "lsprotocol", "networkx", "numpy", "pygls", "rich")
 FILES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 
 
