@@ -41,7 +41,7 @@ def lowered_call(
     lowering: Lowering, call: Instruction, operands: list[LoweredValue], shape: Shape
 ) -> LoweredValue:
     """The results of a custom call."""
-    from hlo_lint.engine.values.lowering import attention, convolutions, expansions, gemms
+    from hlo_lint.engine.values.lowering import convolutions, expansions, gemms
 
     target = call.attributes.get("custom_call_target", "").strip('"')
     if (target in MARKS or target in _BUFFERS) and len(operands) == 1:
@@ -74,8 +74,6 @@ def lowered_call(
             results = gemms.onednn_matmul(lowering, call, leaves, arrays)
         elif target.startswith("__cudnn$conv"):
             results = convolutions.convolution(lowering, call, target, leaves, arrays)
-        elif target.startswith(attention.PREFIX):
-            results = attention.attention(lowering, call, target, leaves, arrays)
         elif target in ("TopK", "__gpu$TopK"):
             results = _top_k_by(lowering, call, leaves[0], arrays)
         elif target.startswith(("__cub$DeviceRadixSort", "xla.gpu.ext.cub_sort_")):
