@@ -16,24 +16,6 @@ from hlo_lint.text.phrases import sized
 SHOWN: Final = 3
 
 _FINAL = {".ir-no-opt.ll": ""}
-_PROGRAM = """
-HloModule m
-
-ENTRY e {
-  p = f32[%d,2048]{1,0} parameter(0)
-  ROOT t = f32[2048,%d]{1,0} transpose(p), dimensions={1,0}%s
-}
-"""
-_BEFORE = "module_0001.m.0001.optimization.after_pipeline-start.before_dot-merger.txt"
-_AFTER = "module_0001.m.0002.optimization.after_dot-merger.before_simplify-sorts.txt"
-_PLAIN = """
-HloModule m
-
-ENTRY e {
-  p = f32[2048,2048]{1,0} parameter(0)
-  ROOT n = f32[2048,2048]{1,0} negate(p)
-}
-"""
 
 
 class CostlyTransposes(Rule):
@@ -59,7 +41,10 @@ class CostlyTransposes(Rule):
     opcodes = frozenset({"copy", "fusion", "transpose"})
     evidence = (PublicReport("openxla/xla#46013"), PublicReport("tensorflow/tensorflow#58950"))
     examples = (
-        Bad(_PROGRAM % (2048, 2048, "  // error"), artefacts=_FINAL),
+        Bad.entry(
+            "ROOT t = f32[2048,2048] transpose(f32[2048,2048] p), dimensions={1,0}  // error",
+            artefacts=_FINAL,
+        ),
         Bad(
             """
             HloModule m
@@ -77,11 +62,18 @@ class CostlyTransposes(Rule):
             """,
             artefacts=_FINAL,
         ),
-        Good(_PROGRAM % (64, 64, ""), artefacts=_FINAL),
-        Bad(_PROGRAM % (2048, 2048, "  // error"), file=_AFTER, beside={_BEFORE: _PLAIN}),
-        Good(
-            _PROGRAM % (2048, 2048, ""), file=_AFTER, beside={_BEFORE: _PROGRAM % (2048, 2048, "")}
+        Good.entry(
+            "ROOT t = f32[2048,64]{1,0} transpose(f32[64,2048]{1,0} p), dimensions={1,0}",
+            artefacts=_FINAL,
         ),
+        Bad.step("""
+            - ROOT n = f32[2048,2048]{1,0} negate(f32[2048,2048]{1,0} p)
+            + ROOT t = f32[2048,2048]{1,0} transpose(p), dimensions={1,0}  // error
+        """),
+        Good.step("""
+            - ROOT s = f32[2048,2048]{1,0} transpose(f32[2048,2048]{1,0} p), dimensions={1,0}
+            + ROOT t = f32[2048,2048]{1,0} transpose(p), dimensions={1,0}
+        """),
     )
 
     def check(self, final: FinalModule) -> Findings:

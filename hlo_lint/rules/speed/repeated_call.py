@@ -62,19 +62,6 @@ ENTRY e {{
   ROOT t = (f32[8,8]{{1,0}}, f32[8,8]{{1,0}}) tuple(a, b)
 }}
 """
-_GATHERS: Final = """
-HloModule m
-
-ENTRY e {{
-  p = f32[8]{{0}} parameter(0)
-  q = f32[8]{{0}} parameter(1)
-  a = f32[16]{{0}} all-gather(p), channel_id=1, replica_groups={{{{0,1}}}}, dimensions={{0}}
-  b = f32[16]{{0}} all-gather({read}), channel_id=2, replica_groups={{{{0,1}}}}, dimensions={{0}}{mark}
-  ROOT s = f32[16]{{0}} subtract(a, b)
-}}
-"""  # noqa: E501
-_BEFORE: Final = "module_0001.m.0001.p.after_pipeline-start.before_gather-mover.txt"
-_AFTER: Final = "module_0001.m.0002.p.after_gather-mover.before_pipeline-end.txt"
 
 
 class RepeatedCall(Rule):
@@ -100,16 +87,18 @@ class RepeatedCall(Rule):
         Good.module(_PROGRAM.format(read="p", mark="").replace("scale", "PinToDevice")),
         Bad.module(_FUSED.format(read="p", mark="  // error")),
         Good.module(_FUSED.format(read="q", mark="")),
-        Bad(
-            _GATHERS.format(read="p", mark="  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _GATHERS.format(read="q", mark="")},
-        ),
-        Good(
-            _GATHERS.format(read="p", mark=""),
-            file=_AFTER,
-            beside={_BEFORE: _GATHERS.format(read="p", mark="").replace("ROOT s", "ROOT t")},
-        ),
+        Bad.step("""
+              a = f32[16] all-gather(f32[8] p), replica_groups={{0,1}}, dimensions={0}
+            - b = f32[16] all-gather(f32[8] q), replica_groups={{0,1}}, dimensions={0}
+            + b = f32[16] all-gather(p), replica_groups={{0,1}}, dimensions={0}  // error
+              ROOT s = f32[16] subtract(a, b)
+        """),
+        Good.step("""
+              a = f32[16] all-gather(f32[8] p), replica_groups={{0,1}}, dimensions={0}
+              b = f32[16] all-gather(p), replica_groups={{0,1}}, dimensions={0}
+            - ROOT s = f32[16] subtract(a, b)
+            + ROOT t = f32[16] subtract(a, b)
+        """),
     )
 
     def check_twins(self, compilation: Compilation) -> Findings:
