@@ -40,7 +40,7 @@ class StartWithoutOverlap(Rule):
     mentions = ("-start",)
     evidence = (
         MeasuredHarm(
-            "Nine operations in dumps of an H200 with jax 0.11.2 end right after their start.",
+            "Three operations in dumps of an H200 with jax 0.11.2 end right after their start.",
             "races/other_stream",
         ),
     )

@@ -79,8 +79,8 @@ class AliasLostInFusion(Rule):
     opcodes = frozenset({"custom-call"})
     evidence = (
         MeasuredHarm(
-            "An H200 with jax 0.11.2 computes wrong numbers for three of three such "
-            "programs, and right numbers without dynamic-slice-fusion-rewriter-v2."
+            "An H200 with jax 0.11.2 computes wrong numbers for three such programs, and right "
+            "numbers without dynamic-slice-fusion-rewriter-v2 for the program that was tried."
         ),
     )
     examples = (
