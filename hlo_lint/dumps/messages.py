@@ -333,8 +333,8 @@ def _source(path: str, component: Component, kind: str, quoted: str = "") -> Mes
 
 def passes_of(path: str) -> tuple[str, ...]:
     """The passes of a file, as dumps name them; empty if it is of no pass."""
-    known = _catalogue().paths.get(path, ())
-    return tuple(name for name in known if not name.startswith("+")) or listed_passes(path)
+    names = _catalogue().paths.get(path, ())
+    return tuple(name for name in names if not name.startswith("+")) or listed_passes(path)
 
 
 def listed_passes(path: str) -> tuple[str, ...]:
