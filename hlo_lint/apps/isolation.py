@@ -18,7 +18,7 @@ from hlo_lint.dumps.selection import modules_of, only_module
 from hlo_lint.engine.diagnose import origin_of
 from hlo_lint.engine.isolation.compilers import AbsentKernels, DeviceKernels, RunningKernels
 from hlo_lint.engine.isolation.cut import cuts_of, emitter_of
-from hlo_lint.engine.isolation.judge import KernelCompiler, KernelVerdict, judged
+from hlo_lint.engine.isolation.judge import KernelCompiler, KernelVerdict, judge_kernel
 from hlo_lint.engine.mentions import names_in
 from hlo_lint.hlo.ir import Module
 from hlo_lint.xla.compiler import XlaCompiler
@@ -32,8 +32,6 @@ from hlo_lint.xla.environments import (
     release_here,
 )
 from hlo_lint.xla.limits import Deadline
-
-Note = Callable[[str], None]
 
 KERNEL_SECONDS: Final = 30.0
 """The time limit for a kernel, to compile and to run."""
@@ -72,7 +70,7 @@ class KernelCompilation:
     kernels: tuple[JudgedKernel, ...]
 
 
-def final_dump(pipeline: Pipeline) -> PassDump:
+def emitted_dump(pipeline: Pipeline) -> PassDump:
     """The module that the emitters got, or the last dump of a run without it."""
     for dump in pipeline.dumps:
         if dump.name is not None and dump.name.rest.startswith(_BEFORE_BUFFERS):
@@ -92,7 +90,7 @@ class ReleaseCompiler(ExitStack):
         chip: str | None = None,
         on_gpu: bool = False,
         deadline: Deadline | None = None,
-        announce: Note = lambda _: None,
+        announce: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Choose the compiler.
 
@@ -176,7 +174,7 @@ def judged_kernels(
     seconds: float | None = None,
     memory: int = 8 << 30,
     settings: Settings | None = None,
-    note: Note = lambda _: None,
+    note: Callable[[str], None] = lambda _: None,
     **compiler: Any,
 ) -> Iterator[KernelCompilation]:
     """Compile the kernels of each final module alone, and judge those that run here.
@@ -202,12 +200,12 @@ def judged_kernels(
         for pipeline in pipelines:
             with ReleaseCompiler(pipeline, deadline=deadline, announce=note, **compiler) as asked:
                 kernels = []
-                for whole in modules_of(final_dump(pipeline)):
+                for whole in modules_of(emitted_dump(pipeline)):
                     for cut in cuts_of(whole):
                         note(f"{pipeline.title}: {cut.instruction.name}")
                         key = asked.title, cut.key
                         if key not in seen:
-                            seen[key] = judged(cut, asked.kernels, judge)
+                            seen[key] = judge_kernel(cut, asked.kernels, judge)
                         verdict = replace(seen[key], cut=cut)
                         kernels.append(_judged_kernel(pipeline.title, whole, verdict))
                 yield KernelCompilation(pipeline.title, asked.title, tuple(kernels))

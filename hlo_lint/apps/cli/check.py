@@ -154,10 +154,10 @@ def _checked(
 def _explain_logs(dump: Dump, logs: Sequence[Path], *, is_asked: bool) -> None:
     """Print what the logs of a run say, with the instructions that they name."""
     from hlo_lint.apps.cli.ending import last_message
-    from hlo_lint.apps.cli.explain import answer, read_log
+    from hlo_lint.apps.cli.explain import answer, log_text
 
     for path in logs:
-        text = read_log(path)
+        text = log_text(path)
         if not is_asked and not last_message(text):
             continue  # the log of a run that went well
         click.echo(f"{shown(str(path))}: {shown(last_message(text))[:_WIDTH]}".rstrip(": "))

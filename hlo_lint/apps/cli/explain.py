@@ -51,10 +51,10 @@ def _log(given: str) -> str:
         is_log = Path(given).is_file()
     except (OSError, ValueError):  # a message may be longer than a path can be
         is_log = False
-    return read_log(Path(given)) if is_log else given
+    return log_text(Path(given)) if is_log else given
 
 
-def read_log(path: Path) -> str:
+def log_text(path: Path) -> str:
     """The text of a log, also of a compressed log.
 
     Raises:

@@ -90,7 +90,7 @@ class KernelCompiler(Protocol):
         ...
 
 
-def judged(cut: KernelCut, compiler: KernelCompiler, judge: XlaCpu) -> KernelVerdict:
+def judge_kernel(cut: KernelCut, compiler: KernelCompiler, judge: XlaCpu) -> KernelVerdict:
     """The verdict on a kernel."""
     needs = {row.opcode for body in cut.draft.bodies for row in body.rows} & _NOT_ALONE
     if needs:

@@ -11,7 +11,7 @@ from hlo_lint import parse
 from hlo_lint.apps.isolation import judged_kernels
 from hlo_lint.engine.isolation.compilers import RunningKernels
 from hlo_lint.engine.isolation.cut import KernelCut, cuts_of
-from hlo_lint.engine.isolation.judge import AloneStatus, judged
+from hlo_lint.engine.isolation.judge import AloneStatus, judge_kernel
 from hlo_lint.xla.cpu import XlaCpu
 from tests.conftest import DUMPS
 
@@ -74,7 +74,7 @@ def running() -> Iterator[XlaCpu]:
 @pytest.mark.slow
 def test_right_kernels_are_right(xla: XlaCpu) -> None:
     verdicts = {
-        name: judged(cut, RunningKernels(xla, {}), xla).status for name, cut in cuts().items()
+        name: judge_kernel(cut, RunningKernels(xla, {}), xla).status for name, cut in cuts().items()
     }
     assert verdicts.pop("w") is AloneStatus.NOT_ASKED  # XLA:CPU makes a call of so small a loop
     assert set(verdicts.values()) == {AloneStatus.RIGHT}
@@ -95,7 +95,7 @@ def test_other_code_is_wrong_or_refused(
         def _results(self, text: str, flags: dict[str, Any], inputs: Any) -> Any:
             return super()._results(text.replace(right, wrong), flags, inputs)
 
-    assert judged(cuts()["s"], Otherwise(xla, {}), xla).status is status
+    assert judge_kernel(cuts()["s"], Otherwise(xla, {}), xla).status is status
 
 
 @pytest.mark.slow
