@@ -16,7 +16,12 @@ from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import modules_of, only_module
 from hlo_lint.engine.diagnose import origin_of
-from hlo_lint.engine.isolation.compilers import AbsentKernels, DeviceKernels, RunningKernels
+from hlo_lint.engine.isolation.compilers import (
+    AbsentKernels,
+    DeviceKernels,
+    RunningKernels,
+    as_overrides,
+)
 from hlo_lint.engine.isolation.cut import cuts_of, emitter_of
 from hlo_lint.engine.isolation.judge import KernelCompiler, KernelVerdict, judge_kernel
 from hlo_lint.engine.mentions import names_in
@@ -27,6 +32,7 @@ from hlo_lint.xla.environments import (
     Interpreter,
     Platform,
     environment_of,
+    installed,
     interpreter_at,
     needs_download,
     release_here,
@@ -119,6 +125,8 @@ class ReleaseCompiler(ExitStack):
             asked = environment_of(release, announce, self.platform)
         else:
             here = [version for version in may_be if not needs_download(version, self.platform)]
+            if not here and not self.platform.is_here:
+                here = installed(self.platform)
             asked = environment_of(here[-1], announce, self.platform) if here else None
         self.release = asked.jax if asked else release_here()
         self.title = f"XLA:{self.platform.name} of jax {self.release}"
@@ -132,11 +140,12 @@ class ReleaseCompiler(ExitStack):
         flags = flags_of(pipeline.options) if is_own else ""
         path = asked.path if asked else None
         self.kernels: KernelCompiler
+        self.modules: AbsentKernels | RunningKernels
         if is_cpu or on_gpu:
             limits = GPU_LIMITS if on_gpu else {"seconds": KERNEL_SECONDS}
             xla = self.enter_context(XlaCpu(path, deadline=deadline, **limits))
-            running = RunningKernels(xla, _overrides(flags), is_cpu=is_cpu)
-            self.kernels = running
+            running = RunningKernels(xla, as_overrides(flags), is_cpu=is_cpu)
+            self.kernels = self.modules = running
         if is_cpu:
             return
         compiler = self.enter_context(
@@ -154,17 +163,8 @@ class ReleaseCompiler(ExitStack):
         if on_gpu:
             self.kernels = DeviceKernels(compiler, config, flags, xla, running)
         else:
-            self.kernels = AbsentKernels(compiler, config, "" if is_tpu else flags, is_tpu=is_tpu)
-
-
-def _overrides(flags: str) -> dict[str, bool | int | str]:
-    """The flags of a run as options of a single compilation."""
-    result: dict[str, bool | int | str] = {}
-    for word in flags.split():
-        name, _, text = word.removeprefix("--").partition("=")
-        truth = {"true": True, "false": False}
-        result[name] = truth.get(text, int(text) if text.isdecimal() else text)
-    return result
+            self.modules = AbsentKernels(compiler, config, "" if is_tpu else flags, is_tpu=is_tpu)
+            self.kernels = self.modules
 
 
 def judged_kernels(

@@ -207,6 +207,14 @@ def needs_download(release: str, platform: Platform) -> bool:
     )
 
 
+def installed(platform: Platform) -> list[str]:
+    """The releases that have an environment for a platform, the oldest first."""
+    names = " ".join(marker.parent.name for marker in cache_folder().glob(f"*/{INSTALLED}"))
+    releases = set(re.findall(r"\d+\.\d+\.\d+", names))
+    made = [name for name in releases if (platform.folder(name) / INSTALLED).exists()]
+    return sorted(made, key=version_of)
+
+
 def _is_here(release: str, platform: Platform) -> bool:
     return release == release_here() and platform.is_here
 

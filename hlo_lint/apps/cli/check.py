@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,8 @@ from hlo_lint.text.errors import UsageError
 from hlo_lint.text.source import shown
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hlo_lint.apps.settings.settings import Settings
     from hlo_lint.dumps.directory import Dump
     from hlo_lint.report.report import Report
@@ -37,6 +40,14 @@ MAX_FINDINGS = 1000
     is_flag=True,
     help="Report what XLA's own parser refuses: that of the installed jaxlib, or of --jax.",
 )
+@click.option(
+    "--ask-xla",
+    is_flag=True,
+    help="Report what XLA's own compiler refuses in the last module, without the chip: that of the "
+    "release that wrote the dump, or of --jax.",
+)
+@click.option("--step", metavar="STEP", help="The step that --ask-xla compiles: a number, a pass.")
+@parameters.target_option("chip")
 @parameters.release_option("jax")
 @parameters.resolved_option
 @click.option(
@@ -84,6 +95,9 @@ def command(
     /,
     paths: tuple[str, ...],
     strict: bool,
+    ask_xla: bool,
+    step: str | None,
+    chip: str | None,
     write_baseline: Path | None,
     prune_baseline: Path | None,
     exit_zero: bool,
@@ -105,8 +119,13 @@ def command(
             from hlo_lint.xla.environments import Platform, environment_of
 
             environment_of(shared.jax, partial(click.echo, err=True), Platform.CPU)
-    elif shared.jax is not None:
-        raise click.UsageError("--jax goes with --strict")
+    elif shared.jax is not None and not ask_xla:
+        raise click.UsageError("--jax goes with --strict or --ask-xla")
+    if (step or chip) and not ask_xla:
+        raise click.UsageError("--step and --target go with --ask-xla")
+    options = options._replace(
+        asked={"step": step, "chip": chip, "release": shared.jax} if ask_xla else None
+    )
     if show_files:
         for pipeline in common.open_given(paths, common.settings_of(paths, shared), shared):
             for file in (*pipeline.dumps, *pipeline.kernels):
@@ -141,6 +160,8 @@ def _checked(
     printing.refuse_statistics(settings, options)
     dump = common.open_given(paths, settings, shared)
     report, jobs = _run(dump, settings, options)
+    if options.asked is not None:
+        report = _with_refusals(report, dump, settings, options.asked)
     seconds = time.monotonic() - begun
     printing.output_report(report, settings.output_format, options, seconds)
     logs = dump.logs if options.log is None else [options.log]
@@ -149,6 +170,25 @@ def _checked(
     if options.verbose:
         _print_details(settings, report, jobs, seconds)
     return report
+
+
+def _with_refusals(
+    report: Report, dump: Dump, settings: Settings, asked: Mapping[str, str | None]
+) -> Report:
+    """The report with what XLA's compiler refuses."""
+    from hlo_lint.apps.asking import refusals
+    from hlo_lint.engine.fingerprints import numbered
+
+    with common.status_line() as note:
+        refused, skipped = refusals(dump, note=note, **asked)
+    findings = settings.reported(numbered(refused))
+    stats = report.stats | {"errors": report.stats["errors"] + len(findings)}
+    return replace(
+        report,
+        findings=(*report.findings, *findings),
+        skipped=(*report.skipped, *skipped),
+        stats=stats,
+    )
 
 
 def _explain_logs(dump: Dump, logs: Sequence[Path], *, is_asked: bool) -> None:

@@ -11,6 +11,8 @@ from hlo_lint.text.errors import UsageError
 from hlo_lint.text.phrases import NOT_LOOKED_AT
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hlo_lint.apps.settings.settings import Settings
     from hlo_lint.report.report import Report
 
@@ -31,6 +33,8 @@ class ReportOptions(NamedTuple):
     verbose: bool = False
     log: Path | None = None
     """The log of the run; None for those beside the dump."""
+    asked: Mapping[str, str | None] | None = None
+    """Whom `--ask-xla` asks; None without it."""
     explains: bool = True
     """True to explain the messages of logs."""
 

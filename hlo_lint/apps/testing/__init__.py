@@ -18,10 +18,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from hlo_lint.apps.api import lint
+from hlo_lint.apps.asking import refusals
 from hlo_lint.apps.fixes import fix
 from hlo_lint.apps.hunt.campaign import hunt
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.validation import validate
+from hlo_lint.dumps.directory import open_dump
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.rules.base import Bad, Good, Rule
 
@@ -90,9 +92,11 @@ def check_example(rule: type[Rule], example: Bad | Good) -> None:
 
 
 def _reported(rule: type[Rule], path: Path) -> tuple[Diagnostic, ...]:
-    """The findings of a rule, from `check` or `validate`."""
+    """The findings of a rule, from its command."""
     if rule.command == "validate":
         return validate(path).report.findings
+    if rule.command == "check --ask-xla":
+        return tuple(refusals(open_dump(path))[0])
     return lint(path, [rule], None, _demanding(rule)).findings
 
 

@@ -20,6 +20,7 @@ from hlo_lint.xla.compiler import Ending, XlaCompiler
 from hlo_lint.xla.cpu import (
     NotRun,
     XlaCpu,
+    devices_of,
     final_text,
     pack_arrays,
     run_code,
@@ -69,6 +70,13 @@ class RunningKernels:
             return emitted
         return Ending("unknown", f"alone its operations become {', '.join(sorted(made - wanted))}")
 
+    def whole(self, text: str, flags: str) -> Ending:
+        """Compile a module with more flags; `unknown` without passes, as StableHLO changes it."""
+        if WITHOUT_PASSES in flags:
+            return Ending("unknown", "StableHLO does not have all of a final module")
+        compiled = self._compiled(text, self._flags | as_overrides(flags))
+        return compiled if isinstance(compiled, Ending) else Ending("ok", "")
+
     def run(self, cut: KernelCut, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
         """The results of the compiled kernel, the leaves of its root in order.
 
@@ -108,6 +116,16 @@ class RunningKernels:
         except ChildError as error:
             return Ending("error", f"{error}".partition("\n\nSuspected")[0].strip())
         return parse_file(decode(final)).modules[0]
+
+
+def as_overrides(flags: str) -> dict[str, bool | int | str]:
+    """The flags of a run as options of a single compilation."""
+    result: dict[str, bool | int | str] = {}
+    for word in flags.split():
+        name, _, text = word.removeprefix("--").partition("=")
+        truth = {"true": True, "false": False}
+        result[name] = truth.get(text, int(text) if text.isdecimal() else text)
+    return result
 
 
 def _is_plain(cut: KernelCut) -> bool:
@@ -172,12 +190,17 @@ class AbsentKernels:
         self, compiler: XlaCompiler, target: str, flags: str = "", *, is_tpu: bool = False
     ) -> None:
         self._compiler, self._target, self._is_tpu = compiler, target, is_tpu
-        self._flags = f"{flags} --{WITHOUT_PASSES}=true".strip()
+        self._flags = flags
 
     def compile(self, cut: KernelCut) -> Ending:
         """Compile a kernel."""
         text = _with_plain_interface(cut.draft).text if self._is_tpu else cut.text
-        return self._compiler.compile(text, self._target, self._flags)
+        return self.whole(text, f"--{WITHOUT_PASSES}=true")
+
+    def whole(self, text: str, flags: str) -> Ending:
+        """Compile a module with more flags."""
+        flags = f"{self._flags} {flags}".strip()
+        return self._compiler.compile(text, self._target, flags, devices_of(text))
 
     def run(self, cut: KernelCut, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
         """Raises NotRun."""

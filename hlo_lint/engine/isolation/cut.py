@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Final
 
 from hlo_lint.analysis.walks import reached
 from hlo_lint.engine.reduce.draft import Draft, DraftComputation, DraftInstruction
 from hlo_lint.hlo.attributes.splitting import joined_attributes
 from hlo_lint.hlo.ir import Computation, Instruction, Module
-from hlo_lint.hlo.opcodes import CONTROL_FLOW, NO_KERNEL, RUNS_SCHEDULE
+from hlo_lint.hlo.opcodes import COMMUNICATES, CONTROL_FLOW, NO_KERNEL, RUNS_SCHEDULE
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.shape import Shape, TupleShape, element_type, shape_or_none
 
@@ -22,6 +23,8 @@ MAX_LITERAL: Final = 256
 """The longest literal, in characters, that is copied; longer constants become parameters."""
 _IN_PLACE: Final = CONTROL_FLOW | frozenset("dynamic-update-slice scatter sort".split())
 """Opcodes that write their result over an operand, which must not be a parameter's buffer."""
+NOT_ALONE: Final = COMMUNICATES | {"infeed", "outfeed", "partition-id", "replica-id"}
+"""Opcodes that need other devices, or a host."""
 _names = re.compile(r"%[\w.\-]+")
 
 
@@ -85,6 +88,13 @@ def kernels_of(module: Module) -> Iterator[Instruction]:
                 yield instruction
 
 
+def _constants_of(module: Module) -> Iterator[Instruction]:
+    """The constants of the entry computation, which XLA:GPU emits as variables."""
+    for constant in module.entry.with_opcode("constant") if module.entry else ():
+        if "..." not in constant.operands_text and not constant.is_nested:
+            yield constant
+
+
 def with_calls(draft: Draft) -> Draft:
     """The module with its fusions as calls, for XLA to fuse again."""
 
@@ -97,11 +107,11 @@ def with_calls(draft: Draft) -> Draft:
     return draft.with_rows(called)
 
 
-def cuts_of(module: Module) -> Iterator[KernelCut]:
-    """The kernels of a module, each as a module of its own."""
+def cuts_of(module: Module, *, constants: bool = False) -> Iterator[KernelCut]:
+    """The kernels of a module, each as a module of its own; then its constants, if asked for."""
     draft = _bare(Draft.of(module))
     bodies = {body.name: body for body in draft.bodies}
-    for instruction in kernels_of(module):
+    for instruction in chain(kernels_of(module), _constants_of(module) if constants else ()):
         body = bodies[instruction.computation.name]
         yield KernelCut(instruction, _cut(draft, bodies, body, body.row(instruction.name)))
 
@@ -148,10 +158,11 @@ def _cut(
         )
         if name in bodies
     ]
-    is_in_place = any(
-        opcode in _IN_PLACE
-        for opcode in (row.opcode, *(inner.opcode for callee in callees for inner in callee.rows))
-    )
+    opcodes = {row.opcode, *(inner.opcode for callee in callees for inner in callee.rows)}
+    is_in_place = not opcodes.isdisjoint(_IN_PLACE)
+    kept_in_header = {"is_scheduled"}
+    if not opcodes.isdisjoint(NOT_ALONE):
+        kept_in_header |= {"num_partitions", "replica_count"}
     entry = _Entry(body, is_in_place)
     operands = [entry.value(name) for name in row.reads]
     kept = {
@@ -160,11 +171,13 @@ def _cut(
         if name not in ("control-predecessors", "sharding")
     }
     launched = row._replace(attributes_text=joined_attributes(kept))
-    rows = (*entry.rows, launched.with_operands(operands))
+    if operands:
+        launched = launched.with_operands(operands)
+    rows = (*entry.rows, launched)
     order = [other for other in draft.bodies if other in callees]  # callees come first
     return Draft(
         draft.name,
-        {name: text for name, text in draft.header.items() if name == "is_scheduled"},
+        {name: text for name, text in draft.header.items() if name in kept_in_header},
         (*order, DraftComputation(ENTRY, rows, launched.name, is_entry=True)),
     )
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from hlo_lint.engine.isolation.cut import KernelCut
+from hlo_lint.engine.isolation.cut import NOT_ALONE, KernelCut
 from hlo_lint.engine.values.bounds import fallback_bound
 from hlo_lint.engine.values.compare import LargestDifference, array_difference, result_difference
 from hlo_lint.engine.values.inputs import EDGES, value
@@ -22,7 +22,6 @@ from hlo_lint.engine.values.lowering.lower import Lowering
 from hlo_lint.engine.values.programs import CONSTANT_ROUNDINGS, MAX_INPUT_BYTES, Runs, in_types
 from hlo_lint.hlo.dtypes import is_float
 from hlo_lint.hlo.ir import Module
-from hlo_lint.hlo.opcodes import COMMUNICATES
 from hlo_lint.hlo.shape import arrays
 from hlo_lint.xla.compiler import Ending
 from hlo_lint.xla.cpu import JUDGE, NotRun
@@ -37,8 +36,6 @@ SEEDS: Final = (0, 1, 2)
 """The sets of inputs: of both signs, positive, and negative."""
 LARGE: Final = 1 << 20
 """Kernels with more bytes of inputs get the first two sets."""
-_NOT_ALONE: Final = COMMUNICATES | {"infeed", "outfeed", "partition-id", "replica-id"}
-"""Opcodes that need other devices, or a host."""
 _unregistered = re.compile(r"No (?:FFI handler registered|registered implementation)").search
 """Custom calls of jax and of its users, which their own processes register."""
 
@@ -92,14 +89,14 @@ class KernelCompiler(Protocol):
 
 def judge_kernel(cut: KernelCut, compiler: KernelCompiler, judge: XlaCpu) -> KernelVerdict:
     """The verdict on a kernel."""
-    needs = {row.opcode for body in cut.draft.bodies for row in body.rows} & _NOT_ALONE
-    if needs:
+    needs = {row.opcode for body in cut.draft.bodies for row in body.rows} & NOT_ALONE
+    if needs and compiler.runs:
         return KernelVerdict(cut, AloneStatus.NOT_ASKED, f"{min(needs)} does not run alone")
     ending = compiler.compile(cut)
-    if ending.status == "unknown" or _unregistered(ending.message):
+    if ending.status in ("unknown", "refused") or _unregistered(ending.message):
         return KernelVerdict(cut, AloneStatus.NOT_ASKED, ending.message)
     if ending.status != "ok":
-        status = AloneStatus.REFUSED if ending.status in ("error", "refused") else AloneStatus.DIED
+        status = AloneStatus.REFUSED if ending.status == "error" else AloneStatus.DIED
         return KernelVerdict(cut, status, ending.message)
     if not compiler.runs:
         return KernelVerdict(cut, AloneStatus.COMPILES)

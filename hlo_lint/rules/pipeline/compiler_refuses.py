@@ -1,0 +1,47 @@
+"""Modules that XLA's own compiler does not emit."""
+
+from __future__ import annotations
+
+from hlo_lint.rules.base import Bad, Good, Rule, Severity
+from hlo_lint.rules.evidence import RefusedByXla
+
+_FILE = "module_0001.m.sm_9.0a_gpu_after_optimizations.txt"
+_FUSION = """
+HloModule m, is_scheduled=true
+
+f {{
+  a = {dtype}[8]{{0}} parameter(0)
+  ROOT n = {dtype}[8]{{0}} {opcode}(a)
+}}
+
+ENTRY e {{
+  p = {dtype}[8]{{0}} parameter(0)
+  ROOT r = {dtype}[8]{{0}} fusion(p), kind=kCustom, calls=f, backend_config=\
+{{"fusion_backend_config":{{"kind":"__triton","block_level_fusion_config":\
+{{"output_tiles":[{{"sizes":["8"]}}],"num_warps":"1","num_ctas":"1","num_stages":"1"}}}}}}{mark}
+}}
+"""
+
+
+class CompilerRefuses(Rule):
+    """A module, or an instruction of it, that XLA's compiler refuses to emit.
+
+    Only `hlo-lint check --ask-xla` reports it: it asks the compiler of the release that wrote the
+    dump, without the chip.
+
+    ## Why
+    XLA's emitters and libraries take a part of what its verifier accepts: element types, ranks,
+    numbers of operands, layouts, configurations. They say so only when the module is emitted, often
+    without the instruction. The last module of a dump is compiled as it stands, with all passes
+    off. If XLA refuses it, or dies, its kernels are compiled alone: the finding is at those that
+    XLA refuses, with its words. A module before the last is compiled from its step on.
+    """
+
+    severity = Severity.ERROR
+    command = "check --ask-xla"
+    enabled_by_default = False
+    evidence = (RefusedByXla("Complex types are unsupported in Triton codegen", passes="none"),)
+    examples = (
+        Bad(_FUSION.format(dtype="c64", opcode="negate", mark="  // error"), file=_FILE),
+        Good(_FUSION.format(dtype="f32", opcode="negate", mark=""), file=_FILE),
+    )
