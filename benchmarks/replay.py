@@ -45,6 +45,7 @@ from hlo_lint.apps.hunt.fair import unfair
 from hlo_lint.apps.hunt.judge import CPU, BugFinding, HuntCompiler, Judge, hunt_inputs
 from hlo_lint.apps.validation import validate
 from hlo_lint.dumps.directory import open_dump
+from hlo_lint.dumps.names import parse_name
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pass_lists import pass_lists
 from hlo_lint.dumps.selection import in_order, longest_run
@@ -432,6 +433,9 @@ class Compiled:
             if finding.severity is Severity.INFO:
                 continue
             names = {finding.introduced_by.pass_name} if finding.introduced_by else set()
+            name = parse_name(Path(finding.path).name)
+            if finding.seen_in is None and name is not None:
+                names |= {name.after} - {""}  # no history: the file names the pass
             if finding.rule == DIED:
                 names |= {*re.findall(r"[\w\-]+", " ".join((finding.message, *finding.notes)))}
             says.setdefault(f"{finding.rule}: {nameless(finding.message)}", set()).update(names)

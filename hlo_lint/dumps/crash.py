@@ -27,6 +27,9 @@ from hlo_lint.text.stored import read_stored
 MAX_LOG_BYTES = 16 << 20
 """Bytes of a log that are read."""
 
+VERIFIER = "hlo-verifier"
+"""The checker of invariants, which runs after each pass and at the start of a pipeline."""
+
 _find_failures = late(
     r"(?:RET_CHECK failure \((?:[^()\s]*/)?|\b)(\w+\.cc:\d+)(?:\) ?|\] Check failed: )([^\n]*)"
 ).finditer
@@ -122,8 +125,9 @@ def _site_by_dumps(pipeline: Pipeline) -> CrashSite:
     if release is None or options is None or not pipeline.is_of_known_release:
         has_next = bool(name.before) and name.before != "pipeline-end"
         following = ((name.pipeline, name.before),) if has_next else ()
-        if has_next and options is not None and options.pass_pattern == EVERY_PASS:
-            return CrashSite(dump, following, "each pass that ends leaves a dump", True)
+        if name.before and options is not None and options.pass_pattern == EVERY_PASS:
+            why = "each pass that ends leaves a dump"
+            return CrashSite(dump, following or ((name.pipeline, VERIFIER),), why, has_next)
         return CrashSite(
             dump, following, "the last dump names the pass that is next in the list", False
         )
@@ -154,8 +158,8 @@ def _leaves_dump(options: DebugOptions) -> _Leaves:
 
 
 def _until_dumped(passes: Sequence[PassName], leaves: _Leaves) -> list[PassName]:
-    """The passes up to the first that leaves a dump; the invariant checkers if that is the start
-    of a pipeline and no pass precedes it."""
+    """The passes up to the first that leaves a dump; the verifier if that is the start of a
+    pipeline and no pass precedes it."""
     suspects: list[PassName] = []
     for number, entry in enumerate(passes):
         pipeline, name = entry
@@ -164,7 +168,7 @@ def _until_dumped(passes: Sequence[PassName], leaves: _Leaves) -> list[PassName]
         nested = number > 0 and passes[number - 1] == (name, "pipeline-end")
         if name == "pipeline-start":
             if leaves(entry, after):
-                return suspects or [(pipeline, "invariant checkers")]
+                return suspects or [(pipeline, VERIFIER)]
         elif name != "pipeline-end" and not nested:
             suspects.append(entry)
             if leaves(entry, after):

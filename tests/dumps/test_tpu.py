@@ -94,3 +94,8 @@ def test_of_an_unknown_release_the_next_pass_is_the_one_that_died(tmp_path: Path
     site = find_crash_site(pipeline)
     assert site.suspects == (("optimization", "splitk-rewriter"),)
     assert site.is_complete
+    (copy / last).rename(copy / last.replace("splitk-rewriter", "pipeline-end"))
+    (pipeline,) = [each for each in open_dump(copy) if not each.is_helper]
+    site = find_crash_site(pipeline)
+    assert site.suspects == (("optimization", "hlo-verifier"),)
+    assert not site.is_complete
