@@ -142,7 +142,12 @@ class XlaCpu(Child):
         return XlaCpu(seconds=limits.seconds, memory=limits.memory, deadline=limits.deadline)
 
     def run(
-        self, text: str, inputs: Sequence[NDArray[Any]] = (), *, flags: Flags | None = None
+        self,
+        text: str,
+        inputs: Sequence[NDArray[Any]] = (),
+        *,
+        flags: Flags | None = None,
+        plain: bool = False,
     ) -> list[NDArray[Any]]:
         """The results of a module: the leaves of its root, in order.
 
@@ -150,6 +155,7 @@ class XlaCpu(Child):
             text: HLO that the installed jaxlib reads, with one device and arrays as parameters.
             inputs: a value for each parameter of the entry computation.
             flags: XLA flags for this compilation, beside those of the child.
+            plain: True to compile with the passes of XLA, without the flags of the child.
 
         Raises:
             NotRun: XLA refused the text, aborted, or needed more time or memory than the limits.
@@ -158,7 +164,7 @@ class XlaCpu(Child):
         types, blocks = pack_arrays(inputs)
         try:
             types, results = self.call(
-                run_text, encode(text), *blocks, types=types, flags=dict(flags or {})
+                run_text, encode(text), *blocks, types=types, flags=dict(flags or {}), plain=plain
             )
         except (ChildDied, NoTimeLeft) as death:
             raise NotRun(f"{death}") from None

@@ -261,7 +261,10 @@ inputs_option = click.option(
     "--inputs",
     type=PATH,
     metavar="FILE.npz",
-    help="The values of the parameters, by name; of an element of a tuple as name.0.",
+    help="The values of parameters, by name, number or jax's path; of a tuple's element as name.0.",
+)
+show_inputs_option = click.option(
+    "--show-inputs", is_flag=True, help="Print the inputs, given or made up."
 )
 passes_option = click.option(
     "--passes", default="", metavar="PASS,…", help="Only these passes of XLA."

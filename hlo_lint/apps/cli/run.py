@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.selection import main_pipelines, module_at, only_module
 from hlo_lint.engine.diagnose import origin_of
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.hlo.shape import Shape, TupleShape
+from hlo_lint.hlo.shape import Shape, TupleShape, arrays
 from hlo_lint.text.errors import DumpError, HloLintError, UsageError, nearest
 from hlo_lint.text.files import write
 from hlo_lint.text.phrases import counted
@@ -49,6 +50,10 @@ MAX_PRINTED = 1000
 @click.option(
     "--wide", is_flag=True, help="Compute all floats as f64, to see the effect of rounding."
 )
+@click.option(
+    "--as-compiled", is_flag=True, help="Run the text with the passes of XLA:CPU instead."
+)
+@parameters.show_inputs_option
 @parameters.output_option()
 def command(
     path: Path,
@@ -58,6 +63,8 @@ def command(
     printed: tuple[str, ...],
     first_nan: bool,
     wide: bool,
+    as_compiled: bool,
+    show_inputs: bool,
     out: Path | None,
 ) -> None:
     """Run a module, and print its result or inner values.
@@ -76,6 +83,8 @@ def command(
     """
     if first_nan and (printed or out):
         raise UsageError("--first-nan goes without --print and -o")
+    if as_compiled and (first_nan or printed or wide):
+        raise UsageError("--as-compiled goes without --first-nan, --print and --wide")
     if first_nan and path.is_dir():
         if inputs and module is None:
             raise UsageError("--inputs are those of one module: name it with --module")
@@ -83,11 +92,17 @@ def command(
     chosen = module_at(path, module)
     wanted = [_instruction(chosen, name) for name in printed]
     try:
+        from hlo_lint.engine.values.inputs import leaves_of
+
         if first_nan:
             lines = _first_nan(chosen, _inputs(chosen, inputs, seed), wide)
             click.echo(shown_lines("\n".join(lines)))
             click.get_current_context().exit(len(lines) > 1)
-        values = list(_values(chosen, wanted, inputs, seed, wide))
+        arguments = _inputs(chosen, inputs, seed)
+        if show_inputs:
+            for (name, leaf), array in zip(leaves_of(chosen), arguments, strict=True):
+                click.echo(f"%{name} = {leaf} (input)\n{_shown(array)}")
+        values = list(_values(chosen, wanted, arguments, wide, as_compiled))
     except ImportError as error:
         message = f"values need {error.name or error}: pip install 'hlo-lint[xla]'"
         raise UsageError(message) from None
@@ -102,18 +117,37 @@ def command(
 
 
 def _values(
-    module: Module, wanted: Sequence[Instruction], given: Path | None, seed: int, wide: bool
+    module: Module,
+    wanted: Sequence[Instruction],
+    inputs: Sequence[NDArray[Any]],
+    wide: bool,
+    as_compiled: bool,
 ) -> Iterator[tuple[str, NDArray[Any], Shape | None]]:
-    """The arrays that are wanted, each with a name and its shape."""
-    from hlo_lint.engine.values.run import values_of
+    """The arrays that are wanted, each with a name and its shape.
 
-    inputs = _inputs(module, given, seed)
-    if not wanted and module.entry is not None and module.entry.root is not None:
-        wanted = [module.entry.root]
-    for instruction, value in zip(
-        wanted, values_of(module, inputs, wanted, wide=wide), strict=True
-    ):
+    A result comes with a warning on stderr where the module as XLA:CPU compiles it gives another.
+    """
+    from hlo_lint.engine.values.compare import Bound, result_difference
+    from hlo_lint.engine.values.run import NoValue, arrays_of, compiled_values, values_of
+
+    root = module.entry.root if module.entry is not None else None
+    if as_compiled and root is not None:
+        shapes = arrays(root.shape_or_none)
+        for number, pair in enumerate(zip(compiled_values(module, inputs), shapes, strict=True)):
+            yield f"{root.name}.{number}" if root.type_text.startswith("(") else root.name, *pair
+        return
+    of_result = not wanted and root is not None
+    if of_result and root is not None:
+        wanted = [root]
+    values = values_of(module, inputs, wanted, wide=wide)
+    for instruction, value in zip(wanted, values, strict=True):
         yield from _parts(instruction.name, value, instruction.shape_or_none)
+    if of_result and not wide:
+        with suppress(NoValue):
+            compiled = compiled_values(module, inputs)
+            difference = result_difference([*arrays_of(values[0])], compiled, Bound(2**-4, 2**-4))
+            if difference is not None:
+                click.echo(f"hlo-lint: XLA with its passes gives another: {difference}", err=True)
 
 
 def _first_nan_in(

@@ -106,7 +106,7 @@ class Comparison:
     inputs: Inputs = ()
     """The inputs that show the difference, from which `seed` draws."""
     is_own: bool = False
-    """True if the results differ in the programs' own types but agree in f64."""
+    """True if the results differ in the programs' own types alone."""
 
     @property
     def is_equal(self) -> bool:

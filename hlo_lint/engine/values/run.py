@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from hlo_lint.engine.values.lowering.emit import NATIVE, WIDE, emit_graph
@@ -16,7 +17,7 @@ from hlo_lint.engine.values.programs import in_types
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import arrays
 from hlo_lint.text.errors import HloLintError
-from hlo_lint.xla.cpu import NotRun, XlaCpu
+from hlo_lint.xla.cpu import JUDGE, NotRun, XlaCpu
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -180,10 +181,36 @@ def _run(
     with ExitStack() as stack:
         xla = xla or stack.enter_context(XlaCpu())
         text = emit_graph(program.graph, types)
+        inputs = in_types(arguments, program, types)
         try:
-            return xla.run(text, in_types(arguments, program, types))
+            with suppress(NotRun):
+                return xla.run(text, inputs, flags=JUDGE)
+            return xla.run(text, inputs)
         except NotRun as error:
             raise NoValue(_refusal(error, text, program)) from error
+
+
+def compiled_values(module: Module, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+    """The arrays of the result as XLA:CPU computes them with its own passes, in order.
+
+    Raises:
+        NoValue: XLA:CPU does not compile or run the text of the module.
+        DumpError: jaxlib is not installed.
+    """
+    from hlo_lint.hlo.parser.literals import numpy_dtype
+
+    shapes = chain.from_iterable(
+        arrays(parameter.shape_or_none)
+        for parameter in (module.entry.parameters if module.entry else ())
+    )
+    typed = [
+        array.astype(numpy_dtype(shape.dtype)) for array, shape in zip(inputs, shapes, strict=True)
+    ]
+    with XlaCpu() as xla:
+        try:
+            return xla.run(module.text, typed, plain=True)
+        except NotRun as error:
+            raise NoValue(f"XLA:CPU does not run the text itself: {error}") from error
 
 
 _find_nodes: Final = re.compile(r"%?\bn(\d+)\b").sub
