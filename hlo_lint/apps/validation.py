@@ -75,8 +75,8 @@ def validate(
         target: an input as for `lint`; a compilation needs at least two dumps.
         against: the dump of another run of the same programs, to be compared at common steps.
         module: the name of the only module to run: `jit_step`, `module_0001.jit_step`.
-        inputs: a .npz file with parameter values by name, for the first set of inputs; the other
-            parameters are drawn at random.
+        inputs: a .npz file with parameter values by name, number or path, for the first set of
+            inputs; the other parameters are drawn at random.
         seeds: the number of sets of inputs.
         all_steps: True to run every step; by default bisection finds the first change.
         seconds: time limit for the whole run; `report.skipped` counts the steps that did not fit.
@@ -108,17 +108,18 @@ def validate(
     else:
         compilations = list(_pairs(dump, as_dump(against, settings)))
 
-    draw = value
+    draw, given = value, frozenset[int]()
     if inputs is not None:
         if len(compilations) != 1:
             raise UsageError("the inputs are for a single module: name it with --module")
-        draw = _with_values(read_inputs(inputs, modules_of(compilations[0][0].dumps[0])[0]))
+        arrays = read_inputs(inputs, modules_of(compilations[0][0].dumps[0])[0])
+        draw, given = _with_values(arrays), frozenset(arrays)
 
     def validated(compilation: tuple[Pipeline, ...]) -> Validation:
         with children.one() as xla:
             if len(compilation) == 2:
                 return validate_pair(
-                    *compilation, xla, seeds=range(seeds), progress=note, draw=draw
+                    *compilation, xla, seeds=range(seeds), progress=note, draw=draw, given=given
                 )
             (pipeline,) = compilation
             return validate_dumps(
@@ -130,6 +131,7 @@ def validate(
                 jobs=max(1, jobs // len(compilations)),
                 progress=note,
                 draw=draw,
+                given=given,
             )
 
     with (

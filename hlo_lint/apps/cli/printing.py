@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hlo_lint.apps.cli import common
 from hlo_lint.text.errors import UsageError
@@ -12,6 +12,8 @@ from hlo_lint.text.phrases import NOT_LOOKED_AT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from numpy.typing import NDArray
 
     from hlo_lint.apps.settings.settings import Settings
     from hlo_lint.report.report import Report
@@ -126,3 +128,16 @@ def _rendered(report: Report, output_format: str, options: ReportOptions) -> str
         if report.hidden:
             warn(hidden_line(report.hidden))
     return render(report, output_format, warn)
+
+
+MAX_PRINTED: Final = 1000
+"""Number of elements of an array that is printed in full; of a larger array the edges are."""
+
+
+def shown_array(array: NDArray[Any]) -> str:
+    """The elements of an array, as numpy prints them."""
+    import numpy as np
+
+    if array.dtype.kind == "V" or array.dtype.name.startswith(("bfloat", "float8", "float4")):
+        array = array.astype(np.float32)
+    return str(np.array2string(array, threshold=MAX_PRINTED, separator=", ", max_line_width=100))

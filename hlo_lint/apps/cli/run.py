@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hlo_lint.apps.cli import parameters
+from hlo_lint.apps.cli.printing import shown_array
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.selection import main_pipelines, module_at, only_module
 from hlo_lint.engine.diagnose import origin_of
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hlo_lint.engine.values.run import ArrayValue
-
-MAX_PRINTED = 1000
-"""Number of elements of an array that is printed in full; of a larger array the edges are."""
 
 
 @click.command("run")
@@ -101,13 +99,13 @@ def command(
         arguments = _inputs(chosen, inputs, seed)
         if show_inputs:
             for (name, leaf), array in zip(leaves_of(chosen), arguments, strict=True):
-                click.echo(f"%{name} = {leaf} (input)\n{_shown(array)}")
+                click.echo(f"%{name} = {leaf} (input)\n{shown_array(array)}")
         values = list(_values(chosen, wanted, arguments, wide, as_compiled))
     except ImportError as error:
         message = f"values need {error.name or error}: pip install 'hlo-lint[xla]'"
         raise UsageError(message) from None
     for name, value, shape in values:
-        click.echo(f"%{name} = {shape}\n{_shown(value)}")
+        click.echo(f"%{name} = {shape}\n{shown_array(value)}")
     if out is not None:
         import numpy as np
 
@@ -253,11 +251,3 @@ def _parts(
             yield from _parts(f"{name}.{number}", part, of_part)
     elif value is not None:
         yield name, value, shape
-
-
-def _shown(array: NDArray[Any]) -> str:
-    import numpy as np
-
-    if array.dtype.kind == "V" or array.dtype.name.startswith(("bfloat", "float8", "float4")):
-        array = array.astype(np.float32)
-    return str(np.array2string(array, threshold=MAX_PRINTED, separator=", ", max_line_width=100))

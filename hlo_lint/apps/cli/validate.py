@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from hlo_lint.apps.cli import common, parameters
-from hlo_lint.apps.cli.printing import write_report
+from hlo_lint.apps.cli.printing import shown_array, write_report
 from hlo_lint.apps.validation import ValidationResult, validate
 from hlo_lint.dumps.directory import Dump
 from hlo_lint.report.formats import FORMATS, render
@@ -28,6 +28,7 @@ from hlo_lint.text.source import shown
     help="Compare with another run of the same programs, after each step that both have.",
 )
 @parameters.inputs_option
+@parameters.show_inputs_option
 @click.option(
     "--all-steps", is_flag=True, help="Run every step; by default bisection finds the first change."
 )
@@ -73,6 +74,7 @@ def command(
     output_format: str | None,
     output: Path | None,
     verbose: bool,
+    show_inputs: bool,
     shared: common.SharedOptions,
     kernels: bool,
     release: str | None,
@@ -126,6 +128,8 @@ def command(
     if output_format == "text" and output is None:
         if result.report.findings:  # rich takes 0.1 s to import
             print_text(common.console(), result.report.findings, verbose=verbose)
+        if show_inputs:
+            _print_inputs(result)
         _print_summary(result)
     else:
         opened = common.open_given(paths, settings, shared)
@@ -146,6 +150,16 @@ def _rendered(result: ValidationResult, output_format: str, dump: Dump, title: s
     return render(
         result.report, output_format, lambda line: click.echo(f"hlo-lint: {line}", err=True)
     )
+
+
+def _print_inputs(result: ValidationResult) -> None:
+    """The inputs on which each change shows."""
+    for validation in result.validations:
+        for change in validation.changes:
+            for name, array, is_given in change.inputs:
+                origin = "given" if is_given else "made up"
+                click.echo(shown(f"%{name}, {origin}, shows {change.after.path.name}:"))
+                click.echo(shown_array(array))
 
 
 def _print_summary(result: ValidationResult) -> None:

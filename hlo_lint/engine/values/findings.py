@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Final
 
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.selection import outer_pass
@@ -41,6 +42,7 @@ def diagnostic_of(change: ValueChange, dumps: Sequence[PassDump] = ()) -> Diagno
             f"largest error {difference.error:.6g}, {_seed(change.comparison.seed)}; the bound was "
             f"{change.comparison.bound}",
         )
+        notes += _made_up(change)
         if difference.drawing:
             drawing = " ".join(difference.drawing)
             notes.append(f"in the last two dimensions, # differs: {drawing}")
@@ -59,6 +61,20 @@ def diagnostic_of(change: ValueChange, dumps: Sequence[PassDump] = ()) -> Diagno
     module = dump.file.modules[0] if culprit is not None else None
     diagnostic = diagnose(LocatedFinding(ValuesChanged(), finding, dump, module), introduced)
     return replace(diagnostic, error_map=difference.error_map if difference else ())
+
+
+SHOWN: Final = 4
+"""Inputs that a finding names, and the most elements of each."""
+
+
+def _made_up(change: ValueChange) -> Iterator[str]:
+    """A note with the small inputs, where they are not those of a user."""
+    made_up = [shown for shown in change.inputs if not shown.is_given]
+    small = [shown for shown in made_up if shown.array.size <= SHOWN]
+    if made_up:
+        words = ", ".join(f"%{name} is {array.tolist()}" for name, array, _ in small[:SHOWN])
+        rest = f": {words}" if words else ""
+        yield f"the inputs are made up{rest} (--show-inputs prints all, --inputs gives real values)"
 
 
 def _seed(seed: int) -> str:

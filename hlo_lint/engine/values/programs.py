@@ -121,6 +121,8 @@ class Runs:
     xla: XlaCpu
     draw: DrawInput = value
     """Gives the values of an input, as `value` of `inputs.py` does."""
+    given: frozenset[int] = frozenset()
+    """The leaves whose values in the first run are those of a user."""
     wide_first: bool = False
     """True if programs that f64 finds equal need not run in their own types."""
     _kept: dict[Hashable, list[NDArray[Any]] | NotRun] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from operator import attrgetter
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hlo_lint.analysis.diff.bisection import aligned_steps
 from hlo_lint.analysis.stage import ANY_STAGE
@@ -25,7 +25,7 @@ from hlo_lint.analysis.walks import reached
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.values.comparable import incomparable
-from hlo_lint.engine.values.inputs import value
+from hlo_lint.engine.values.inputs import leaves_of, value
 from hlo_lint.engine.values.lowering.graph import Nodes
 from hlo_lint.engine.values.programs import Comparison, DrawInput, Inputs, Runs, StepOutcome
 from hlo_lint.engine.values.replay import Culprit, culprit
@@ -37,11 +37,23 @@ from hlo_lint.text.phrases import counted
 from hlo_lint.xla.cpu import XlaCpu
 from hlo_lint.xla.limits import MEMORY, SECONDS
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 SEEDS: Final = (0, 1)
 """A seed of small numbers of both signs, and a seed of positive numbers."""
 
 MIN_SHARE: Final = 4
 """The number of steps that makes another child worth its start."""
+
+
+class ShownInput(NamedTuple):
+    """The values of a parameter, or of an element of one, on a device."""
+
+    name: str
+    array: NDArray[Any]
+    is_given: bool
+    """False for made-up values."""
 
 
 @dataclass
@@ -53,6 +65,8 @@ class ValueChange:
     comparison: Comparison
     culprit: Culprit | None
     """The first instruction whose value differs, or that XLA refuses; None if unknown."""
+    inputs: tuple[ShownInput, ...] = ()
+    """The inputs that show the difference, in the order of the parameters."""
 
 
 @dataclass
@@ -108,14 +122,17 @@ def validate_dumps(
     jobs: int = 1,
     progress: StepProgress = lambda _: None,
     draw: DrawInput = value,
+    given: frozenset[int] = frozenset(),
 ) -> Validation:
     """Compare successive dumps of a program, in the order of the run.
 
     With `all_steps` each step is run, `jobs` at a time. Otherwise only the steps that bisection
-    needs are run: it misses a change that a later pass takes back. `draw` gives the inputs.
+    needs are run: it misses a change that a later pass takes back.
+
+    `draw` gives the inputs; `given` are the leaves whose values in the first run are a user's.
     """
     ran, deadline = xla.texts_run, xla.limits.deadline
-    run, runs = (RunSteps(dumps, deadline, progress), Runs(xla, wide_first=True, draw=draw))
+    run, runs = (RunSteps(dumps, deadline, progress), Runs(xla, draw, given, wide_first=True))
     result = Validation(title, run.steps)
     stretches = [_Stretch(steps, run, result, seeds) for steps in _stretches(run, all_steps)]
     if all_steps:
@@ -137,15 +154,18 @@ def validate_pair(
     seeds: Sequence[int] = SEEDS,
     progress: StepProgress = lambda _: None,
     draw: DrawInput = value,
+    given: frozenset[int] = frozenset(),
 ) -> Validation:
     """Compare two runs over the same program after each common step, up to the first change.
 
-    `draw` gives the inputs.
+
+
+    `draw` gives the inputs; `given` are the leaves whose values in the first run are a user's.
     """
     result, ran = Validation(f"{ours.title} and {theirs.title}"), xla.texts_run
     deadline = xla.limits.deadline
     runs, nodes, replicated = (
-        Runs(xla, wide_first=True, draw=draw),
+        Runs(xla, draw, given, wide_first=True),
         Nodes(deadline),
         shared_parameters(ours.dumps, deadline),
     )
@@ -406,7 +426,7 @@ def _compare_all(stretches: Sequence[_Stretch], runs: Runs, jobs: int) -> None:
 
     with ExitStack() as stack:
         siblings = [stack.enter_context(runs.xla.sibling()) for _ in range(count - 1)]
-        pool = [runs, *(Runs(xla, runs.draw, runs.wide_first) for xla in siblings)]
+        pool = [runs, *(Runs(xla, runs.draw, runs.given, runs.wide_first) for xla in siblings)]
         threads = stack.enter_context(ThreadPoolExecutor(count))
         befores = chain.from_iterable(threads.map(compare, pool, ends, ends[1:]))
         for (stretch, number), before in zip(steps, befores, strict=True):
@@ -427,4 +447,13 @@ def _change(before: ValidatedStep, after: ValidatedStep, inputs: Inputs, runs: R
         or nearest.program.graph is not before.program.graph
     ):
         nearest = before  # the steps between did not run
-    return ValueChange(nearest.dump, after.dump, after.comparison, divergence)
+    arrays = tuple(_shown(before.dump, runs, inputs, after.comparison.seed))
+    return ValueChange(nearest.dump, after.dump, after.comparison, divergence, arrays)
+
+
+def _shown(dump: PassDump, runs: Runs, inputs: Inputs, seed: int) -> Iterator[ShownInput]:
+    names = [name for name, _ in leaves_of(dump.module)]
+    for input_, array in zip(inputs, runs.inputs(inputs, seed), strict=True):
+        name = names[input_.leaf] if input_.leaf < len(names) else f"{input_.leaf}"
+        name += f" on device {input_.device}" if input_.device else ""
+        yield ShownInput(name, array, seed == 0 and input_.leaf in runs.given)
