@@ -33,7 +33,7 @@ def test_the_bytes_of_every_dump_survive_and_nothing_in_them_is_unreadable() -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_the_bytes_of_damaged_texts_survive_and_nothing_raises(seed: int) -> None:
     texts = [path.read_bytes() for path in hlo_files(FIXTURES)]
     chance = random.Random(seed)
@@ -97,7 +97,7 @@ def test_one_odd_line_hides_nothing_else() -> None:
     ],
 )
 def test_ten_times_the_damage_takes_about_ten_times_as_long(line: str) -> None:
-    steps = [_steps(line, lines) for lines in (2_000, 20_000)]
+    steps = [_steps(line, lines) for lines in (500, 5_000)]
     assert steps[1] < 15 * steps[0]
 
 
