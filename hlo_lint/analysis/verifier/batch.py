@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from itertools import repeat
 
@@ -18,18 +18,16 @@ class Batch:
     def __init__(self) -> None:
         self.kinds: dict[RowKind, tuple[Computation, int]] = {}
         """The kinds, and a computation that holds each with its number there."""
-        self._parts: list[tuple[Computation, Sequence[int]]] = []
+        self._computations: list[Computation] = []
         self._examples: dict[Computation, Mapping[int, int]] = {}
 
-    def add(self, computation: Computation, numbers: Sequence[int]) -> None:
-        """Add instructions of a computation by their positions."""
-        self._parts.append((computation, numbers))
-        _, kinds, kind_of = reading_of(computation)
-        held: Collection[int] = shared_range(len(kinds))
-        if len(numbers) < len(kind_of):
-            held = {kind_of[number] for number in numbers}
-            kinds = [kinds[index] for index in held]
-        self.kinds.update(zip(kinds, zip(repeat(computation), held), strict=False))
+    def add(self, computation: Computation) -> None:
+        """Add the instructions of a computation."""
+        self._computations.append(computation)
+        kinds = reading_of(computation).kinds
+        self.kinds.update(
+            zip(kinds, zip(repeat(computation), shared_range(len(kinds))), strict=False)
+        )
 
     @cached_property
     def by_opcode(self) -> dict[str, list[RowKind]]:
@@ -49,19 +47,16 @@ class Batch:
 
     def places(self, opcode: str) -> Iterator[RowPlace]:
         """The instructions of an opcode."""
-        for computation, numbers in self._holders.get(opcode, ()):
-            positions = computation.positions(opcode)
-            if len(numbers) < len(computation.rows):
-                positions = sorted(set(numbers).intersection(positions))
-            yield from zip(repeat(computation), positions)
+        for computation in self._holders.get(opcode, ()):
+            yield from zip(repeat(computation), computation.positions(opcode))
 
     @cached_property
-    def _holders(self) -> dict[str, list[tuple[Computation, Sequence[int]]]]:
-        """The parts that hold each opcode, once all are added."""
-        holders: dict[str, list[tuple[Computation, Sequence[int]]]] = {}
-        for part in self._parts:
-            for opcode in part[0].opcodes:
-                holders.setdefault(opcode, []).append(part)
+    def _holders(self) -> dict[str, list[Computation]]:
+        """The computations that hold each opcode, once all are added."""
+        holders: dict[str, list[Computation]] = {}
+        for computation in self._computations:
+            for opcode in computation.opcodes:
+                holders.setdefault(opcode, []).append(computation)
         return holders
 
     def of_kinds(self, kinds: Collection[RowKind]) -> Iterator[RowPlace]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from hlo_lint.analysis.kinds import Template
 from hlo_lint.analysis.shape_inference import Signature
@@ -23,20 +23,6 @@ JudgedHeader: TypeAlias = tuple[str, Stage, tuple[str, ...], str | None]
 """Header, stage, and the types of the entry computation's parameters and root."""
 
 
-class ComputationResult(NamedTuple):
-    """The violations of a computation with given callees."""
-
-    callees: Mapping[str, Computation | None]
-    """The computations it calls, by name."""
-    of_instructions: tuple[tuple[str, Violation], ...]
-    """Violations of single instructions, by their names."""
-    of_whole: tuple[Violation, ...]
-    """Violations of the computation as a whole."""
-
-
-GOOD: Final = ComputationResult({}, (), ())
-
-
 @dataclass(eq=False, repr=False)
 class BoundMemo:
     """The results under a stage and the counts of a header."""
@@ -47,10 +33,8 @@ class BoundMemo:
     """Opcode, type and attributes of instructions that passed the checks of a word."""
     templates: set[Template] = field(default_factory=set)
     """Small computations that passed."""
-    outcomes: dict[Computation, dict[Callees, ComputationResult]] = field(default_factory=dict)
-    """The outcomes of each computation, the latest at the end."""
-    latest: dict[str, Computation] = field(default_factory=dict)
-    """The computation of each name that was checked last."""
+    outcomes: dict[Computation, dict[Callees, tuple[Violation, ...]]] = field(default_factory=dict)
+    """The violations of each computation, by its callees."""
 
 
 @dataclass(eq=False, repr=False)
@@ -72,10 +56,5 @@ class VerifierMemo:
             memo.outcomes = {
                 computation: outcomes
                 for computation, outcomes in memo.outcomes.items()
-                if computation in kept
-            }
-            memo.latest = {
-                name: computation
-                for name, computation in memo.latest.items()
                 if computation in kept
             }

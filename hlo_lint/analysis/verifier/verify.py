@@ -1,8 +1,4 @@
-"""Runs all checks over a module in a single pass, and reuses the results of earlier dumps.
-
-A changed computation is checked only where it changed: instructions that the previous computation
-of its name shares, with the same operands and the same callees, were checked there.
-"""
+"""Runs all checks over a module in a single pass, and reuses the results of earlier dumps."""
 
 from __future__ import annotations
 
@@ -20,7 +16,7 @@ from hlo_lint.analysis.shape_inference.shape_check import IGNORES_TYPE, inferenc
 from hlo_lint.analysis.stage import Stage
 from hlo_lint.analysis.verifier.batch import Batch
 from hlo_lint.analysis.verifier.checks import Checks, ComputationCheck, InstructionCheck, Mark
-from hlo_lint.analysis.verifier.memo import GOOD, MAX_HELD, ComputationResult, VerifierMemo
+from hlo_lint.analysis.verifier.memo import MAX_HELD, VerifierMemo
 from hlo_lint.analysis.verifier.scope import Scope, Violation, header_of
 from hlo_lint.analysis.verifier.shapes import (
     has_shape_checks,
@@ -33,7 +29,6 @@ from hlo_lint.analysis.verifier.shapes import (
 )
 from hlo_lint.hlo.ir import Computation, Module
 from hlo_lint.hlo.kinds import RowKind, reading_of
-from hlo_lint.hlo.records import name_in, name_of, operands_of, references_of
 from hlo_lint.text.patterns import late
 
 _Located: TypeAlias = tuple[Computation, int, Violation]
@@ -89,7 +84,7 @@ class _Verifier:
         if len(self.memo.templates) > MAX_HELD:
             self.memo.templates.clear()
         self._scopes: dict[Computation, Scope] = {}
-        self._outcomes: dict[Computation, ComputationResult] = {}
+        self._outcomes: dict[Computation, tuple[Violation, ...]] = {}
         self._callees_of: dict[Computation, Mapping[str, Computation | None]] = {}
         self._first: dict[Computation, Computation] = {}
         """The first of the computations with the same template."""
@@ -129,10 +124,8 @@ class _Verifier:
     def violations(self) -> Iterator[Violation]:
         """The violations of all computations; results hold while the callees are the same."""
         self._check_unknown()
-        for outcome in map(self._outcomes.get, self.module.computations):
-            if outcome is not None and outcome is not GOOD:
-                yield from (violation for _, violation in outcome.of_instructions)
-                yield from outcome.of_whole
+        for computation in self.module.computations:
+            yield from self._outcomes.get(computation, ())
 
     def _check_unknown(self) -> None:
         """Check the computations without results."""
@@ -149,14 +142,14 @@ class _Verifier:
         others = []
         for template, same in alike.items():
             if template in good:
-                self._outcomes.update(dict.fromkeys(same, GOOD))
-                self.memo.outcomes.update((computation, {(): GOOD}) for computation in same)
+                self._outcomes.update(dict.fromkeys(same, ()))
+                self.memo.outcomes.update((computation, {(): ()}) for computation in same)
             else:
                 others += same[1:]
         self._check(others)
 
-    def _outcome(self, computation: Computation) -> ComputationResult | None:
-        """The outcome of a computation with these callees; None if it was not checked."""
+    def _outcome(self, computation: Computation) -> tuple[Violation, ...] | None:
+        """The violations of a computation with these callees; None if it was not checked."""
         outcome = self._outcomes.get(computation)
         if outcome is None:
             held = self.memo.outcomes.get(computation)
@@ -166,15 +159,13 @@ class _Verifier:
                     self._outcomes[computation] = outcome
         return outcome
 
-    def _keep(self, computation: Computation, outcome: ComputationResult) -> None:
+    def _keep(self, computation: Computation, outcome: tuple[Violation, ...]) -> None:
         template = template_of(computation)
-        if template is None:
-            self.memo.latest[computation.name] = computation
-        elif outcome is GOOD:
+        if template is not None and not outcome:
             self.memo.templates.add(template)
         self._outcomes[computation] = outcome
         held = self.memo.outcomes.setdefault(computation, {})
-        held[tuple(outcome.callees.values())] = outcome
+        held[tuple(self._callees(computation).values())] = outcome
 
     def _callees(self, computation: Computation) -> Mapping[str, Computation | None]:
         """The computations that it calls, by name."""
@@ -209,7 +200,7 @@ class _Verifier:
             return
         batch = Batch()
         for computation in computations:
-            batch.add(computation, self._places(computation))
+            batch.add(computation)
         violations: dict[Computation, list[tuple[int, Violation]]] = {}
         for computation, number, violation in self._of_instructions(batch):
             violations.setdefault(computation, []).append((number, violation))
@@ -229,14 +220,8 @@ class _Verifier:
                 for check, is_of_names in whole[opcodes]:
                     if not (is_sound and is_of_names):
                         of_whole += check(scope)
-            callees = self._callees(computation)
-            of_rows = violations.get(computation)
-            if callees or of_rows or of_whole:
-                rows = computation.rows
-                named = [(name_of(rows[number]), violation) for number, violation in of_rows or ()]
-                self._keep(computation, ComputationResult(callees, tuple(named), tuple(of_whole)))
-            else:
-                self._keep(computation, GOOD)
+            of_rows = [violation for _, violation in violations.get(computation, ())]
+            self._keep(computation, (*of_rows, *of_whole))
 
     def _concerned(self, opcodes: frozenset[str]) -> list[tuple[ComputationCheck, bool]]:
         """The checks of whole computations that some opcodes concern, each with its
@@ -255,14 +240,6 @@ class _Verifier:
             for check, mark in self.checks.computations
             if not mark.option or getattr(self.stage, mark.option)
         ]
-
-    def _places(self, computation: Computation) -> Sequence[int]:
-        """The positions to check: instructions that the previous computation of that name lacks."""
-        before = self.memo.latest.get(computation.name)
-        if before is None:
-            return range(len(computation.rows))
-        outcome = next(reversed(self.memo.outcomes[before].values()))
-        return _changed(computation, self._callees(computation), before, outcome)
 
     def _of_instructions(self, batch: Batch) -> Iterator[_Located]:
         """The violations of single instructions: of types, of shapes, of other checks."""
@@ -404,41 +381,3 @@ def _without_numbers(attributes: str) -> str:
 
 _sub_channel = late(r"\bchannel_id=[1-9]\d{0,17}\b").sub
 _sub_predecessors = late(r", control-predecessors=\{[^{}]*\}").sub
-
-
-def _changed(
-    computation: Computation,
-    callees: Mapping[str, Computation | None],
-    before: Computation,
-    outcome: ComputationResult,
-) -> Sequence[int]:
-    """The instructions to check; the others were checked in the computation `before`."""
-    rows = computation.rows
-    fresh = set(map(id, rows)).difference(map(id, before.rows))
-    if 2 * len(fresh) > len(rows):
-        return range(len(rows))  # another module's computation, most likely
-    new = {name_of(row) for row in rows if id(row) in fresh} if fresh else set()
-    new |= before.index.keys() - computation.index.keys()
-    new |= {name for name, _ in outcome.of_instructions}
-    changed = {name for name, callee in callees.items() if outcome.callees.get(name) is not callee}
-    if not new and not changed:
-        return []
-    untouched = new.isdisjoint
-    places = [
-        number
-        for number, row in enumerate(rows)
-        if name_of(row) in new or not untouched(references_of(row))
-    ]
-    if "#" in "".join([operands_of(row) for row in rows]):
-        taken = set(places)
-        for number, row in enumerate(rows):
-            if number not in taken and not untouched(map(name_in, references_of(row))):
-                places.append(number)
-        places.sort()
-    if changed:
-        taken = set(places)
-        for number, names in calls_of(computation).items():
-            if number not in taken and not changed.isdisjoint(names):
-                places.append(number)
-        places.sort()
-    return places
