@@ -31,17 +31,11 @@ class {class_name}(Rule):
     examples = (
         Bad.entry(
             """
-            p = f32[8]{{0}} parameter(0)
-            n = f32[8]{{0}} negate(p)
-            ROOT r = f32[8]{{0}} negate(n)  // error
+            n = f32[8] negate(f32[8] p)
+            ROOT r = f32[8] negate(n)  // error
             """
         ),
-        Good.entry(
-            """
-            p = f32[8]{{0}} parameter(0)
-            ROOT r = f32[8]{{0}} negate(p)
-            """
-        ),
+        Good.entry("ROOT r = f32[8] negate(f32[8] p)"),
     )
 
     def check(self, computation: Computation) -> Findings:
