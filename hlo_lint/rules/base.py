@@ -183,7 +183,11 @@ class Example:
 
     @classmethod
     def module(cls, computations: str, **more: Any) -> Self:
-        """An example whose module has these computations and a bare header."""
+        """An example whose module has these computations and a bare header.
+
+        Computations have parameters as in `entry`. One with a single instruction may be a line:
+        `add { ROOT s = f32[] add(f32[] a, f32[] b) }`.
+        """
         return cls(computations, as_module=_module_of, **more)
 
     @classmethod
@@ -258,7 +262,19 @@ def _without_sign(line: str) -> str:
 
 
 def _module_of(computations: str) -> str:
-    return f"HloModule m\n\n{cleandoc(computations)}"
+    return f"HloModule m\n\n{_computation.sub(_spelled_out, cleandoc(computations))}"
+
+
+def _spelled_out(computation: re.Match[str]) -> str:
+    """A computation with a line for each instruction, and its parameters."""
+    line, lines = computation["line"], computation["lines"]
+    return f"{computation['head']}\n{_with_parameters(lines or f'  {line}')}\n}}"
+
+
+_computation = re.compile(
+    r"^(?P<head>(?:ENTRY )?[\w.-]+ \{)(?: (?P<line>\S[^\n]*) \}$|\n(?P<lines>.*?)\n\}$)",
+    re.M | re.S,
+)
 
 
 def _entry_of(instructions: str) -> str:

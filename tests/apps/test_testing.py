@@ -108,3 +108,11 @@ def test_typed_operands_are_the_parameters_of_an_entry() -> None:
         "  n = f32[8] negate(p)",
         "  ROOT t = (f32[8], f32[]) tuple(n, q)",
     ]
+
+
+def test_a_computation_of_one_instruction_may_be_a_line() -> None:
+    text = "add { ROOT s = f32[] add(f32[] a, f32[] b) }\n\nENTRY e { ROOT p = f32[] parameter(0) }"
+    assert Good.module(text).source.splitlines()[2:6] == [
+        *("add {", "  a = f32[] parameter(0)", "  b = f32[] parameter(1)"),
+        "  ROOT s = f32[] add(a, b)",
+    ]

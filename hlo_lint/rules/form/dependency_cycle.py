@@ -29,14 +29,10 @@ class DependencyCycle(Rule):
         """),
         Bad.module("""
             f {
-              q = f32[8] parameter(0)
-              ROOT d = f32[8] call(q), to_apply=f  // error
+              ROOT d = f32[8] call(f32[8] q), to_apply=f  // error
             }
 
-            ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT c = f32[8] call(p), to_apply=f
-            }
+            ENTRY e { ROOT c = f32[8] call(f32[8] p), to_apply=f }
         """),
         Good.entry("ROOT t = (f32[8], f32[8]) tuple(f32[8] p, p)"),
     )

@@ -58,16 +58,11 @@ class UnknownWord(Rule):
             ROOT n = f32[8]{0} negate(p)
         """),
         Bad.module("""
-            sum {
-              a = f32[] parameter(0)
-              b = f32[] parameter(1)
-              ROOT c = f32[] add(a, b)
-            }
+            sum { ROOT c = f32[] add(f32[] a, f32[] b) }
 
             ENTRY e {
-              p = f32[8]{0} parameter(0)
               z = f32[] constant(0)
-              ROOT r = f32[] reduce(p, z), dimensions={0}, to_aply=sum  // error
+              ROOT r = f32[] reduce(f32[8]{0} p, z), dimensions={0}, to_aply=sum  // error
             }
         """),
         Good.entry("""

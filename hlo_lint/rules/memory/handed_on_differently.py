@@ -45,14 +45,10 @@ class HandedOnDifferently(Rule):
             ROOT d = f32[8]{0} copy-done(c)  // error
         """),
         Bad.module("""
-            f {
-              x = f32[8]{0:S(5)} parameter(0)
-              ROOT c = f32[8]{0} copy(x)
-            }
+            f { ROOT c = f32[8]{0} copy(f32[8]{0:S(5)} x) }
 
             ENTRY e {
-              p = f32[8]{0} parameter(0)
-              ROOT r = f32[8]{0} fusion(p), kind=kLoop, calls=f  // error
+              ROOT r = f32[8]{0} fusion(f32[8]{0} p), kind=kLoop, calls=f  // error
             }
         """),
         Bad.entry("""

@@ -55,8 +55,7 @@ class LoopNeverEnds(Rule):
         Bad(_PROGRAM.format(step=2, limit=7, direction="NE", mark=_ERROR)),
         Bad.module("""
             body {
-              b = (s32[]) parameter(0)
-              i = s32[] get-tuple-element(b), index=0
+              i = s32[] get-tuple-element((s32[]) b), index=0
               ROOT t = (s32[]) tuple(i)
             }
 

@@ -114,23 +114,19 @@ class OrderDependentReduction(Rule):
             }
 
             ENTRY e {
-              p = f32[64] parameter(0)
-              ROOT r = f32[64] all-reduce(p), replica_groups={}, to_apply=first  // error
+              ROOT r = f32[64] all-reduce(f32[64] p), replica_groups={}, to_apply=first  // error
             }
         """),
         Bad.module("""
             step {
-              a = f32[] parameter(0)
-              b = f32[] parameter(1)
               t = token[] after-all()
-              o = token[] outfeed(a, t), outfeed_shape=f32[]
-              ROOT s = f32[] add(a, b)
+              o = token[] outfeed(f32[] a, t), outfeed_shape=f32[]
+              ROOT s = f32[] add(a, f32[] b)
             }
 
             ENTRY e {
-              p = f32[64] parameter(0)
               zero = f32[] constant(0)
-              ROOT r = f32[] reduce(p, zero), dimensions={0}, to_apply=step  // error
+              ROOT r = f32[] reduce(f32[64] p, zero), dimensions={0}, to_apply=step  // error
             }
         """),
     )

@@ -99,27 +99,17 @@ class BadCollective(VerifierRule):
             ROOT g = f32[24] all-gather(p), dimensions={0}, replica_groups={{0,1,2,3}}  // error
         """),
         "all-reduce-shape": Bad.module("""
-            add {
-              a = f32[] parameter(0)
-              b = f32[] parameter(1)
-              ROOT s = f32[] add(a, b)
-            }
+            add { ROOT s = f32[] add(f32[] a, f32[] b) }
 
             ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT g = f32[9] all-reduce(p), replica_groups={}, to_apply=add  // error
+              ROOT g = f32[9] all-reduce(f32[8] p), replica_groups={}, to_apply=add  // error
             }
         """),
         "reduce-scatter-shape": Bad.module("""
-            add {
-              a = f32[] parameter(0)
-              b = f32[] parameter(1)
-              ROOT s = f32[] add(a, b)
-            }
+            add { ROOT s = f32[] add(f32[] a, f32[] b) }
 
             ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT g = f32[4] reduce-scatter(p), dimensions={0},  // error
+              ROOT g = f32[4] reduce-scatter(f32[8] p), dimensions={0},  // error
                   replica_groups={{0,1,2,3}}, to_apply=add
             }
         """),
@@ -140,11 +130,7 @@ class BadCollective(VerifierRule):
             "ROOT g = f32[9] collective-permute(f32[8] p), source_target_pairs={{0,1}}  // error"
         ),
         "all-reduce-channel": Bad.module("""
-            add {
-              a = f32[] parameter(0)
-              b = f32[] parameter(1)
-              ROOT s = f32[] add(a, b)
-            }
+            add { ROOT s = f32[] add(f32[] a, f32[] b) }
 
             ENTRY e {
               p = f32[8] parameter(0)
@@ -152,26 +138,17 @@ class BadCollective(VerifierRule):
             }
         """),
         "reducer-parameters": Bad.module("""
-            one {
-              a = f32[] parameter(0)
-              ROOT n = f32[] negate(a)
-            }
+            one { ROOT n = f32[] negate(f32[] a) }
 
             ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT g = f32[8] all-reduce(p), replica_groups={}, to_apply=one  // error
+              ROOT g = f32[8] all-reduce(f32[8] p), replica_groups={}, to_apply=one  // error
             }
         """),
         "all-reduce-constrained": Bad.module("""
-            add {
-              a = f32[] parameter(0)
-              b = f32[] parameter(1)
-              ROOT s = f32[] add(a, b)
-            }
+            add { ROOT s = f32[] add(f32[] a, f32[] b) }
 
             ENTRY e {
-              p = f32[8] parameter(0)
-              q = f32[8] all-reduce(p), replica_groups={}, to_apply=add
+              q = f32[8] all-reduce(f32[8] p), replica_groups={}, to_apply=add
               ROOT g = f32[8] all-reduce(q), replica_groups={}, constrain_layout=true,  // error
                   to_apply=add
             }
@@ -243,15 +220,10 @@ class BadCollective(VerifierRule):
             "ROOT g = f32[32] all-gather(f32[8] p), dimensions={0}, replica_groups={{0,1,2,3}}"
         ),
         Good.module("""
-            add {
-              a = f32[] parameter(0)
-              b = f32[] parameter(1)
-              ROOT s = f32[] add(a, b)
-            }
+            add { ROOT s = f32[] add(f32[] a, f32[] b) }
 
             ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT g = f32[2] reduce-scatter(p), dimensions={0}, channel_id=1,
+              ROOT g = f32[2] reduce-scatter(f32[8] p), dimensions={0}, channel_id=1,
                   use_global_device_ids=true, replica_groups={{0,1,2,3}}, to_apply=add
             }
         """),

@@ -55,14 +55,10 @@ class BadOutputAliasing(VerifierRule):
     }
     rows = {
         "fusion-aliasing": Bad.module("""
-            wrapped {
-              a = f32[8]{0} parameter(0)
-              ROOT n = f32[8]{0} negate(a)
-            }
+            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
 
             ENTRY e {
-              p = f32[8]{0} parameter(0)
-              ROOT r = f32[8]{0} fusion(p), kind=kCustom,  // error
+              ROOT r = f32[8]{0} fusion(f32[8]{0} p), kind=kCustom,  // error
                   output_to_operand_aliasing={{}: (1, {})}, calls=wrapped
             }
         """),
@@ -72,27 +68,19 @@ class BadOutputAliasing(VerifierRule):
                 output_to_operand_aliasing={{}: (0, {})}
         """),
         "async-start-aliasing": Bad.module("""
-            wrapped {
-              a = f32[8]{0} parameter(0)
-              ROOT n = f32[8]{0} negate(a)
-            }
+            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
 
             ENTRY e {
-              p = f32[8]{0} parameter(0)
-              s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(p),  // error
+              s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p),  // error
                   output_to_operand_aliasing={{}: (0, {})}, calls=wrapped
               ROOT d = f32[8]{0} async-done(s)
             }
         """),
         "async-update-aliasing": Bad.module("""
-            wrapped {
-              a = f32[8]{0} parameter(0)
-              ROOT n = f32[8]{0} negate(a)
-            }
+            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
 
             ENTRY e {
-              p = f32[8]{0} parameter(0)
-              s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(p), calls=wrapped
+              s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped
               u = ((f32[8]{0}), f32[8]{0}, u32[]) async-update(s),  // error
                   output_to_operand_aliasing={{2}: (1, {2})}
               ROOT d = f32[8]{0} async-done(u)

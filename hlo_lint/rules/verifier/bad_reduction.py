@@ -29,31 +29,22 @@ class BadReduction(VerifierRule):
     shapes_of = {"reducer-shape": "reduce reduce-window map"}
     rows = {
         "reducer-shape": Bad.module("""
-            twice {
-              a = f32[] parameter(0)
-              ROOT s = f32[] add(a, a)
-            }
+            twice { ROOT s = f32[] add(f32[] a, a) }
 
             ENTRY e {
-              p = f32[8] parameter(0)
               z = f32[] constant(0)
-              ROOT r = f32[] reduce(p, z), dimensions={0}, to_apply=twice  // error
+              ROOT r = f32[] reduce(f32[8] p, z), dimensions={0}, to_apply=twice  // error
             }
         """)
     }
     examples = (
         *rows.values(),
         Good.module("""
-            add {
-              a = f32[] parameter(0)
-              b = f32[] parameter(1)
-              ROOT s = f32[] add(a, b)
-            }
+            add { ROOT s = f32[] add(f32[] a, f32[] b) }
 
             ENTRY e {
-              p = f32[8] parameter(0)
               z = f32[] constant(0)
-              ROOT r = f32[] reduce(p, z), dimensions={0}, to_apply=add
+              ROOT r = f32[] reduce(f32[8] p, z), dimensions={0}, to_apply=add
             }
         """),
     )

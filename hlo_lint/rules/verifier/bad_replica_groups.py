@@ -109,11 +109,7 @@ class BadReplicaGroups(VerifierRule):
                 replica_groups={{0,1,2,3},{4,5}}
         """),
         "replica-groups-missing": Bad.module("""
-            add {
-              a = f32[] parameter(0)
-              b = f32[] parameter(1)
-              ROOT s = f32[] add(a, b)
-            }
+            add { ROOT s = f32[] add(f32[] a, f32[] b) }
 
             ENTRY e {
               p = f32[8] parameter(0)
@@ -122,15 +118,10 @@ class BadReplicaGroups(VerifierRule):
             }
         """),
         "device-ids-without-channel": Bad.module("""
-            sum {
-              a = f32[] parameter(0)
-              b = f32[] parameter(1)
-              ROOT c = f32[] add(a, b)
-            }
+            sum { ROOT c = f32[] add(f32[] a, f32[] b) }
 
             ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT r = f32[8] all-reduce(p), replica_groups={{0,1}},  // error
+              ROOT r = f32[8] all-reduce(f32[8] p), replica_groups={{0,1}},  // error
                   use_global_device_ids=true, to_apply=sum
             }
         """),

@@ -36,9 +36,7 @@ class BadScan(VerifierRule):
     rows = {
         "scan-dimension": Bad.module("""
             step {
-              x = f32[] parameter(0)
-              c = f32[] parameter(1)
-              s = f32[] add(x, c)
+              s = f32[] add(f32[] x, f32[] c)
               ROOT t = (f32[], f32[]) tuple(s, s)
             }
 
@@ -52,9 +50,7 @@ class BadScan(VerifierRule):
         "scan-associative": Bad.module(
             """
             step {
-              x = f32[] parameter(0)
-              c = f32[] parameter(1)
-              s = f32[] add(x, c)
+              s = f32[] add(f32[] x, f32[] c)
               ROOT t = (f32[], f32[]) tuple(s, s)
             }
 
@@ -64,41 +60,35 @@ class BadScan(VerifierRule):
               ROOT r = (f32[8]{0}, f32[]) scan(p, z), dimensions={0}, num_carries=1,  // error
                   is_associative=false, to_apply=step
             }
-            """,
+        """,
             artefacts={".ir-no-opt.ll": ""},
         ),
         "scan-shape": Bad.module(
             """
             step {
-              x = f32[] parameter(0)
-              c = f32[] parameter(1)
-              s = f32[] add(x, c)
+              s = f32[] add(f32[] x, f32[] c)
               ROOT t = (f32[], f32[]) tuple(s, s)
             }
 
             ENTRY e {
-              p = f32[8] parameter(0)
               z = f32[] constant(0)
-              ROOT r = (f32[8], f32[]) scan(p, z), dimensions={0}, num_carries=3,  // error
+              ROOT r = (f32[8], f32[]) scan(f32[8] p, z), dimensions={0}, num_carries=3,  // error
                   is_associative=true, to_apply=step
             }
-            """
+        """
         ),
     }
     examples = (
         *rows.values(),
         Good.module("""
             step {
-              x = f32[] parameter(0)
-              c = f32[] parameter(1)
-              s = f32[] add(x, c)
+              s = f32[] add(f32[] x, f32[] c)
               ROOT t = (f32[], f32[]) tuple(s, s)
             }
 
             ENTRY e {
-              p = f32[8] parameter(0)
               z = f32[] constant(0)
-              ROOT r = (f32[8], f32[]) scan(p, z), dimensions={0}, num_carries=1,
+              ROOT r = (f32[8], f32[]) scan(f32[8] p, z), dimensions={0}, num_carries=1,
                   is_associative=true, to_apply=step
             }
         """),

@@ -24,30 +24,18 @@ class BadSort(VerifierRule):
     shapes_of = {"sort-comparator": "sort"}
     rows = {
         "sort-comparator": Bad.module("""
-            less {
-              a = f32[] parameter(0)
-              b = f32[] parameter(1)
-              ROOT s = f32[] subtract(a, b)
-            }
+            less { ROOT s = f32[] subtract(f32[] a, f32[] b) }
 
             ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT s = f32[8] sort(p), dimensions={0}, to_apply=less  // error
+              ROOT s = f32[8] sort(f32[8] p), dimensions={0}, to_apply=less  // error
             }
         """)
     }
     examples = (
         *rows.values(),
         Good.module("""
-            less {
-              a = f32[] parameter(0)
-              b = f32[] parameter(1)
-              ROOT c = pred[] compare(a, b), direction=LT
-            }
+            less { ROOT c = pred[] compare(f32[] a, f32[] b), direction=LT }
 
-            ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT s = f32[8] sort(p), dimensions={0}, to_apply=less
-            }
+            ENTRY e { ROOT s = f32[8] sort(f32[8] p), dimensions={0}, to_apply=less }
         """),
     )

@@ -114,22 +114,15 @@ class BrokenAsync(VerifierRule):
     }
     rows = {
         "async-shape": Bad.module("""
-            wrapped {
-              a = f32[8]{0} parameter(0)
-              ROOT n = f32[8]{0} negate(a)
-            }
+            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
 
             ENTRY e {
-              p = f32[8]{0} parameter(0)
-              s = (f32[8]{0}, f32[8]{0}, u32[]) async-start(p), calls=wrapped  // error
+              s = (f32[8]{0}, f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped  // error
               ROOT d = f32[8]{0} negate(p)
             }
         """),
         "async-start-operands": Bad.module("""
-            wrapped {
-              a = f32[8]{0} parameter(0)
-              ROOT n = f32[8]{0} negate(a)
-            }
+            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
 
             ENTRY e {
               p = f32[8]{0} parameter(0)
@@ -138,10 +131,7 @@ class BrokenAsync(VerifierRule):
             }
         """),
         "async-update-shape": Bad.module("""
-            wrapped {
-              a = f32[8]{0} parameter(0)
-              ROOT n = f32[8]{0} negate(a)
-            }
+            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
 
             ENTRY e {
               p = f32[8]{0} parameter(0)
@@ -152,45 +142,28 @@ class BrokenAsync(VerifierRule):
             }
         """),
         "async-update-computation": Bad.module("""
-            wrapped {
-              a = f32[8]{0} parameter(0)
-              ROOT n = f32[8]{0} negate(a)
-            }
+            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
 
-            other {
-              a.1 = f32[8]{0} parameter(0)
-              ROOT n.1 = f32[8]{0} sine(a.1)
-            }
+            other { ROOT n.1 = f32[8]{0} sine(f32[8]{0} a.1) }
 
             ENTRY e {
-              p = f32[8]{0} parameter(0)
-              s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(p), calls=wrapped
+              s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped
               u = ((f32[8]{0}), f32[8]{0}, u32[]) async-update(s), calls=other  // error
               ROOT d = f32[8]{0} async-done(u)
             }
         """),
         "async-done-computation": Bad.module("""
-            wrapped {
-              a = f32[8]{0} parameter(0)
-              ROOT n = f32[8]{0} negate(a)
-            }
+            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
 
-            other {
-              a.1 = f32[8]{0} parameter(0)
-              ROOT n.1 = f32[8]{0} sine(a.1)
-            }
+            other { ROOT n.1 = f32[8]{0} sine(f32[8]{0} a.1) }
 
             ENTRY e {
-              p = f32[8]{0} parameter(0)
-              s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(p), calls=wrapped
+              s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped
               ROOT d = f32[8]{0} async-done(s), calls=other  // error
             }
         """),
         "async-computation-shapes": Bad.module("""
-            wrapped {
-              a = f32[8,3]{0,1} parameter(0)
-              ROOT n = f32[8,3]{0,1} negate(a)
-            }
+            wrapped { ROOT n = f32[8,3]{0,1} negate(f32[8,3]{0,1} a) }
 
             ENTRY e {
               p = f32[8,3]{1,0} parameter(0)
@@ -199,14 +172,10 @@ class BrokenAsync(VerifierRule):
             }
         """),
         "async-done-shape": Bad.module("""
-            wrapped {
-              a = f32[8]{0} parameter(0)
-              ROOT n = f32[8]{0} negate(a)
-            }
+            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
 
             ENTRY e {
-              p = f32[8]{0} parameter(0)
-              s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(p), calls=wrapped
+              s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped
               ROOT d = f32[9]{0} async-done(s)  // error
             }
         """),
@@ -221,10 +190,7 @@ class BrokenAsync(VerifierRule):
             ROOT d = f32[8]{0} collective-permute-done(p)  // error
         """),
         "async-consumer": Bad.module("""
-            wrapped {
-              a = f32[8]{0} parameter(0)
-              ROOT n = f32[8]{0} negate(a)
-            }
+            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
 
             ENTRY e {
               p = f32[8]{0} parameter(0)
@@ -234,26 +200,18 @@ class BrokenAsync(VerifierRule):
             }
         """),
         "async-operand-count": Bad.module("""
-            wrapped {
-              a = f32[8]{0} parameter(0)
-              ROOT n = f32[8]{0} negate(a)
-            }
+            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
 
             ENTRY e {
-              p = f32[8]{0} parameter(0)
-              s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(p), calls=wrapped
+              s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped
               ROOT d = f32[8]{0} async-done(s, p)  // error
             }
         """),
         "async-chain": Bad.module("""
-            wrapped {
-              a = f32[8]{0} parameter(0)
-              ROOT n = f32[8]{0} negate(a)
-            }
+            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
 
             ENTRY e {
-              p = f32[8]{0} parameter(0)
-              s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(p), calls=wrapped
+              s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped
               u = ((f32[8]{0}), f32[8]{0}, u32[]) async-update(s)
               v = ((f32[8]{0}), f32[8]{0}, u32[]) async-update(s)  // error
               d.1 = f32[8]{0} async-done(u)
@@ -262,8 +220,7 @@ class BrokenAsync(VerifierRule):
         """),
         "async-computation": Bad.module("""
             wrapped {
-              a = f32[8]{0} parameter(0)
-              b = f32[8]{0} sine(a)
+              b = f32[8]{0} sine(f32[8]{0} a)
               ROOT n = f32[8]{0} negate(b)
             }
 
@@ -289,27 +246,19 @@ class BrokenAsync(VerifierRule):
             ROOT d = f32[8]{0} collective-permute-done(s)
         """),
         Good.module("""
-            wrapped {
-              a = f32[8]{0} parameter(0)
-              ROOT n = f32[8]{0} negate(a)
-            }
+            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
 
             ENTRY e {
-              p = f32[8]{0} parameter(0)
-              s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(p), calls=wrapped
+              s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped
               u = ((f32[8]{0}), f32[8]{0}, u32[]) async-update(s)
               ROOT d = f32[8]{0} async-done(u)
             }
         """),
         Good.module("""
-            wrapped {
-              a = f32[8]{0} parameter(0)
-              ROOT n = f32[8]{0} negate(a)
-            }
+            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
 
             ENTRY e {
-              p = f32[8]{0} parameter(0)
-              s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(p), calls=wrapped
+              s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped
               ROOT d = f32[8]{0} async-done(s)
             }
         """),

@@ -64,55 +64,37 @@ class BrokenCall(VerifierRule):
             }
 
             ENTRY e {
-              i = pred[] parameter(0)
-              p = f32[8] parameter(1)
-              ROOT r = f32[8] conditional(i, p, p), true_computation=yes,  // error
+              ROOT r = f32[8] conditional(pred[] i, f32[8] p, p), true_computation=yes,  // error
                   false_computation=no
             }
         """),
         "caller-opcode": Bad.module("""
-            f {
-              a = f32[8]{0} parameter(0)
-              ROOT n = f32[8]{0} negate(a)
-            }
+            f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
 
             ENTRY e {
-              p = f32[8]{0} parameter(0)
-              ROOT r = f32[8]{0} negate(p), to_apply=f  // error
+              ROOT r = f32[8]{0} negate(f32[8]{0} p), to_apply=f  // error
             }
         """),
         "call-shapes": Bad.module("""
-            f {
-              a = f32[8]{0} parameter(0)
-              ROOT n = f32[8]{0} negate(a)
-            }
+            f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
 
             ENTRY e {
-              p = f32[9]{0} parameter(0)
-              ROOT r = f32[8]{0} call(p), to_apply=f  // error
+              ROOT r = f32[8]{0} call(f32[9]{0} p), to_apply=f  // error
             }
         """),
         "composite-name": Bad.module("""
-            f {
-              a = f32[8]{0} parameter(0)
-              ROOT n = f32[8]{0} negate(a)
-            }
+            f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
 
             ENTRY e {
-              p = f32[8]{0} parameter(0)
-              ROOT r = f32[8]{0} call(p), to_apply=f, is_composite=true,  // error
+              ROOT r = f32[8]{0} call(f32[8]{0} p), to_apply=f, is_composite=true,  // error
                   frontend_attributes={composite.version="1"}
             }
         """),
         "call-aliasing": Bad.module("""
-            f {
-              a = f32[8]{0} parameter(0)
-              ROOT n = f32[8]{0} negate(a)
-            }
+            f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
 
             ENTRY e {
-              p = f32[8]{0} parameter(0)
-              ROOT r = f32[8]{0} call(p), to_apply=f,  // error
+              ROOT r = f32[8]{0} call(f32[8]{0} p), to_apply=f,  // error
                   output_to_operand_aliasing={{}: (0, {})}
             }
         """),
@@ -120,15 +102,9 @@ class BrokenCall(VerifierRule):
     examples = (
         *rows.values(),
         Good.module("""
-            f {
-              a = f32[8]{0} parameter(0)
-              ROOT n = f32[8]{0} negate(a)
-            }
+            f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
 
-            ENTRY e {
-              p = f32[8]{0} parameter(0)
-              ROOT r = f32[8]{0} call(p), to_apply=f
-            }
+            ENTRY e { ROOT r = f32[8]{0} call(f32[8]{0} p), to_apply=f }
         """),
     )
 

@@ -40,15 +40,9 @@ class BrokenConditional(VerifierRule):
     shapes_of = {"conditional-shapes": "conditional"}
     rows = {
         "conditional-shapes": Bad.module("""
-            yes {
-              a = f32[8]{0} parameter(0)
-              ROOT n = f32[8]{0} negate(a)
-            }
+            yes { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
 
-            no {
-              b = f32[8]{0} parameter(0)
-              ROOT c = f32[8]{0} copy(b)
-            }
+            no { ROOT c = f32[8]{0} copy(f32[8]{0} b) }
 
             ENTRY e {
               i = f32[] parameter(0)
@@ -58,15 +52,9 @@ class BrokenConditional(VerifierRule):
             }
         """),
         "conditional-sharding": Bad.module("""
-            yes {
-              a = f32[8]{0} parameter(0)
-              ROOT n = f32[8]{0} negate(a), sharding={replicated}
-            }
+            yes { ROOT n = f32[8]{0} negate(f32[8]{0} a), sharding={replicated} }
 
-            no {
-              b = f32[8]{0} parameter(0)
-              ROOT c = f32[8]{0} copy(b)
-            }
+            no { ROOT c = f32[8]{0} copy(f32[8]{0} b) }
 
             ENTRY e {
               i = pred[] parameter(0)
@@ -79,15 +67,9 @@ class BrokenConditional(VerifierRule):
     examples = (
         *rows.values(),
         Good.module("""
-            yes {
-              a = f32[8]{0} parameter(0)
-              ROOT n = f32[8]{0} negate(a)
-            }
+            yes { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
 
-            no {
-              b = f32[8]{0} parameter(0)
-              ROOT c = f32[8]{0} copy(b)
-            }
+            no { ROOT c = f32[8]{0} copy(f32[8]{0} b) }
 
             ENTRY e {
               i = pred[] parameter(0)

@@ -54,38 +54,26 @@ class BrokenFusion(VerifierRule):
             "ROOT r = f32[8]{0} fusion(f32[8]{0} p), kind=kLoop  // error"
         ),
         "fusion-shape": Bad.module("""
-            f {
-              a = f32[8]{0} parameter(0)
-              ROOT n = f32[8]{0} negate(a)
-            }
+            f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
 
             ENTRY e {
-              p = f32[8]{0} parameter(0)
-              ROOT r = f32[4]{0} fusion(p), kind=kLoop, calls=f  // error
+              ROOT r = f32[4]{0} fusion(f32[8]{0} p), kind=kLoop, calls=f  // error
             }
         """),
         "fusion-parameters": Bad.module("""
-            f {
-              a = f32[8,3]{1,0} parameter(0)
-              ROOT n = f32[8,3]{1,0} negate(a)
-            }
+            f { ROOT n = f32[8,3]{1,0} negate(f32[8,3]{1,0} a) }
 
             ENTRY e {
-              p = f32[8,3]{0,1} parameter(0)
-              ROOT r = f32[8,3]{1,0} fusion(p), kind=kLoop, calls=f  // error
+              ROOT r = f32[8,3]{1,0} fusion(f32[8,3]{0,1} p), kind=kLoop, calls=f  // error
             }
         """),
         "fusion-dead-instruction": Bad.module("""
             f {
-              a = f32[8]{0} parameter(0)
-              m = f32[8]{0} sine(a)  // error
+              m = f32[8]{0} sine(f32[8]{0} a)  // error
               ROOT n = f32[8]{0} negate(a)
             }
 
-            ENTRY e {
-              p = f32[8]{0} parameter(0)
-              ROOT r = f32[8]{0} fusion(p), kind=kLoop, calls=f
-            }
+            ENTRY e { ROOT r = f32[8]{0} fusion(f32[8]{0} p), kind=kLoop, calls=f }
         """),
         "fusion-shared": Bad("""
             HloModule m
@@ -105,14 +93,10 @@ class BrokenFusion(VerifierRule):
     examples = (
         *rows.values(),
         Bad.module("""
-            f {
-              a = f32[8]{0} parameter(0)
-              ROOT n = f32[8]{0} negate(a)
-            }
+            f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
 
             ENTRY e {
-              p = f32[8]{0} parameter(0)
-              q = f32[8]{0} sine(p)
+              q = f32[8]{0} sine(f32[8]{0} p)
               ROOT r = f32[8]{0} fusion(p, q), kind=kLoop, calls=f  // error
             }
         """),
@@ -134,15 +118,9 @@ class BrokenFusion(VerifierRule):
             file="module_0001.m.sm_9.0_gpu_after_optimizations.txt",
         ),
         Good.module("""
-            f {
-              a = f32[8,3]{0,1} parameter(0)
-              ROOT n = f32[8,3]{0,1} negate(a)
-            }
+            f { ROOT n = f32[8,3]{0,1} negate(f32[8,3]{0,1} a) }
 
-            ENTRY e {
-              p = f32[8,3]{0,1} parameter(0)
-              ROOT r = f32[8,3]{0,1} fusion(p), kind=kLoop, calls=f
-            }
+            ENTRY e { ROOT r = f32[8,3]{0,1} fusion(f32[8,3]{0,1} p), kind=kLoop, calls=f }
         """),
     )
 

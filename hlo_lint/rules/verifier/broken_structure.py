@@ -63,24 +63,16 @@ class BrokenStructure(VerifierRule):
         """),
         "module-entry": Bad.module("""
             f {
-              a = f32[8] parameter(0)
-              ROOT b = f32[8] fusion(a), kind=kLoop, calls=e  // error
+              ROOT b = f32[8] fusion(f32[8] a), kind=kLoop, calls=e  // error
             }
 
-            ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT r = f32[8] negate(p)
-            }
+            ENTRY e { ROOT r = f32[8] negate(f32[8] p) }
         """),
         "operand-defined": Bad.module("""
-            f {
-              a = f32[8] parameter(0)
-              ROOT b = f32[8] negate(a)
-            }
+            f { ROOT b = f32[8] negate(f32[8] a) }
 
             ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT r = f32[8] add(p, a)  // error
+              ROOT r = f32[8] add(f32[8] p, a)  // error
             }
         """),
     }

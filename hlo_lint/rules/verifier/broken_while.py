@@ -33,10 +33,7 @@ class BrokenWhile(VerifierRule):
     shapes_of = {"while-shapes": "while"}
     rows = {
         "while-parameters": Bad.module("""
-            body {
-              q = (s32[], f32[8]{0}) parameter(0)
-              ROOT b = (s32[], f32[8]{0}) copy(q)
-            }
+            body { ROOT b = (s32[], f32[8]{0}) copy((s32[], f32[8]{0}) q) }
 
             condition {
               q.1 = (s32[], f32[8]{0}) parameter(0)
@@ -51,14 +48,10 @@ class BrokenWhile(VerifierRule):
             }
         """),
         "while-shapes": Bad.module("""
-            body {
-              q = (s32[], f32[8]{0}) parameter(0)
-              ROOT b = (s32[], f32[8]{0}) copy(q)
-            }
+            body { ROOT b = (s32[], f32[8]{0}) copy((s32[], f32[8]{0}) q) }
 
             condition {
-              q.1 = (s32[], f32[8]{0}) parameter(0)
-              n = s32[] get-tuple-element(q.1), index=0
+              n = s32[] get-tuple-element((s32[], f32[8]{0}) q.1), index=0
               ROOT c = s32[] add(n, n)
             }
 
@@ -74,8 +67,7 @@ class BrokenWhile(VerifierRule):
             }
 
             condition {
-              q.1 = (s32[], f32[8]{0}) parameter(0)
-              n = s32[] get-tuple-element(q.1), index=0
+              n = s32[] get-tuple-element((s32[], f32[8]{0}) q.1), index=0
               ROOT c = pred[] compare(n, n), direction=LT
             }
 
@@ -89,14 +81,10 @@ class BrokenWhile(VerifierRule):
     examples = (
         *rows.values(),
         Good.module("""
-            body {
-              q = (s32[], f32[8]{0}) parameter(0)
-              ROOT b = (s32[], f32[8]{0}) copy(q)
-            }
+            body { ROOT b = (s32[], f32[8]{0}) copy((s32[], f32[8]{0}) q) }
 
             condition {
-              q.1 = (s32[], f32[8]{0}) parameter(0)
-              n = s32[] get-tuple-element(q.1), index=0
+              n = s32[] get-tuple-element((s32[], f32[8]{0}) q.1), index=0
               ROOT c = pred[] compare(n, n), direction=LT
             }
 

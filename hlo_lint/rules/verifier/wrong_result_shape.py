@@ -150,11 +150,7 @@ class WrongResultShape(VerifierRule):
             "ROOT s = f32[<=8] set-dimension-size(f32[8] p, s32[] n), dimensions={1}  // error"
         ),
         "scatter-dimensions": Bad.module("""
-            add {
-              a = f32[] parameter(0)
-              b = f32[] parameter(1)
-              ROOT s = f32[] add(a, b)
-            }
+            add { ROOT s = f32[] add(f32[] a, f32[] b) }
 
             ENTRY e {
               p = f32[8] parameter(0)
