@@ -5,26 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 from math import isnan
 from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from hlo_lint.analysis.bypasses import bypassed
 from hlo_lint.analysis.pass_pairs import ChangedComputation, PassPair
-from hlo_lint.analysis.side_effects import MARKERS
+from hlo_lint.analysis.step_map.differences import only_differences
+from hlo_lint.analysis.value_attributes import ACCURACY, CHOOSES, differs, is_of_user
 from hlo_lint.analysis.walks import reached
-from hlo_lint.hlo.arrays import operand_array
-from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
 from hlo_lint.hlo.constants import constant_of, number_of
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.hlo.opcodes import (
-    BINARY,
-    COMMON,
-    COMMUTATIVE,
-    FIRST_INDEX,
-    KEEPS_TYPE,
-    OPCODES,
-    SYMMETRIC,
-    UNARY,
-)
+from hlo_lint.hlo.opcodes import BINARY, COMMUTATIVE, FIRST_INDEX, KEEPS_TYPE, SYMMETRIC, UNARY
 from hlo_lint.hlo.records import (
     InstructionRecord,
     attributes_of,
@@ -35,41 +25,14 @@ from hlo_lint.hlo.records import (
 )
 from hlo_lint.text.phrases import an, shortened
 
-_GROUPS: Final = "replica_groups"
-_PAIRS: Final = "source_target_pairs"
 _CALLS: Final = frozenset({"call", "custom-call", "fusion"})
 """Opcodes for which only operand order is compared."""
-_BRANCHES: Final = ("branch_computations", "true_computation", "false_computation")
-_NEUTRAL: Final = frozenset(
-    "calls channel_id constrain_layout convolution_kind dynamic_slice_sizes indices_are_sorted "
-    "mode result_accuracy scatter select to_apply unique_indices".split()
-).union(_BRANCHES)
-"""Attributes without effect on the value, or compared separately."""
-_ACCURACY: Final = {
-    "convolution": ("operand_precision", "algorithm"),
-    "dot": ("operand_precision", "algorithm"),
-    **{name: ("result_accuracy",) for name in UNARY if "result_accuracy" in OPCODES[name].allowed},
-}
 _OF_TPU: Final = "dot_bf16_bf16_f32"
 """The default algorithm of XLA:TPU, for all types of operands."""
-_COMPARED: Final = KEEPS_TYPE.union(
-    "all-gather all-reduce all-to-all broadcast cholesky collective-broadcast collective-permute "
-    "clamp compare complex concatenate conditional constant convolution dot dynamic-slice "
-    "dynamic-update-slice fft gather get-dimension-size get-tuple-element iota map pad reduce "
-    "reduce-precision reduce-scatter reduce-window reverse rng rng-bit-generator scatter select "
-    "select-and-scatter set-dimension-size slice sort topk transpose triangular-solve".split()
-)
-_MEANING: Final = {
-    opcode: OPCODES[opcode].allowed.difference(COMMON, _NEUTRAL, _ACCURACY.get(opcode, ()))
-    for opcode in _COMPARED
-} | dict.fromkeys(("call", "fusion", "tuple"), frozenset[str]())
-_MEANING["custom-call"] = frozenset({"backend_config", "custom_call_target"})
-"""The attributes of each opcode that determine its value, together with the operands."""
 _SWAPPED: Final = frozenset({"all-to-all", "all-reduce", "all-gather", "reduce-scatter", "sort"})
 """Opcodes that allow a permutation of operands, if the elements of the result follow it."""
 _CLAMPED: Final = FIRST_INDEX.keys() | {"gather", "scatter"}
 """Opcodes that clamp indices: several numbers may mean the same place."""
-_DEFAULTS: Final = frozenset({"1", "false", "{}"})
 _MAX_CONE: Final = 10_000
 """The largest number of ancestors of an operand; beyond it nothing is reported."""
 
@@ -88,11 +51,22 @@ class MeaningChange(NamedTuple):
 
 
 def meaning_changes(change: PassPair) -> Iterator[MeaningChange]:
-    """The kept instructions whose meaning changed, while their operands and readers stayed."""
+    """The instructions whose meaning changed, while their operands and readers stayed."""
+    is_told = False
+    for meaning_change in _of_kept(change):
+        is_told = is_told or not meaning_change.is_accuracy
+        yield meaning_change
+    differences = () if is_told else only_differences(change)
+    for old, new, text in differences:
+        yield MeaningChange(old, new, text, False, _is_sure(new) and len(differences) == 1)
+
+
+def _of_kept(change: PassPair) -> Iterator[MeaningChange]:
+    """The changes of instructions that keep their names."""
     names = {computation.after.name for computation in change.changed}
     for computation in change.changed:
         before = computation.before
-        if _MEANING.keys().isdisjoint(before.opcodes):
+        if CHOOSES.keys().isdisjoint(before.opcodes):
             continue
         renumbered: bool | None = None
         for number, position in computation.kept:
@@ -130,7 +104,7 @@ def _changed_constants(computation: ChangedComputation) -> int:
 def _may_differ(old: InstructionRecord, new: InstructionRecord) -> bool:
     """True if the operation, the literal, the operands or attributes before metadata changed."""
     opcode, becomes = opcode_of(old), opcode_of(new)
-    if opcode not in _MEANING or type_of(old) != type_of(new):
+    if opcode not in CHOOSES or type_of(old) != type_of(new):
         return False
     if opcode != becomes:
         return _computes_otherwise(opcode, becomes, type_of(old))
@@ -172,13 +146,13 @@ def _difference(old: Instruction, new: Instruction, change: PassPair) -> str:
         return ""
     differences = []
     if not _has_equal_attributes(old.row, new.row):
-        if old.opcode in _CALLS and not _is_of_user(old):
+        if old.opcode in _CALLS and not is_of_user(old):
             return ""
         differences = [
             f"{name} from {shortened(old.attributes.get(name, 'none'))} "
             f"to {shortened(new.attributes.get(name, 'none'))}"
-            for name in sorted(_MEANING[old.opcode])
-            if _differs(old, new, name)
+            for name in sorted(CHOOSES[old.opcode])
+            if differs(old, new, name)
         ]
         if old.called_computations != new.called_computations:
             differences.append(_called_otherwise(old, new, change))
@@ -193,12 +167,6 @@ def _difference(old: Instruction, new: Instruction, change: PassPair) -> str:
             return ""
         differences.append("the order of the operands")
     return differences[0] if len(differences) == 1 else ""
-
-
-def _is_of_user(call: Instruction) -> bool:
-    """True for a custom call whose target and configuration come from the user."""
-    target = call.custom_call_target
-    return target[:1].islower() and not target.startswith("xla.") and target not in MARKERS
 
 
 def _called_otherwise(old: Instruction, new: Instruction, change: PassPair) -> str:
@@ -305,79 +273,6 @@ def _literal(constant: Instruction | None) -> str:
     return "" if constant is None else "".join(constant.operands_text.split())
 
 
-def _differs(old: Instruction, new: Instruction, name: str) -> bool:
-    ours, theirs = old.attributes.get(name), new.attributes.get(name)
-    if old.opcode == "custom-call" and (ours is None or theirs is None):
-        return False
-    if ours == theirs or (name == _GROUPS and (ours in (None, "{}"))):
-        return False  # empty groups are all devices, which passes spell out
-    if name == "type":  # only the element type matters
-        return "TOTALORDER" in (ours, theirs)
-    if name == "is_stable":  # a stable sort is also a sort
-        return ours == "true" and old.called_computations == new.called_computations
-    if ours is None or theirs is None:
-        return name != _GROUPS and {ours, theirs}.isdisjoint(_DEFAULTS)
-    try:
-        return _effect(old, name) != _effect(new, name) and not _same_groups(old, new, name)
-    except AttributeSyntaxError:
-        return False
-
-
-def _effect(instruction: Instruction, name: str) -> object:
-    """The value of an attribute without parts that have no effect on arrays of these sizes."""
-    value: Any = instruction.attribute(name)
-    if not isinstance(value, tuple):
-        return value
-    operand = operand_array(instruction, 0)
-    sizes = operand.dims if operand is not None and len(operand.dims) == len(value) else ()
-    single = {number for number, size in enumerate(operand.dims if operand else ()) if size <= 1}
-    match instruction.opcode, name:
-        case "slice", "slice":  # a stride that leads past the end
-            counts = [len(range(part.start, part.limit, part.stride or 1)) for part in value]
-            return [
-                (part.start, count, part.stride if count > 1 else 1)
-                for part, count in zip(value, counts, strict=True)
-            ]
-        case "pad", "padding" if sizes:  # a single element has no interior
-            return [
-                (padding.low, padding.high, padding.interior if size > 1 else 0)
-                for padding, size in zip(value, sizes, strict=True)
-            ]
-        case "transpose", "dimensions" if sizes:
-            return [number for number in value if number not in single]
-        case "reduce", "dimensions":
-            return set(value)
-        case "reverse", "dimensions":
-            return set(value) - single
-        case _, "window":  # a window of size 1 has no dilation and no direction
-            return [
-                dim._replace(window_dilation=1, is_reversed=False) if dim.size == 1 else dim
-                for dim in value
-            ]
-        case _:
-            return value
-
-
-def _same_groups(old: Instruction, new: Instruction, name: str) -> bool:
-    """True if two spellings give the same groups, in any order.
-
-    Pairs that lose a target are left to another rule.
-    """
-    if name not in (_GROUPS, _PAIRS):
-        return False
-    # A list and an iota tile assignment can only be compared when spelled out.
-    texts = old.attributes[name], new.attributes[name]
-    ours, theirs = map(_sorted_groups, texts)
-    if name == _PAIRS:
-        reached = [sorted(pair.partition(",")[2] for pair in side) for side in (ours, theirs)]
-        return ours == theirs or reached[0] != reached[1]
-    return any("<=" in text for text in texts) or ours == theirs
-
-
-def _sorted_groups(text: str) -> tuple[str, ...]:
-    return tuple(sorted("".join(text.split()).strip("{}").split("},{")))
-
-
 def _stays(
     computation: ChangedComputation, old: Instruction, new: Instruction, others: Set[str]
 ) -> bool:
@@ -418,7 +313,7 @@ def _changes_one_instruction(change: PassPair) -> bool:
 
 
 def _accuracy(old: Instruction, new: Instruction, change: PassPair) -> str:
-    for name in _ACCURACY.get(old.opcode, ()):
+    for name in ACCURACY.get(old.opcode, ()):
         ours, theirs = old.attributes.get(name), new.attributes.get(name)
         if ours == _OF_TPU and theirs is None and change.after.has_tiles:
             continue

@@ -35,7 +35,8 @@ class StepMap:
         self._pairs = {id(pair.before): pair for pair in change.changed}
 
     @cached_property
-    def _classes(self) -> ValueClasses:
+    def classes(self) -> ValueClasses:
+        """The numbers of equal values."""
         return ValueClasses(self._change)
 
     @cached_property
@@ -108,13 +109,13 @@ class StepMap:
 
     def _equal(self, gone: Sequence[Instruction]) -> Iterator[Link]:
         """Links to instructions of equal values."""
-        before, after = self._classes.before, self._classes.after
+        before, after = self.classes.before, self.classes.after
         for link in self._of_class(gone, before.classes_of, before.members, after.members):
             yield link._replace(is_equal=True)
 
     def _alike(self, gone: Sequence[Instruction]) -> Iterator[Link]:
         """Links to instructions of equal opcode, type and operands."""
-        before, after = self._classes.before, self._classes.after
+        before, after = self.classes.before, self.classes.after
         yield from self._of_class(gone, before.alike_of, before.alike, after.alike)
 
     def _of_class(
@@ -166,7 +167,7 @@ class StepMap:
     def _partners(self) -> Mapping[Computation, Computation]:
         """The computations of the same name, and those that equal instructions run."""
         partners = {pair.before: pair.after for pair in self._change.changed}
-        before, after = self._classes.before, self._classes.after
+        before, after = self.classes.before, self.classes.after
         for computation in self._change.removed:
             for number, names in calls_of(computation).items():
                 here = computation, number

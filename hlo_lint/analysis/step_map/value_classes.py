@@ -32,13 +32,16 @@ from hlo_lint.text.source import whole_number
 
 ValueNumber = int | tuple["ValueNumber", ...]
 """The number of a value, or the values of a tuple's elements."""
+Label = tuple[object, ...]
+"""An opcode, then all that chooses the value besides the operands."""
+ValueNode = tuple[Label, tuple[ValueNumber, ...]]
 Place = tuple[Computation, int]
 """An instruction: its computation and position."""
 
 _FREE: Final = frozenset(
     "algorithm api_version async_execution_thread branch_computations calls channel_id "
     "condition body constrain_layout custom_call_has_side_effect false_computation "
-    "indices_are_sorted infeed_config is_composite is_host_transfer is_stable mode "
+    "indices_are_sorted infeed_config is_composite is_host_transfer is_stable kind mode "
     "operand_layout_constraints operand_precision outfeed_config output_to_operand_aliasing "
     "padding_type result_accuracy scatter schedule select to_apply true_computation "
     "unique_indices use_global_device_ids".split()
@@ -52,6 +55,8 @@ _FORWARDS: Final = frozenset(
 _ELEMENTWISE: Final = HAS_GROUPS - {"all-to-all", "ragged-all-to-all"} | {"collective-permute"}
 """Collectives that treat each operand alone: a combined collective has a value for each."""
 _MAX_DEPTH: Final = 50
+_MAX_APPLIED: Final = 16
+"""The number of instructions of the largest reducer."""
 _MAX_ROWS: Final = 4
 """The number of times that all instructions may be read on average; calls beyond are not read
 through."""
@@ -62,6 +67,8 @@ class ValueClasses(ValueNumbering):
 
     def __init__(self, change: PassPair) -> None:
         super().__init__()
+        self.nodes: dict[int, ValueNode] = {}
+        """The operation and the operands of each number."""
         pairs = [pair for pair in change.changed if pair.keeps_names]
         names = frozenset(pair.before.name for pair in pairs)
         self.before = _Side(self, change.before, change.removed, names, {})
@@ -70,12 +77,22 @@ class ValueClasses(ValueNumbering):
         for pair in pairs:
             values = self.before.read_alone(pair.before)
             same[pair.after.name] = {name: values[name] for name in pair.unchanged}
-        self.after = _Side(self, change.after, change.added, names, same)
+        self.after = _Side(self, change.after, change.added, same.keys(), same)
         for pair in pairs:
             self.after.read_alone(pair.after)
         for side, module in ((self.before, change.before), (self.after, change.after)):
-            if module.entry is not None and module.entry.name not in names:
+            if module.entry is not None and module.entry not in side.values:
                 side.read_alone(module.entry)
+
+    def node(self, label: Label, operands: Sequence[ValueNumber] = ()) -> int:
+        """The number of an operation on operands."""
+        number = self.number((label, *operands))
+        self.nodes.setdefault(number, (label, tuple(operands)))
+        return number
+
+    def operation(self, value: ValueNumber) -> object:
+        """The operation that computes a value, without its operands."""
+        return self.nodes[value][0] if isinstance(value, int) else "tuple"
 
 
 class _Side:
@@ -83,34 +100,39 @@ class _Side:
 
     def __init__(
         self,
-        numbering: ValueNumbering,
+        classes: ValueClasses,
         module: Module,
         changed: Sequence[Computation],
         paired: Set[str],
         same: Mapping[str, Mapping[str, ValueNumber]],
     ) -> None:
-        self._number = numbering.number
+        self._node = classes.node
         self._module = module
         self._read_through = {computation.name for computation in changed} - paired
         self._same = same
         self._left = _MAX_ROWS * sum(len(computation.rows) for computation in module.computations)
         self._done: dict[tuple[str, tuple[ValueNumber, ...]], ValueNumber] = {}
         self._active: set[str] = set()
+        self._applied: dict[Computation, int] = {}
         self.members: dict[int, list[Place]] = {}
         """The instructions of each class, in the order in which the program runs them."""
         self.alike: dict[int, list[Place]] = {}
         """The instructions of equal opcode, type and operands."""
         self.classes_of: dict[Place, list[int]] = {}
         self.alike_of: dict[Place, list[int]] = {}
+        self.values: dict[Computation, Mapping[str, ValueNumber]] = {}
+        """The values in computations that are read alone, by name."""
 
     def read_alone(self, computation: Computation) -> Mapping[str, ValueNumber]:
         """The value of each instruction; parameters are free."""
         where = "" if computation is self._module.entry else computation.name
         arguments = [
-            self._number(("parameter", where, parameter.parameter_number))
+            self._node(("parameter", where, parameter.parameter_number))
             for parameter in computation.parameters
         ]
-        return self._values(computation, arguments, self._same.get(computation.name, {}))
+        same = self._same.get(computation.name, {})
+        values = self.values[computation] = self._values(computation, arguments, same)
+        return values
 
     def _run(self, name: str, arguments: Sequence[ValueNumber]) -> ValueNumber | None:
         """The result of a computation; None if it is not read through."""
@@ -124,7 +146,7 @@ class _Side:
             self._active.add(name)
             values = self._values(computation, arguments, {})
             root = computation.root
-            self._done[key] = self._number(("empty",)) if root is None else values[root.name]
+            self._done[key] = self._node(("empty",)) if root is None else values[root.name]
             self._active.discard(name)
         return self._done[key]
 
@@ -146,7 +168,7 @@ class _Side:
                 values[name] = (
                     arguments[at or 0]
                     if is_given
-                    else self._number(("parameter", computation.name, name))
+                    else self._node(("parameter", computation.name, name))
                 )
                 continue
             value = self._value(row, operands, calls.get(number, ()), (computation, number))
@@ -157,7 +179,7 @@ class _Side:
         name, *path = reference.split("#")
         value = values.get(name)
         if value is None:
-            value = self._number(("undefined", name))
+            value = self._node(("undefined", name))
         for index in path:
             value = self._element(value, index)
         return value
@@ -166,7 +188,7 @@ class _Side:
         number = whole_number(index)
         if isinstance(value, tuple) and number is not None and 0 <= number < len(value):
             return value[number]
-        return self._number(("element", value, index))
+        return self._node(("element", index), (value,))
 
     def _value(
         self,
@@ -182,48 +204,39 @@ class _Side:
             base = base.removesuffix(ending)
         if opcode == "tuple":
             value: ValueNumber = tuple(operands)
-            self._enter(("tuple", value), ("tuple", len(operands)), place)
+            self._enter(("tuple",), operands, place)
             return value
         if opcode == "get-tuple-element" and operands:
             index = dict(_meaning(opcode, attributes_of(row))).get("index", "")
             value = self._element(operands[0], index)
-            self._enter((opcode, value), (opcode, operands[0]), place)
+            self._enter((opcode,), (value,), place)
             return value
         if operands and (opcode in _FORWARDS or opcode == f"{base}-done"):
             # A copy that starts and ends is the copy; a done is nothing else's equal.
             is_end = opcode.endswith(("-done", "-update"))
-            copied = (opcode if is_end else base, operands[0])
-            self._enter(copied, copied, place)
+            self._enter((opcode if is_end else base,), operands[:1], place)
             return operands[0]
         if opcode == "constant":
-            literal = "".join(operands_of(row).split())
+            literal = "".join(operands_of(row).split()).replace("-nan", "nan")
             if "..." in literal:
                 literal = name_of(row)
-            key = ("constant", bare_type(type_of(row)), literal)
-            return self._enter(key, key[:2], place)
+            return self._enter(("constant", bare_type(type_of(row)), literal), (), place)
         through = self._through(base, operands, callees)
         if through is not None:
-            self._enter((base, through), (base, tuple(operands)), place)
+            self._enter((base,), (through,), place)
             return through
         if base in COMMUTATIVE:
             operands = sorted(operands, key=repr)
-        is_started = opcode != base
-        type_text = "" if is_started or base in _ELEMENTWISE else bare_type(type_of(row))
+        is_free = opcode != base or base in _ELEMENTWISE
         applied = tuple(self._callee(name) for name in callees)
         meaning = _meaning(base, attributes_before_metadata(attributes_of(row)))
+        label = base, "" if is_free else bare_type(type_of(row)), meaning
         if base in _ELEMENTWISE and len(operands) > 1:
-            return tuple(
-                self._enter((base, "", meaning, applied, (operand,)), (base, "", (operand,)), place)
-                for operand in operands
-            )
-        return self._enter(
-            (base, type_text, meaning, applied, tuple(operands)),
-            (base, type_text, tuple(operands)),
-            place,
-        )
+            return tuple([self._enter(label, (operand, *applied), place) for operand in operands])
+        return self._enter(label, (*operands, *applied), place)
 
-    def _enter(self, key: tuple[object, ...], likeness: tuple[object, ...], place: Place) -> int:
-        number, like = self._number(key), self._number(("like", likeness))
+    def _enter(self, label: Label, operands: Sequence[ValueNumber], place: Place) -> int:
+        number, like = self._node(label, operands), self._node(("like", *label[:2]), operands)
         self.members.setdefault(number, []).append(place)
         self.alike.setdefault(like, []).append(place)
         self.classes_of.setdefault(place, []).append(number)
@@ -244,7 +257,7 @@ class _Side:
                 results = [self._run(callee, (given,)) for callee, given in branches]
                 if None in results:
                     return None
-                return self._number(("conditional", operands[0], tuple(results)))
+                return self._node(("conditional",), (operands[0], *filter(None, results)))
         return None
 
     def _loop(self, given: ValueNumber, callees: Sequence[str]) -> ValueNumber | None:
@@ -253,32 +266,38 @@ class _Side:
             ranks = Counter[ValueNumber]()
             leaves = []
             for value in given:
-                leaves.append(self._number(("state", value, ranks[value])))
+                leaves.append(self._node(("state", ranks[value]), (value,)))
                 ranks[value] += 1
             state: ValueNumber = tuple(leaves)
         else:
-            state = self._number(("state", given, 0))
+            state = self._node(("state", 0), (given,))
         results = [self._run(callee, (state,)) for callee in callees]
-        if None in results:
-            return None
         condition, body = results
+        if condition is None or body is None:
+            return None
         if not isinstance(state, tuple):
-            return self._number(("loop", state, condition, body))
+            return self._node(("loop",), (state, condition, body))
         return tuple(
-            self._number(("loop", leaf, condition, self._element(body or 0, str(number))))
+            self._node(("loop",), (leaf, condition, self._element(body, str(number))))
             for number, leaf in enumerate(state)
         )
 
     def _callee(self, name: str) -> int:
-        """The number of a computation that an instruction applies or runs."""
-        if name in self._read_through:
-            computation = self._module.computation(name)
-            parameters = () if computation is None else computation.parameters
-            free = [self._number(("applied", number)) for number in range(len(parameters))]
-            result = self._run(name, free)
-            if result is not None:
-                return self._number(("callee", result))
-        return self._number(("computation", name))
+        """The number of a computation that an instruction applies or runs.
+
+        Reducers and comparators count by what they do: passes share them and copy them.
+        """
+        computation = self._module.computation(name)
+        if computation is None or len(computation.rows) > _MAX_APPLIED:
+            return self._node(("computation", name))
+        number = self._applied.get(computation)
+        if number is None:
+            free = [self._node(("applied", place)) for place in range(len(computation.parameters))]
+            result = self._values(computation, free, {})
+            root = computation.root
+            value = self._node(("empty",)) if root is None else result[root.name]
+            number = self._applied[computation] = self._node(("callee",), (value,))
+        return number
 
 
 @lru_cache(maxsize=1 << 13)
