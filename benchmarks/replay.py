@@ -48,7 +48,7 @@ from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.names import parse_name
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pass_lists import pass_lists
-from hlo_lint.dumps.selection import in_order, longest_run
+from hlo_lint.dumps.selection import in_order, longest_run, outer_pass
 from hlo_lint.engine.fingerprints import nameless
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.parser.module import parse_file
@@ -68,6 +68,7 @@ from hlo_lint.xla.limits import Deadline, NoTimeLeft
 RESULTS = Path(__file__).parent / "REPLAY.md"
 RELEASES = Path(__file__).parent / "releases.tsv"
 KINDS = Path(__file__).parent / "replay_kinds.tsv"
+NO_PASS: Final = "the commit changes no pass of the pipeline"
 OTHER_CHANGE: Final = "another change of the pass"
 VERDICTS: Final = ("found", "other pass", "no pass named", "diff", "silent")
 ALONE: Final = "alone"
@@ -90,6 +91,11 @@ WITHOUT_DRIVER: Final = (0, 4, 34)
 BUILD: Final = "build"
 """The name of the release that a `Build` stands for."""
 DRIVER: Final = Path(__file__).parent / "cuda_driver.c"
+_DYNAMIC_SLICES: Final = (
+    "dynamic-slice-fusion",
+    "dynamic-slice-fusion-rewriter",
+    "address-computation-fusion-rewriter",
+)
 SPELLED: Final[Mapping[str, tuple[str, ...]]] = {
     "algebraicsimplifier": ("algsimp",),
     "aliasinfo": ("copy-insertion",),
@@ -107,7 +113,8 @@ SPELLED: Final[Mapping[str, tuple[str, ...]]] = {
     "dothandler": ("spmd-partitioning",),
     "dotoperandconverter": ("operand_converter",),
     "doublebufferloopunrolling": ("loop-double-buffer-transformer",),
-    "dynamicslicefusionrewriter": ("dynamic-slice-fusion", "address-computation-fusion-rewriter"),
+    "dynamicslicefusion": _DYNAMIC_SLICES,
+    "dynamicslicefusionrewriter": _DYNAMIC_SLICES,
     "ffthandler": ("spmd-partitioning",),
     "gatherscatterhandler": ("spmd-partitioning",),
     "gemmfusion": ("triton-gemm-rewriter",),
@@ -149,10 +156,12 @@ FLAGS: Final[Mapping[str, Mapping[str, str]]] = {
     "dynamic-slice-fusion": {"xla_gpu_enable_dynamic_slice_fusion": "true"},
     "dynamic-slice-fusion-rewriter-v2": {"xla_gpu_enable_dynamic_slice_fusion": "true"},
     "gpu-copy-async-wrapper": {"xla_gpu_async_copy_min_bytes": "0"},
+    "latency-hiding-scheduler": {"xla_gpu_enable_latency_hiding_scheduler": "true"},
     "loop-double-buffer-transformer": {
         "xla_gpu_enable_while_loop_double_buffering": "true",
         "xla_gpu_enable_while_loop_unrolling": "WHILE_LOOP_UNROLLING_DOUBLE_BUFFER",
     },
+    "pipelined-p2p-rewriter": {"xla_gpu_enable_pipelined_p2p": "true"},
     "scatter_determinism_expander": {"xla_gpu_exclude_nondeterministic_ops": "true"},
     "scheduler-memory-fencing": {
         "xla_gpu_experimental_scheduler_memory_fencing_threshold_bytes": "1",
@@ -186,6 +195,8 @@ class Outcome:
     """`dies`, `refuses`, `values`, `module`; empty where it is not reproduced."""
     reason: str = ""
     """The reason why it is not reproduced, or the message of the old release."""
+    changed: list[str] = field(default_factory=list)
+    """The passes that the commit changes, by its files, as dumps may name them."""
     guilty: str = ""
     """The pass in which the old release died, or after which it has other values."""
     is_new: bool = False
@@ -442,13 +453,14 @@ class Compiled:
         if _is_large(self.dumps[0].module):
             return says
         for validation in validate(self.folder, seconds=VALIDATED).validations:
-            for step in validation.changes:
-                if step.comparison.difference is None:
-                    continue
-                name = step.after.name
-                says[f"values-changed: {step.comparison.difference}"] = (
-                    {name.after} if name else set()
-                )
+            dumps = [step.dump for step in validation.steps]
+            for change in validation.changes:
+                if change.comparison.difference is not None:
+                    name = change.after.name
+                    by = outer_pass(dumps, dumps.index(change.after)) or (
+                        name.after if name else ""
+                    )
+                    says[f"values-changed: {change.comparison.difference}"] = {by} - {""}
         return says
 
 
@@ -473,7 +485,7 @@ def replayed(
             judge_dumps(old, new, whole)
             _keep(places[:2], whole, dumps)
         if not whole.passes and old.is_complete and new.is_complete:
-            alone.reason = "the commit changes no pass of the pipeline"
+            alone.reason = NO_PASS
             return
         alone.passes = whole.passes or known
         build = judges.build if judges.build.hlo_opt else None
@@ -484,6 +496,9 @@ def replayed(
             others = [build.optimized(source, alone.passes, alone.platform, places[3])]
         (new,) = others
         alone.passes = _named(alone.passes, old.passes | new.passes)
+        if not alone.passes:
+            alone.reason = NO_PASS
+            return
         _tell(old, new, alone)
         if alone.reproduced:
             judge_dumps(old, new, alone)
@@ -530,7 +545,10 @@ def _by_both(
             folder.mkdir()
             deadline.restart(SECONDS)
             every = {**flags, "xla_dump_hlo_pass_re": ".+"}
-            compiled = replace(_compiled(text, only, judge, every, folder), bug=compiled.bug)
+            again = _compiled(text, only, judge, every, folder)
+            # A busy machine is slow.
+            bug = again.bug if compiled.bug.kind == "hang" else compiled.bug
+            compiled = replace(again, bug=bug)
         both.append(compiled)
     return both
 
@@ -601,7 +619,7 @@ def judge_dumps(old: Compiled, new: Compiled, outcome: Outcome) -> None:
         key for key, names in theirs.items() if names and key.partition(":")[0] not in given
     ]
     # The verifier runs after a pipeline, whose name it gives.
-    guilty = {outcome.guilty, *outcome.passes} - {"", "pipeline-start"}
+    guilty = {outcome.guilty, *outcome.passes, *outcome.changed} - {"", "pipeline-start"}
     if any(names & guilty for names in new_ones.values()):
         outcome.verdict = "found"
     elif any(new_ones.values()):
@@ -701,6 +719,7 @@ def _plans(
         passes=passes,
         before="",
         after="",
+        changed=passes,
     )
     texts = texts_of(change)
     if not texts:

@@ -280,13 +280,15 @@ def _devices_in(text: str) -> dict[str, str]:
         partitions = max(partitions, prod(map(int, tiles.split(","))))
     for devices in re.findall(r"devices=\[[\d,]+\](\d[\d,]*)", text):
         partitions = max(partitions, *(1 + int(number) for number in devices.split(",") if number))
+    for mesh in re.findall(r"\bmesh(?:\[|<\[)([^\]]*)\]", text):
+        partitions = max(partitions, prod(map(int, re.findall(r"=(\d+)", mesh))))
     for device in re.findall(r"sharding=\{[^}]*maximal device=(\d+)", text):
         partitions = max(partitions, 1 + int(device))
     for line in text.splitlines():
         groups = re.search(r"replica_groups=\{(\{.*?\})\}", line)
         pairs = re.search(r"source_target_pairs=\{(\{.*?\})\}", line)
-        mesh = re.search(r"replica_groups=\[[\d,]+\]<=\[([\d,]+)\]", line)
-        number = prod(map(int, mesh[1].split(","))) if mesh else 1
+        iota = re.search(r"replica_groups=\[[\d,]+\]<=\[([\d,]+)\]", line)
+        number = prod(map(int, iota[1].split(","))) if iota else 1
         for match in (groups, pairs):
             number = max(
                 [number, *(1 + int(id) for id in re.findall(r"\d+", match[1]))]

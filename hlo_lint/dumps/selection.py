@@ -141,13 +141,13 @@ def in_order(pipeline: Pipeline) -> list[PassDump]:
 
 
 def outer_pass(dumps: Sequence[PassDump], start: int) -> str:
-    """The pass that runs the pipeline which starts at a dump; empty if it is unknown.
+    """The pass that runs the pipeline which starts at a dump; empty if none starts, or unknown.
 
     That pass changed the module since the dump before: its own dump is the first after those of the
     inner pipeline.
     """
     first = dumps[start].name
-    if first is None:
+    if first is None or first.after != "pipeline-start":
         return ""
     following = (dump.name for dump in dumps[start + 1 :])
     after = next((name for name in following if name and name.pipeline != first.pipeline), None)

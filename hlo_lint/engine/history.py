@@ -72,9 +72,8 @@ class FindingHistory:
         name = dump.name
         if name is None or name.step is None:
             return None
-        starts = name.after == "pipeline-start"
-        pass_name = outer_pass(timeline.dumps, position) if starts else name.after
-        if not pass_name or (position and self._only_shows()):
+        pass_name = outer_pass(timeline.dumps, position) or name.after
+        if pass_name == "pipeline-start" or (position and self._only_shows()):
             return None
         from hlo_lint.engine.findings import PassRef
 

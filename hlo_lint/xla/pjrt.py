@@ -110,6 +110,8 @@ class Plugin:
         devices: Sequence[int] = (1, 1),
         flags: Mapping[str, str] | None = None,
         keeps_code: bool = False,
+        *,
+        partitioned: bool = False,
     ) -> str:
         """Compile a serialized HloModuleProto; the error, or empty text.
 
@@ -117,10 +119,11 @@ class Plugin:
 
         `target` has the arguments of jax's `get_topology_desc`; `devices` are the numbers of
         replicas and of partitions; `flags` are for this compilation, in addition to `XLA_FLAGS`.
+        A partitioned module is the program of a partition.
         """
         replicas, partitions = devices
         counts = b"\x20" + _varint(replicas) + b"\x28" + _varint(partitions)
-        counts += b"\x30\x01" * (partitions > 1)
+        counts += b"\x30\x01" * (partitions > 1 and not partitioned)
         # CompileOptionsProto { executable_build_options { num_replicas num_partitions
         # use_spmd_partitioning } }
         build = _field(3, counts) + b"".join(
@@ -190,6 +193,11 @@ def module_of_text(data: bytes) -> bytes:
     """The serialized HloModuleProto of HLO text."""
     module = xla_bindings().hlo_module_from_text(data.decode())
     return bytes(module.as_serialized_hlo_module_proto())
+
+
+def is_partitioned(text: bytes) -> bool:
+    """True for the program of a partition: XLA's partitioner refuses its `partition-id`."""
+    return b" partition-id(" in text
 
 
 def main(file: str, target: str, partitions: str = "1") -> int:
