@@ -158,12 +158,16 @@ class Form(Enum):
     TRANSPOSE = "transpose"
 
 
+def _whole_of(text: str) -> str:
+    return _computation.sub(_spelled_out, cleandoc(text))
+
+
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Example:
     """An example text of a rule."""
 
     text: str = field(kw_only=False)
-    as_module: Callable[[str], str] = cleandoc
+    as_module: Callable[[str], str] = _whole_of
     """Expands `text` to a module, when the example is shown or checked."""
     artefacts: Mapping[str, str] = field(default_factory=dict)
     """Other files of the dump directory, by name suffix."""
@@ -262,7 +266,7 @@ def _without_sign(line: str) -> str:
 
 
 def _module_of(computations: str) -> str:
-    return f"HloModule m\n\n{_computation.sub(_spelled_out, cleandoc(computations))}"
+    return f"HloModule m\n\n{_whole_of(computations)}"
 
 
 def _spelled_out(computation: re.Match[str]) -> str:
@@ -272,7 +276,8 @@ def _spelled_out(computation: re.Match[str]) -> str:
 
 
 _computation = re.compile(
-    r"^(?P<head>(?:ENTRY )?[\w.-]+ \{)(?: (?P<line>\S[^\n]*) \}$|\n(?P<lines>.*?)\n\}$)",
+    r"^(?P<head>(?:ENTRY )?[\w.-]+ \{)"
+    r"(?: (?P<line>(?:ROOT )?\S+ = (?:(?! = )[^\n])*) \}$|\n(?P<lines>.*?)\n\}$)",
     re.M | re.S,
 )
 

@@ -22,9 +22,8 @@ class UnreadableText(Rule):
             HloModule cut
 
             ENTRY e {
-              p = f32[8,3]{1,0} parameter(0)
               q = f32[8,3]{1,0} negate(p  // error
-              ROOT r = f32[8,3]{1,0} add(p, p)
+              ROOT r = f32[8,3]{1,0} add(f32[8,3]{1,0} p, p)
             }
         """),
         Good("""

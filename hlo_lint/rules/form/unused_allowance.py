@@ -29,18 +29,14 @@ class UnusedAllowance(Rule):
             HloModule outlived
 
             ENTRY e {
-              p = f32[8,3]{1,0} parameter(0)
-              ROOT r = f32[24]{0} bitcast(p)
+              ROOT r = f32[24]{0} bitcast(f32[8,3]{1,0} p)
               // hlo-lint: allow reshape-moves-data -- for the test of the fix  // error
             }
             """,
             fixed="""
             HloModule outlived
 
-            ENTRY e {
-              p = f32[8,3]{1,0} parameter(0)
-              ROOT r = f32[24]{0} bitcast(p)
-            }
+            ENTRY e { ROOT r = f32[24]{0} bitcast(f32[8,3]{1,0} p) }
             """,
         ),
         Bad(
@@ -59,9 +55,8 @@ class UnusedAllowance(Rule):
             HloModule wanted
 
             ENTRY e {
-              p = f32[8,3]{1,0} parameter(0)
               // hlo-lint: allow reshape-moves-data -- for the test of the fix
-              ROOT r = f32[4,2,3]{0,1,2} reshape(p)
+              ROOT r = f32[4,2,3]{0,1,2} reshape(f32[8,3]{1,0} p)
             }
         """),
     )

@@ -15,16 +15,11 @@ _FILE = (
 _PROGRAM = """
 HloModule m
 
-sum {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT s = f32[] add(a, b)
-}
+sum { ROOT s = f32[] add(f32[] a, f32[] b) }
 
 ENTRY e {
-  p = f32[8,4]{%s} parameter(0)
   z = f32[] constant(0)
-  ROOT r = f32[8]{0} reduce(p, z), dimensions={1}, to_apply=sum%s
+  ROOT r = f32[8]{0} reduce(f32[8,4]{%s} p, z), dimensions={1}, to_apply=sum%s
 }
 """
 

@@ -69,16 +69,14 @@ class ReshapeMovesData(Rule):
             HloModule splits_what_lies_apart
 
             ENTRY e {
-              p = f32[8,3]{1,0} parameter(0)
-              ROOT r = f32[4,2,3]{0,1,2} reshape(p)  // error
+              ROOT r = f32[4,2,3]{0,1,2} reshape(f32[8,3]{1,0} p)  // error
             }
             """,
             fixed="""
             HloModule splits_what_lies_apart
 
             ENTRY e {
-              p = f32[8,3]{1,0} parameter(0)
-              r.bitcast = f32[4,2,3]{2,1,0} bitcast(p)
+              r.bitcast = f32[4,2,3]{2,1,0} bitcast(f32[8,3]{1,0} p)
               r.transpose = f32[3,2,4]{2,1,0} transpose(r.bitcast), dimensions={2,1,0}
               ROOT r = f32[4,2,3]{0,1,2} bitcast(r.transpose)
             }
@@ -115,23 +113,16 @@ class ReshapeMovesData(Rule):
             """
             HloModule stays
 
-            ENTRY e {
-              p = f32[16,128,32]{1,2,0} parameter(0)
-              ROOT r = f32[2,8,128,32]{2,3,1,0} reshape(p)
-            }
+            ENTRY e { ROOT r = f32[2,8,128,32]{2,3,1,0} reshape(f32[16,128,32]{1,2,0} p) }
             """
         ),
         Good("""
             HloModule moves_inside_a_fusion
 
-            body {
-              q = f32[8,3]{1,0} parameter(0)
-              ROOT s = f32[4,2,3]{0,1,2} reshape(q)
-            }
+            body { ROOT s = f32[4,2,3]{0,1,2} reshape(f32[8,3]{1,0} q) }
 
             ENTRY e {
-              p = f32[8,3]{1,0} parameter(0)
-              ROOT r = f32[4,2,3]{0,1,2} fusion(p), kind=kLoop, calls=body
+              ROOT r = f32[4,2,3]{0,1,2} fusion(f32[8,3]{1,0} p), kind=kLoop, calls=body
             }
         """),
     )

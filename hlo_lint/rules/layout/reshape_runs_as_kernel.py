@@ -22,23 +22,14 @@ ONE_RESHAPE = m.reshape(m.parameter())
 _PROGRAM = """
 HloModule left_behind, is_scheduled=true
 
-wrapped {
-  q = f16[2,8,4096]{%s} parameter(0)
-  ROOT s = f16[16,4096]{1,0} reshape(q)
-}
+wrapped { ROOT s = f16[16,4096]{1,0} reshape(f16[2,8,4096]{%s} q) }
 
-ENTRY e {
-  p = f16[2,8,4096]{%s} parameter(0)
-  ROOT r = f16[16,4096]{1,0} fusion(p), kind=kLoop, calls=wrapped%s
-}
+ENTRY e { ROOT r = f16[16,4096]{1,0} fusion(f16[2,8,4096]{%s} p), kind=kLoop, calls=wrapped%s }
 """
 _FIXED = """
 HloModule left_behind, is_scheduled=true
 
-ENTRY e {
-  p = f16[2,8,4096]{2,1,0} parameter(0)
-  ROOT r = f16[16,4096]{1,0} bitcast(p)
-}
+ENTRY e { ROOT r = f16[16,4096]{1,0} bitcast(f16[2,8,4096]{2,1,0} p) }
 """
 
 
@@ -77,10 +68,7 @@ class ReshapeRunsAsKernel(Rule):
         Good("""
             HloModule nothing_left, is_scheduled=true
 
-            ENTRY e {
-              p = f16[2,8,4096]{2,1,0} parameter(0)
-              ROOT r = f16[16,4096]{1,0} bitcast(p)
-            }
+            ENTRY e { ROOT r = f16[16,4096]{1,0} bitcast(f16[2,8,4096]{2,1,0} p) }
         """),
     )
 

@@ -16,11 +16,7 @@ _FILE = (
 _PROGRAM = """
 HloModule m
 
-sum {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT s = f32[] add(a, b)
-}
+sum { ROOT s = f32[] add(f32[] a, f32[] b) }
 
 ENTRY e {
   p = f32[8,4]{0,1} parameter(0)

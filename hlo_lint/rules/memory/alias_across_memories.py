@@ -13,10 +13,7 @@ _PROGRAM = """
 HloModule m, input_output_alias={{ {{}}: (0, {{}}, may-alias) }}, \
 entry_computation_layout={{(f32[8]{{0{parameter}}})->f32[8]{{0:S(5)}}}}{mark}
 
-ENTRY e {{
-  p = f32[8]{{0{parameter}}} parameter(0)
-  ROOT c = f32[8]{{0:S(5)}} copy(p)
-}}
+ENTRY e {{ ROOT c = f32[8]{{0:S(5)}} copy(f32[8]{{0{parameter}}} p) }}
 """
 
 

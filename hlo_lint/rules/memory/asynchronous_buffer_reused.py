@@ -19,8 +19,7 @@ _PROGRAM = """
 HloModule copied, is_scheduled=true
 
 ENTRY e {{
-  p = f32[512]{{0}} parameter(0)
-  x = f32[512]{{0}} negate(p)
+  x = f32[512]{{0}} negate(f32[512]{{0}} p)
   s = (f32[512]{{0}}, f32[512]{{0}}, u32[]) copy-start(x)
   {first}
   {second}

@@ -24,8 +24,7 @@ _PROGRAM = """
 HloModule shared, is_scheduled=true
 
 ENTRY e {
-  p = f32[512]{0} parameter(0)
-  x = f32[512]{0} negate(p)
+  x = f32[512]{0} negate(f32[512]{0} p)
   ROOT c = f32[512]{0} custom-call(x), custom_call_target="kernel"%s
 }
 """

@@ -29,18 +29,14 @@ f {{
 }}
 
 ENTRY e {{
-  p = f32[16]{{0}} parameter(0)
-  i = s32[] parameter(1)
-  ROOT r = f32[16]{{0}} fusion(p, i), kind=kLoop, calls=f{mark}
+  ROOT r = f32[16]{{0}} fusion(f32[16]{{0}} p, s32[] i), kind=kLoop, calls=f{mark}
 }}
 """
 _BITCAST = """
 f {{
-  x = f32[4,16]{{1,0}} parameter(0)
-  i = s32[] parameter(1)
   zero = s32[] constant(0)
-  y = f32[4,1,16]{{2,1,0}} bitcast(x)
-  d = f32[4,1,2]{{2,1,0}} dynamic-slice(y, {row}, i, i), dynamic_slice_sizes={{4,1,2}}
+  y = f32[4,1,16]{{2,1,0}} bitcast(f32[4,16]{{1,0}} x)
+  d = f32[4,1,2]{{2,1,0}} dynamic-slice(y, {row}, s32[] i, i), dynamic_slice_sizes={{4,1,2}}
   n = f32[4,1,2]{{2,1,0}} negate(d)
   b = f32[4,2]{{1,0}} bitcast(n)
   also = s32[] constant(0)
@@ -48,23 +44,19 @@ f {{
 }}
 
 ENTRY e {{
-  p = f32[4,16]{{1,0}} parameter(0)
-  i = s32[] parameter(1)
-  ROOT r = f32[4,16]{{1,0}} fusion(p, i), kind=kLoop, calls=f{mark}
+  ROOT r = f32[4,16]{{1,0}} fusion(f32[4,16]{{1,0}} p, s32[] i), kind=kLoop, calls=f{mark}
 }}
 """
 _CONSTANT = """
 f {{
-  x = f32[16,4]{{1,0}} parameter(0)
   zero = s32[] constant(0)
-  d = f32[16,2]{{1,0}} slice(x), slice={{[0:16], [{columns}]}}
+  d = f32[16,2]{{1,0}} slice(f32[16,4]{{1,0}} x), slice={{[0:16], [{columns}]}}
   n = f32[16,2]{{1,0}} negate(d)
   ROOT u = f32[16,4]{{1,0}} dynamic-update-slice(x, n, zero, zero)
 }}
 
 ENTRY e {{
-  p = f32[16,4]{{1,0}} parameter(0)
-  ROOT r = f32[16,4]{{1,0}} fusion(p), kind=kLoop, calls=f{mark}
+  ROOT r = f32[16,4]{{1,0}} fusion(f32[16,4]{{1,0}} p), kind=kLoop, calls=f{mark}
 }}
 """
 _TWICE = """

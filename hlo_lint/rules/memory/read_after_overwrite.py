@@ -43,17 +43,13 @@ _CALL = """
 HloModule m, is_scheduled=true, buffer_donor={{ (0, {{0}}) }}
 
 f {{
-  s = (f32[8]{{0}}, f32[8]{{0}}) parameter(0)
-  a = f32[8]{{0}} get-tuple-element(s), index={index}
+  a = f32[8]{{0}} get-tuple-element((f32[8]{{0}}, f32[8]{{0}}) s), index={index}
   ROOT y = f32[8]{{0}} sine(a)
 }}
 
 ENTRY e {{
-  s = (f32[8]{{0}}, f32[8]{{0}}) parameter(0)
-  u = f32[4]{{0}} parameter(1)
-  i = s32[] parameter(2)
-  x = f32[8]{{0}} get-tuple-element(s), index=0
-  d = f32[8]{{0}} dynamic-update-slice(x, u, i){mark}
+  x = f32[8]{{0}} get-tuple-element((f32[8]{{0}}, f32[8]{{0}}) s), index=0
+  d = f32[8]{{0}} dynamic-update-slice(x, f32[4]{{0}} u, s32[] i){mark}
   y = f32[8]{{0}} call(s), to_apply=f
   ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple(d, y)
 }}
@@ -77,23 +73,19 @@ _LOOP = """
 HloModule m, is_scheduled=true
 
 body {{
-  b = (f32[8]{{0}}, f32[8]{{0}}) parameter(0)
-  x = f32[8]{{0}} get-tuple-element(b), index=0
+  x = f32[8]{{0}} get-tuple-element((f32[8]{{0}}, f32[8]{{0}}) b), index=0
   y = f32[8]{{0}} get-tuple-element(b), index=1
   n = f32[8]{{0}} negate(x)
   ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple({given}){mark}
 }}
 
 condition {{
-  c = (f32[8]{{0}}, f32[8]{{0}}) parameter(0)
-  ROOT goes-on = pred[] custom-call(c), custom_call_target="goes_on"
+  ROOT goes-on = pred[] custom-call((f32[8]{{0}}, f32[8]{{0}}) c), custom_call_target="goes_on"
 }}
 
 ENTRY e {{
-  p = f32[8]{{0}} parameter(0)
-  q = f32[8]{{0}} parameter(1)
-  k = f32[8]{{0}} copy(p)
-  first = (f32[8]{{0}}, f32[8]{{0}}) tuple({init}, q)
+  k = f32[8]{{0}} copy(f32[8]{{0}} p)
+  first = (f32[8]{{0}}, f32[8]{{0}}) tuple({init}, f32[8]{{0}} q)
   ROOT w = (f32[8]{{0}}, f32[8]{{0}}) while(first), condition=condition, body=body{at_loop}
 }}
 """
@@ -101,8 +93,7 @@ _DONATED = """
 HloModule m, is_scheduled=true, input_output_alias={{ {{0}}: (0, {{}}, may-alias) }}
 
 ENTRY e {{
-  p = f32[8]{{0}} parameter(0)
-  n = f32[8]{{0}} negate(p){mark}
+  n = f32[8]{{0}} negate(f32[8]{{0}} p){mark}
   ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple{result}
 }}
 """
@@ -120,11 +111,8 @@ _FUSED = (
     _SCHEDULED
     + """\
 f {{
-  a = f32[8]{{0}} parameter(0)
-  v = f32[4]{{0}} parameter(1)
-  j = s32[] parameter(2)
-  n = f32[8]{{0}} negate(a)
-  w = f32[8]{{0}} dynamic-update-slice({updated}, v, j)
+  n = f32[8]{{0}} negate(f32[8]{{0}} a)
+  w = f32[8]{{0}} dynamic-update-slice({updated}, f32[4]{{0}} v, s32[] j)
   ROOT r = (f32[8]{{0}}, f32[8]{{0}}) tuple(n, w)
 }}
 
@@ -172,14 +160,10 @@ ENTRY e {{
 _BRANCHES = """
 HloModule m, is_scheduled=true
 
-twice {{
-  a = f32[8]{{0}} parameter(0)
-  ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple(a, a)
-}}
+twice {{ ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple(f32[8]{{0}} a, a) }}
 
 again {{
-  b = f32[8]{{0}} parameter(0)
-  n = f32[8]{{0}} negate(b)
+  n = f32[8]{{0}} negate(f32[8]{{0}} b)
   c = f32[8]{{0}} {opcode}(n){mark}
   ROOT u = (f32[8]{{0}}, f32[8]{{0}}) tuple(n, c)
 }}

@@ -34,8 +34,7 @@ class StartWithoutDone(Rule):
             HloModule lost, is_scheduled=true
 
             ENTRY e {
-              p = f32[8]{0} parameter(0)
-              s = (f32[8]{0}, f32[8]{0}, u32[]) copy-start(p)  // error
+              s = (f32[8]{0}, f32[8]{0}, u32[]) copy-start(f32[8]{0} p)  // error
               ROOT r = f32[8]{0} negate(p)
             }
         """),
@@ -52,8 +51,7 @@ class StartWithoutDone(Rule):
             HloModule twice
 
             ENTRY e {
-              p = f32[8]{0} parameter(0)
-              s = (f32[8]{0}, f32[8]{0}, u32[]) copy-start(p)
+              s = (f32[8]{0}, f32[8]{0}, u32[]) copy-start(f32[8]{0} p)
               d = f32[8]{0} copy-done(s)
               d.1 = f32[8]{0} copy-done(s)  // error
               ROOT r = f32[8]{0} add(d, d.1)
@@ -72,8 +70,7 @@ class StartWithoutDone(Rule):
             }
 
             condition {
-              q.1 = ((f32[8]{0}, f32[8]{0}, u32[]), s32[]) parameter(0)
-              n.1 = s32[] get-tuple-element(q.1), index=1
+              n.1 = s32[] get-tuple-element(((f32[8]{0}, f32[8]{0}, u32[]), s32[]) q.1), index=1
               ROOT c = pred[] compare(n.1, n.1), direction=LT
             }
 

@@ -37,30 +37,21 @@ class CallGraphNotFlat(Rule):
         Bad("""
             HloModule shares_a_computation
 
-            double {
-              x = f32[8]{0} parameter(0)
-              ROOT y = f32[8]{0} add(x, x)
-            }
+            double { ROOT y = f32[8]{0} add(f32[8]{0} x, x) }
 
             ENTRY main {
-              p = f32[8]{0} parameter(0)
-              a = f32[8]{0} call(p), to_apply=double
+              a = f32[8]{0} call(f32[8]{0} p), to_apply=double
               ROOT b = f32[8]{0} call(a), to_apply=double  // error
             }
         """),
         Good("""
             HloModule applies_one_to_elements
 
-            sum {
-              x = f32[] parameter(0)
-              y = f32[] parameter(1)
-              ROOT z = f32[] add(x, y)
-            }
+            sum { ROOT z = f32[] add(f32[] x, f32[] y) }
 
             ENTRY main {
-              p = f32[8,8]{1,0} parameter(0)
               zero = f32[] constant(0)
-              a = f32[8]{0} reduce(p, zero), dimensions={0}, to_apply=sum
+              a = f32[8]{0} reduce(f32[8,8]{1,0} p, zero), dimensions={0}, to_apply=sum
               ROOT b = f32[] reduce(a, zero), dimensions={0}, to_apply=sum
             }
         """),

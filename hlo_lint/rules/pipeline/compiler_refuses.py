@@ -9,10 +9,7 @@ _FILE = "module_0001.m.sm_9.0a_gpu_after_optimizations.txt"
 _FUSION = """
 HloModule m, is_scheduled=true
 
-f {{
-  a = {dtype}[8]{{0}} parameter(0)
-  ROOT n = {dtype}[8]{{0}} {opcode}(a)
-}}
+f {{ ROOT n = {dtype}[8]{{0}} {opcode}({dtype}[8]{{0}} a) }}
 
 ENTRY e {{
   p = {dtype}[8]{{0}} parameter(0)

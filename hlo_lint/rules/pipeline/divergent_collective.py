@@ -34,31 +34,23 @@ _MAX_VALUE: Final = 1 << 31
 _HEAD = """
 HloModule m, replica_count=4
 
-add {{
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT c = f32[] add(a, b)
-}}
+add {{ ROOT c = f32[] add(f32[] a, f32[] b) }}
 
 """
 _PROGRAM = (
     _HEAD
     + """\
 yes {{
-  p = f32[8] parameter(0)
-  ROOT r = f32[8] all-reduce(p), replica_groups={groups}, to_apply=add{mark}
+  ROOT r = f32[8] all-reduce(f32[8] p), replica_groups={groups}, to_apply=add{mark}
 }}
 
-no {{
-  ROOT q = f32[8] parameter(0)
-}}
+no {{ ROOT q = f32[8] parameter(0) }}
 
 ENTRY e {{
-  x = f32[8] parameter(0)
   d = u32[] replica-id()
   two = u32[] constant(2)
   first-half = pred[] compare(d, two), direction=LT
-  ROOT o = f32[8] conditional(first-half, x, x), true_computation=yes, false_computation=no
+  ROOT o = f32[8] conditional(first-half, f32[8] x, x), true_computation=yes, false_computation=no
 }}
 """
 )
@@ -66,8 +58,7 @@ _LOOP = (
     _HEAD
     + """\
 body {{
-  s = (u32[], f32[8]) parameter(0)
-  i = u32[] get-tuple-element(s), index=0
+  i = u32[] get-tuple-element((u32[], f32[8]) s), index=0
   x = f32[8] get-tuple-element(s), index=1
   one = u32[] constant(1)
   n = u32[] add(i, one)
@@ -76,16 +67,14 @@ body {{
 }}
 
 condition {{
-  s = (u32[], f32[8]) parameter(0)
-  i = u32[] get-tuple-element(s), index=0
+  i = u32[] get-tuple-element((u32[], f32[8]) s), index=0
   limit = u32[] {limit}
   ROOT l = pred[] compare(i, limit), direction=LT
 }}
 
 ENTRY e {{
-  p = f32[8] parameter(0)
   zero = u32[] constant(0)
-  first = (u32[], f32[8]) tuple(zero, p)
+  first = (u32[], f32[8]) tuple(zero, f32[8] p)
   ROOT w = (u32[], f32[8]) while(first), condition=condition, body=body
 }}
 """

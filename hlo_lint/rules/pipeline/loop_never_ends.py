@@ -12,16 +12,14 @@ _PROGRAM = """
 HloModule m
 
 body {{
-  b = (s32[]) parameter(0)
-  i = s32[] get-tuple-element(b), index=0
+  i = s32[] get-tuple-element((s32[]) b), index=0
   step = s32[] constant({step})
   next = s32[] add(i, step)
   ROOT t = (s32[]) tuple(next)
 }}
 
 condition {{
-  c = (s32[]) parameter(0)
-  j = s32[] get-tuple-element(c), index=0
+  j = s32[] get-tuple-element((s32[]) c), index=0
   limit = s32[] constant({limit})
   ROOT goes-on = pred[] compare(j, limit), direction={direction}
 }}

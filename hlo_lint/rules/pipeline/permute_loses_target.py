@@ -36,11 +36,10 @@ _RECEIVED = """
 HloModule m, num_partitions=4
 
 ENTRY e {{
-  p = f32[8] parameter(0)
   t = token[] after-all()
   r = (f32[8], u32[], token[]) recv(t), channel_id=1,{mark}
       frontend_attributes={{_xla_send_recv_source_target_pairs={{{pairs}}}}}
-  s = (f32[8], u32[], token[]) send(p, t), channel_id=1,
+  s = (f32[8], u32[], token[]) send(f32[8] p, t), channel_id=1,
       frontend_attributes={{_xla_send_recv_source_target_pairs={{{pairs}}}}}
   d = (f32[8], token[]) recv-done(r), channel_id=1
   e = token[] send-done(s), channel_id=1

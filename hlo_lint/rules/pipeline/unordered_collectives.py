@@ -18,11 +18,7 @@ _MAX_COLLECTIVES: Final = 400
 _PROGRAM = """
 HloModule m, num_partitions=4, is_scheduled=true
 
-add {{
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT c = f32[] add(a, b)
-}}
+add {{ ROOT c = f32[] add(f32[] a, f32[] b) }}
 
 ENTRY e {{
   p = f32[8]{{0}} parameter(0)

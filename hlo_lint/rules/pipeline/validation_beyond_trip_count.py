@@ -27,16 +27,14 @@ frontend_attributes={_xla_send_recv_validation="{{0,2},{1,LAST}}"}MARK
 }
 
 condition {
-  c = (f32[8], s32[]) parameter(0)
-  j = s32[] get-tuple-element(c), index=1
+  j = s32[] get-tuple-element((f32[8], s32[]) c), index=1
   limit = s32[] constant(4)
   ROOT goes-on = pred[] compare(j, limit), direction=LT
 }
 
 ENTRY e {
-  y = f32[8] parameter(0)
   zero = s32[] constant(0)
-  first = (f32[8], s32[]) tuple(y, zero)
+  first = (f32[8], s32[]) tuple(f32[8] y, zero)
   ROOT w = (f32[8], s32[]) while(first), condition=condition, body=body
 }
 """

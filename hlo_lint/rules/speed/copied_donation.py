@@ -15,11 +15,7 @@ from hlo_lint.text.phrases import sized
 _PROGRAM = """
 HloModule m, is_scheduled=true, input_output_alias={ {0}: (0, {}, may-alias) }
 
-sum {
-  a = f32[65536]{0} parameter(0)
-  b = f32[65536]{0} parameter(1)
-  ROOT s = f32[65536]{0} add(a, b)
-}
+sum { ROOT s = f32[65536]{0} add(f32[65536]{0} a, f32[65536]{0} b) }
 
 ENTRY e {
   p = f32[65536]{0} parameter(0)

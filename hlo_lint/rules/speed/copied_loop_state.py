@@ -12,14 +12,10 @@ from hlo_lint.text.phrases import sized
 _PROGRAM = """
 HloModule m, is_scheduled=true
 
-negated {
-  n = f32[1024,1024]{1,0} parameter(0)
-  ROOT r = f32[1024,1024]{1,0} negate(n)
-}
+negated { ROOT r = f32[1024,1024]{1,0} negate(f32[1024,1024]{1,0} n) }
 
 body {
-  b = (s32[], f32[1024,1024]{1,0}) parameter(0)
-  i = s32[] get-tuple-element(b), index=0
+  i = s32[] get-tuple-element((s32[], f32[1024,1024]{1,0}) b), index=0
   x = f32[1024,1024]{1,0} get-tuple-element(b), index=1
   BODY
   one = s32[] constant(1)
@@ -28,16 +24,14 @@ body {
 }
 
 condition {
-  c = (s32[], f32[1024,1024]{1,0}) parameter(0)
-  j = s32[] get-tuple-element(c), index=0
+  j = s32[] get-tuple-element((s32[], f32[1024,1024]{1,0}) c), index=0
   limit = s32[] constant(1000)
   ROOT goes-on = pred[] compare(j, limit), direction=LT
 }
 
 ENTRY e {
-  p = f32[1024,1024]{1,0} parameter(0)
   zero = s32[] constant(0)
-  first = (s32[], f32[1024,1024]{1,0}) tuple(zero, p)
+  first = (s32[], f32[1024,1024]{1,0}) tuple(zero, f32[1024,1024]{1,0} p)
   ROOT w = (s32[], f32[1024,1024]{1,0}) while(first), condition=condition, body=body
 }
 """

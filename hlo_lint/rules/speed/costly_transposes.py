@@ -50,8 +50,7 @@ class CostlyTransposes(Rule):
             HloModule m
 
             loop {
-              q = f32[2048,2048]{1,0} parameter(0)
-              c = f32[2048,2048]{0,1} copy(q)
+              c = f32[2048,2048]{0,1} copy(f32[2048,2048]{1,0} q)
               ROOT n = f32[2048,2048]{0,1} tanh(c)
             }
 

@@ -22,13 +22,10 @@ _CHOICES: Final = {"channel_id", "metadata"}
 """Attributes that do not affect the result."""
 _PROGRAM: Final = """
 f {{
-  x = f32[64]{{0}} parameter(0)
-  b = f32[4,64]{{1,0}} parameter(1)
-  i = s32[] parameter(2)
   z = s32[] constant(0)
-  hero = f32[64]{{0}} custom-call(x), custom_call_target="scale"
+  hero = f32[64]{{0}} custom-call(f32[64]{{0}} x), custom_call_target="scale"
   row = f32[1,64]{{1,0}} bitcast(hero)
-  ROOT u = f32[4,64]{{1,0}} dynamic-update-slice(b, row, i, z)
+  ROOT u = f32[4,64]{{1,0}} dynamic-update-slice(f32[4,64]{{1,0}} b, row, s32[] i, z)
 }}
 
 ENTRY e {{

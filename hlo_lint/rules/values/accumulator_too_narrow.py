@@ -13,11 +13,7 @@ from hlo_lint.hlo.kinds import RowKind
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity, WrongValues
 
 _SUM = """
-sum {{
-  a = {type}[] parameter(0)
-  b = {type}[] parameter(1)
-  ROOT s = {type}[] add(a, b)
-}}
+sum {{ ROOT s = {type}[] add({type}[] a, {type}[] b) }}
 
 ENTRY e {{
   p = {type}[4,1000]{{1,0}} parameter(0)

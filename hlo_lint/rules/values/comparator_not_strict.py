@@ -31,9 +31,7 @@ less {{
 }}
 
 ENTRY e {{
-  p = s32[64] parameter(0)
-  q = s32[64] parameter(1)
-  ROOT s = (s32[64], s32[64]) sort(p, q), dimensions={{0}}, to_apply=less{mark}
+  ROOT s = (s32[64], s32[64]) sort(s32[64] p, s32[64] q), dimensions={{0}}, to_apply=less{mark}
 }}
 """
 

@@ -36,9 +36,8 @@ step {{
 }}
 
 ENTRY e {{
-  p = f32[64] parameter(0)
   zero = f32[] constant(0)
-  ROOT r = f32[] reduce(p, zero), dimensions={{0}}, to_apply=step{mark}
+  ROOT r = f32[] reduce(f32[64] p, zero), dimensions={{0}}, to_apply=step{mark}
 }}
 """
 _ARGMAX = """

@@ -18,8 +18,7 @@ from hlo_lint.rules.evidence import WrongValues
 
 _LOOP = """
 body {{
-  b = (s32[], f32[10]{{0}}, f32[4]{{0}}) parameter(0)
-  i = s32[] get-tuple-element(b), index=0
+  i = s32[] get-tuple-element((s32[], f32[10]{{0}}, f32[4]{{0}}) b), index=0
   x = f32[10]{{0}} get-tuple-element(b), index=1
   a = f32[4]{{0}} get-tuple-element(b), index=2
   d = f32[4]{{0}} dynamic-slice(x, i), dynamic_slice_sizes={{4}}{mark}
@@ -30,8 +29,7 @@ body {{
 }}
 
 condition {{
-  c = (s32[], f32[10]{{0}}, f32[4]{{0}}) parameter(0)
-  j = s32[] get-tuple-element(c), index=0
+  j = s32[] get-tuple-element((s32[], f32[10]{{0}}, f32[4]{{0}}) c), index=0
   limit = s32[] constant({count})
   ROOT goes-on = pred[] compare(j, limit), direction=LT
 }}

@@ -52,35 +52,23 @@ class BadAliasing(VerifierRule):
             HloModule m, input_output_alias={ {}: (0, {}, must-alias) },  // error
                 entry_computation_layout={(f32[8,3]{1,0})->f32[8,3]{0,1}}
 
-            ENTRY e {
-              p = f32[8,3]{1,0} parameter(0)
-              ROOT n = f32[8,3]{0,1} negate(p)
-            }
+            ENTRY e { ROOT n = f32[8,3]{0,1} negate(f32[8,3]{1,0} p) }
         """),
         "input-output-alias": Bad("""
             HloModule m, input_output_alias={ {}: (1, {}, may-alias) }  // error
 
-            ENTRY e {
-              p = f32[8,3]{1,0} parameter(0)
-              ROOT n = f32[8,3]{1,0} negate(p)
-            }
+            ENTRY e { ROOT n = f32[8,3]{1,0} negate(f32[8,3]{1,0} p) }
         """),
         "alias-size": Bad("""
             HloModule m, is_scheduled=true, input_output_alias={ {}: (0, {}, may-alias) }  // error
 
-            ENTRY e {
-              p = f32[4] parameter(0)
-              ROOT r = f32[8] concatenate(p, p), dimensions={0}
-            }
+            ENTRY e { ROOT r = f32[8] concatenate(f32[4] p, p), dimensions={0} }
         """),
         "buffer-donor": Bad("""
             HloModule m, input_output_alias={ {}: (0, {}, may-alias) },  // error
                 buffer_donor={ (0, {}) }
 
-            ENTRY e {
-              p = f32[8,3]{1,0} parameter(0)
-              ROOT n = f32[8,3]{1,0} negate(p)
-            }
+            ENTRY e { ROOT n = f32[8,3]{1,0} negate(f32[8,3]{1,0} p) }
         """),
     }
     examples = (
@@ -88,35 +76,23 @@ class BadAliasing(VerifierRule):
         Bad("""
             HloModule m, input_output_alias={ {}: (0, {}, must-alias) }  // error
 
-            ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT r = s32[8] bitcast-convert(p)
-            }
+            ENTRY e { ROOT r = s32[8] bitcast-convert(f32[8] p) }
         """),
         Good("""
             HloModule m, input_output_alias={ {}: (0, {}, must-alias) },
                 entry_computation_layout={(f32[8,3]{1,0})->f32[8,3]{1,0}}
 
-            ENTRY e {
-              p = f32[8,3]{1,0} parameter(0)
-              ROOT n = f32[8,3]{1,0} negate(p)
-            }
+            ENTRY e { ROOT n = f32[8,3]{1,0} negate(f32[8,3]{1,0} p) }
         """),
         Good("""
             HloModule m, input_output_alias={ {}: (0, {}, may-alias) }
 
-            ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT r = f32[4] slice(p), slice={[0:4]}
-            }
+            ENTRY e { ROOT r = f32[4] slice(f32[8] p), slice={[0:4]} }
         """),
         Good("""
             HloModule m, buffer_donor={ (0, {}) }
 
-            ENTRY e {
-              p = f32[8,3]{1,0} parameter(0)
-              ROOT n = f32[8,3]{1,0} negate(p)
-            }
+            ENTRY e { ROOT n = f32[8,3]{1,0} negate(f32[8,3]{1,0} p) }
         """),
     )
 

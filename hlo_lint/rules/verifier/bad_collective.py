@@ -160,22 +160,16 @@ class BadCollective(VerifierRule):
             HloModule m, replica_count=4
 
             ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT g = f32[16] all-gather(p), dimensions={0}, replica_groups={}  // error
+              ROOT g = f32[16] all-gather(f32[8] p), dimensions={0}, replica_groups={}  // error
             }
         """),
         Bad("""
             HloModule m, replica_count=2, num_partitions=2
 
-            add {
-              a = f32[] parameter(0)
-              b = f32[] parameter(1)
-              ROOT s = f32[] add(a, b)
-            }
+            add { ROOT s = f32[] add(f32[] a, f32[] b) }
 
             ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT g = f32[4] reduce-scatter(p), dimensions={0}, channel_id=1,  // error
+              ROOT g = f32[4] reduce-scatter(f32[8] p), dimensions={0}, channel_id=1,  // error
                   replica_groups={{0,1}}, to_apply=add
             }
         """),
@@ -183,8 +177,7 @@ class BadCollective(VerifierRule):
             HloModule m, replica_count=3
 
             ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT a = (f32[8], f32[8]) all-to-all(p, p), replica_groups={}  // error
+              ROOT a = (f32[8], f32[8]) all-to-all(f32[8] p, p), replica_groups={}  // error
             }
         """),
         Good("""

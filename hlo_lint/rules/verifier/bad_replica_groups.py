@@ -89,8 +89,7 @@ class BadReplicaGroups(VerifierRule):
             HloModule m, num_partitions=8
 
             ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT g = f32[8] all-to-all(p), dimensions={0}, channel_id=1,  // error
+              ROOT g = f32[8] all-to-all(f32[8] p), dimensions={0}, channel_id=1,  // error
                   replica_groups={{0,1,2,3}}
             }
         """),
@@ -98,8 +97,7 @@ class BadReplicaGroups(VerifierRule):
             HloModule m, num_partitions=8
 
             ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT g = f32[32] all-gather(p), dimensions={0}, channel_id=1,  // error
+              ROOT g = f32[32] all-gather(f32[8] p), dimensions={0}, channel_id=1,  // error
                   use_global_device_ids=true, replica_groups={{0,1,2,3}}
             }
         """),
@@ -134,15 +132,10 @@ class BadReplicaGroups(VerifierRule):
         Bad("""
             HloModule m
 
-            add {
-              a = f32[] parameter(0)
-              b = f32[] parameter(1)
-              ROOT s = f32[] add(a, b)
-            }
+            add { ROOT s = f32[] add(f32[] a, f32[] b) }
 
             ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT g = f32[8] all-reduce(p), channel_id=1, to_apply=add,  // error
+              ROOT g = f32[8] all-reduce(f32[8] p), channel_id=1, to_apply=add,  // error
                   use_global_device_ids=true
             }
         """),
@@ -151,8 +144,7 @@ class BadReplicaGroups(VerifierRule):
             HloModule m, num_partitions=8
 
             ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT g = f32[32] all-gather(p), dimensions={0}, channel_id=1,
+              ROOT g = f32[32] all-gather(f32[8] p), dimensions={0}, channel_id=1,
                   use_global_device_ids=true, replica_groups=[2,4]<=[8]
             }
         """),

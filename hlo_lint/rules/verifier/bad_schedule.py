@@ -53,8 +53,7 @@ class BadSchedule(VerifierRule):
             HloModule m, is_scheduled=true
 
             ENTRY e {
-              p = f32[8] parameter(0)
-              q = f32[8] sine(p)
+              q = f32[8] sine(f32[8] p)
               r = f32[8] negate(p), control-predecessors={q}
               ROOT s = f32[8] add(r, q)
             }

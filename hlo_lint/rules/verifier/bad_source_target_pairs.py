@@ -40,8 +40,7 @@ class BadSourceTargetPairs(VerifierRule):
             HloModule m, num_partitions=2
 
             ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT g = f32[8] collective-permute(p), channel_id=1,  // error
+              ROOT g = f32[8] collective-permute(f32[8] p), channel_id=1,  // error
                   source_target_pairs={{0,1},{1,2}}
             }
         """),

@@ -78,14 +78,10 @@ class BrokenFusion(VerifierRule):
         "fusion-shared": Bad("""
             HloModule m
 
-            f {
-              a = f32[8]{0} parameter(0)
-              ROOT n = f32[8]{0} negate(a)
-            }
+            f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
 
             ENTRY e {
-              p = f32[8]{0} parameter(0)
-              r = f32[8]{0} fusion(p), kind=kLoop, calls=f
+              r = f32[8]{0} fusion(f32[8]{0} p), kind=kLoop, calls=f
               ROOT s = f32[8]{0} fusion(r), kind=kLoop, calls=f  // error
             }
         """),
@@ -104,14 +100,10 @@ class BrokenFusion(VerifierRule):
             """
             HloModule m, is_scheduled=true
 
-            f {
-              a = f32[8]{0} parameter(0)
-              ROOT n = f32[8]{0} negate(a)
-            }
+            f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
 
             ENTRY e {
-              p = f32[8]{0} parameter(0)
-              r = f32[8]{0:S(1)} fusion(p), kind=kLoop, calls=f
+              r = f32[8]{0:S(1)} fusion(f32[8]{0} p), kind=kLoop, calls=f
               ROOT c = f32[8]{0} copy(r)
             }
             """,

@@ -52,8 +52,7 @@ class EntryLayoutDisagrees(VerifierRule):
             HloModule m, entry_computation_layout={(f32[8,3]{1,0})->f32[8,3]{1,0}}
 
             ENTRY e {
-              p = f32[8,3]{1,0} parameter(0)
-              ROOT n = f32[8,3]{0,1} negate(p)  // error
+              ROOT n = f32[8,3]{0,1} negate(f32[8,3]{1,0} p)  // error
             }
             """,
             artefacts={".ir-no-opt.ll": ""},
@@ -94,10 +93,7 @@ class EntryLayoutDisagrees(VerifierRule):
             """
             HloModule m, entry_computation_layout={(f32[8,3]{1,0})->f32[8,3]{1,1}}  // error
 
-            ENTRY e {
-              p = f32[8,3]{1,0} parameter(0)
-              ROOT n = f32[8,3]{1,0} negate(p)
-            }
+            ENTRY e { ROOT n = f32[8,3]{1,0} negate(f32[8,3]{1,0} p) }
             """
         ),
     }
@@ -106,10 +102,7 @@ class EntryLayoutDisagrees(VerifierRule):
         Good("""
             HloModule m, entry_computation_layout={(f32[8,3]{1,0})->f32[8,3]{1,0}}
 
-            ENTRY e {
-              p = f32[8,3]{1,0} parameter(0)
-              ROOT n = f32[8,3]{1,0} negate(p)
-            }
+            ENTRY e { ROOT n = f32[8,3]{1,0} negate(f32[8,3]{1,0} p) }
         """),
     )
 

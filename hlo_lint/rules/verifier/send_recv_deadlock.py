@@ -61,9 +61,8 @@ class SendRecvDeadlock(VerifierRule):
             HloModule m, is_scheduled=true
 
             ENTRY e {
-              p = f32[8]{0} parameter(0)
               t = token[] after-all()
-              s = (f32[8]{0}, u32[], token[]) send(p, t), channel_id=1,  // error
+              s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1,  // error
                   frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1},{1,0}}"}
               sd = token[] send-done(s), channel_id=1
               r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1,  // error
@@ -75,13 +74,12 @@ class SendRecvDeadlock(VerifierRule):
             HloModule m, is_scheduled=true
 
             ENTRY e {
-              p = f32[8]{0} parameter(0)
               t = token[] after-all()
               r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1,
                   frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
               r.1 = (f32[8]{0}, u32[], token[]) recv(t), channel_id=2,  // error
                   frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
-              s = (f32[8]{0}, u32[], token[]) send(p, t), channel_id=1,
+              s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1,
                   frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
               sd = token[] send-done(s), channel_id=1
               d.1 = (f32[8]{0}, token[]) recv-done(r.1), channel_id=2
@@ -92,9 +90,8 @@ class SendRecvDeadlock(VerifierRule):
             HloModule m, is_scheduled=true
 
             ENTRY e {
-              p = f32[8]{0} parameter(0)
               t = token[] after-all()
-              s = (f32[8]{0}, u32[], token[]) send(p, t), channel_id=1,
+              s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1,
                   frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
               g = f32[16]{0} all-gather(p), dimensions={0}, replica_groups={{0,1}}  // error
               sd = token[] send-done(s), channel_id=1
@@ -107,9 +104,8 @@ class SendRecvDeadlock(VerifierRule):
             HloModule m, is_scheduled=true
 
             ENTRY e {
-              p = f32[8]{0} parameter(0)
               t = token[] after-all()
-              s = (f32[8]{0}, u32[], token[]) send(p, t), channel_id=1,  // error
+              s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1,  // error
                   frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
               ROOT sd = token[] send-done(s), channel_id=1
             }
@@ -119,9 +115,8 @@ class SendRecvDeadlock(VerifierRule):
             HloModule m, is_scheduled=true
 
             ENTRY e {
-              p = f32[8]{0} parameter(0)
               t = token[] after-all()
-              s = (f32[8]{0}, u32[], token[]) send(p, t), channel_id=1  // error
+              s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1  // error
               ROOT sd = token[] send-done(s), channel_id=1
             }
         """),
@@ -129,9 +124,8 @@ class SendRecvDeadlock(VerifierRule):
             HloModule m, is_scheduled=true
 
             ENTRY e {
-              p = f32[8]{0} parameter(0)
               t = token[] after-all()
-              s = (f32[8]{0}, u32[], token[]) send(p, t), channel_id=1,
+              s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1,
                   frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
               g = (f32[8]{0}, f32[16]{0}) all-gather-start(p), dimensions={0},  // error
                   replica_groups={{0,1}}
@@ -149,9 +143,8 @@ class SendRecvDeadlock(VerifierRule):
             HloModule m, is_scheduled=true
 
             body {
-              x = f32[8]{0} parameter(0)
               t = token[] after-all()
-              s = (f32[8]{0}, u32[], token[]) send(x, t), channel_id=1,
+              s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} x, t), channel_id=1,
                   frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
               sd = token[] send-done(s), channel_id=1
               r = (f32[8]{0}, u32[], token[]) recv(sd), channel_id=2,
@@ -161,20 +154,18 @@ class SendRecvDeadlock(VerifierRule):
             }
 
             on {
-              x = f32[8]{0} parameter(0)
               one = f32[8]{0} constant({1, 1, 1, 1, 1, 1, 1, 1})
-              b = pred[8]{0} compare(x, one), direction=LT
+              b = pred[8]{0} compare(f32[8]{0} x, one), direction=LT
               first = pred[1]{0} slice(b), slice={[0:1]}
               ROOT c = pred[] reshape(first)
             }
 
             ENTRY e {
-              p = f32[8]{0} parameter(0)
               t = token[] after-all()
               r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1,
                   frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
               d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
-              w = f32[8]{0} while(p), condition=on, body=body
+              w = f32[8]{0} while(f32[8]{0} p), condition=on, body=body
               s = (f32[8]{0}, u32[], token[]) send(w, t), channel_id=2,
                   frontend_attributes={_xla_send_recv_source_target_pairs="{{1,2}}"}
               ROOT sd = token[] send-done(s), channel_id=2
@@ -184,9 +175,8 @@ class SendRecvDeadlock(VerifierRule):
             HloModule m, is_scheduled=true
 
             ENTRY e {
-              p = f32[8]{0} parameter(0)
               t = token[] after-all()
-              s = (f32[8]{0}, u32[], token[]) send(p, t), channel_id=1,
+              s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1,
                   frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
               sd = token[] send-done(s), channel_id=1
               r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1,  // error
@@ -198,9 +188,8 @@ class SendRecvDeadlock(VerifierRule):
             HloModule m, is_scheduled=true
 
             ENTRY e {
-              p = f32[8]{0} parameter(0)
               t = token[] after-all()
-              s = (f32[8]{0}, u32[], token[]) send(p, t), channel_id=1,
+              s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1,
                   frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
               s.1 = (f32[8]{0}, u32[], token[]) send(p, t), channel_id=2,
                   frontend_attributes={_xla_send_recv_source_target_pairs="{{2,3}}"}
@@ -218,9 +207,8 @@ class SendRecvDeadlock(VerifierRule):
             HloModule m, is_scheduled=true
 
             ENTRY e {
-              p = f32[8]{0} parameter(0)
               t = token[] after-all()
-              s = (f32[8]{0}, u32[], token[]) send(p, t), channel_id=1,
+              s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1,
                   frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
               sd = token[] send-done(s), channel_id=1
               r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1,

@@ -22,9 +22,7 @@ body {
 }
 
 ENTRY e {
-  x = f32[64]{0} parameter(0)
-  y = f32[32]{0} parameter(1)
-  ROOT f = f32[64]{0} fusion(x, y)%s, kind=kCustom, calls=body%s
+  ROOT f = f32[64]{0} fusion(f32[64]{0} x, f32[32]{0} y)%s, kind=kCustom, calls=body%s
 }
 """  # noqa: E501
 _SLICED = """
@@ -38,9 +36,7 @@ body {
 }
 
 ENTRY e {
-  x = f32[32]{0} parameter(0)
-  y = f32[64]{0} parameter(1)
-  ROOT f = f32[32]{0} fusion(x, y), kind=kCustom, calls=body  // error
+  ROOT f = f32[32]{0} fusion(f32[32]{0} x, f32[64]{0} y), kind=kCustom, calls=body  // error
 }
 """  # noqa: E501
 

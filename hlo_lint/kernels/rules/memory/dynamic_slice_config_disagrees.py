@@ -30,8 +30,7 @@ body {
 }
 
 condition {
-  p = (s32[], f32[8,64]{1,0}, f32[1,64]{1,0}) parameter(0)
-  i = s32[] get-tuple-element(p), index=0
+  i = s32[] get-tuple-element((s32[], f32[8,64]{1,0}, f32[1,64]{1,0}) p), index=0
   eight = s32[] constant(8)
   ROOT less = pred[] compare(i, eight), direction=LT
 }

@@ -20,10 +20,7 @@ body {
   ROOT c = f32[512]{0} custom-call(s), custom_call_target="triton_kernel_call_ffi", api_version=API_VERSION_TYPED_FFI, backend_config={opaque = "x\DA\E3\92\E6b\E7b\CC\16`1\88\12`\94`T`\D4b\E1b\12\10\80\90\00&M\02J"}%s
 }
 
-ENTRY e {
-  p = f32[1024]{0} parameter(0)
-  ROOT f = f32[512]{0} fusion(p), kind=kCustom, calls=body
-}
+ENTRY e { ROOT f = f32[512]{0} fusion(f32[1024]{0} p), kind=kCustom, calls=body }
 """  # noqa: E501
 
 

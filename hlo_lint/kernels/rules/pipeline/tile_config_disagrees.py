@@ -15,8 +15,7 @@ _FUSION: Final = "fusion_backend_config"
 _BLOCKS: Final = "block_level_fusion_config"
 _PROGRAM: Final = """
 f {{
-  a = f32[8,16]{{1,0}} parameter(0)
-  n = f32[8,16]{{1,0}} negate(a)
+  n = f32[8,16]{{1,0}} negate(f32[8,16]{{1,0}} a)
   ROOT b = f32[128]{{0}} bitcast(n)
 }}
 
