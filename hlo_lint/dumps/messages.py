@@ -58,6 +58,13 @@ MOST_CALLERS: Final = 6
 _MOST_SOURCES = 3
 
 _words = late(r"[a-z_][a-z_0-9]*").findall
+# Python's own words (`got an unexpected keyword argument`) stand in messages of XLA, too.
+_without_errors_of_python = late(
+    r"^(?:Type|Attribute|Key|Name|Index|Import|ModuleNotFound|Assertion|FileNotFound|ZeroDivision|"
+    r"UnboundLocal|NotImplemented|Recursion|Syntax|Permission|OS)Error: "
+    r"(?![^\n]*(?:[A-Z]+_[A-Z]+|INTERNAL|UNIMPLEMENTED|UNKNOWN|ABORTED|CANCELLED)\b)[^\n]*$",
+    re.M,
+).sub
 _places = late(r"(?<![\w/.])((?:[\w.+-]+/)*)(\w[\w.-]*\.(?:cc|h|cpp|cu)):(\d+)").finditer
 
 
@@ -200,7 +207,7 @@ def _catalogue() -> _Catalogue:
 def _by_words(log: str) -> tuple[MessageSource, ...]:
     """The sources of the message in a log with the most words that are rare in other messages."""
     places: dict[int, list[int]] = defaultdict(list)
-    words = word_hashes(log)
+    words = word_hashes(_without_errors_of_python("", log))
     for number, word in enumerate(words):
         places[word].append(number)
     pairs = set(pairwise(words))

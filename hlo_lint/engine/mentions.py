@@ -23,6 +23,9 @@ _names = late(
 ).findall
 
 
+_words = late(r"[\w.$-]*\w").findall
+
+
 class Mention(NamedTuple):
     """An instruction that a message names, where it stands last in a dump."""
 
@@ -48,21 +51,29 @@ def mentions_in(log: str, pipelines: Sequence[Pipeline], calls: str = "") -> Ite
     """The instructions that a log names, each in the last dump that has it; at most `MOST`.
 
     A kernel has the name of its instruction with `_` for each dot. If the log names nothing of the
-    dumps, the instructions of final modules whose text matches the pattern `calls`.
+    dumps: calls in final modules whose target it names, else those that match the pattern `calls`.
     """
     named = list(_named(names_in(log), pipelines))
     yield from named
-    if calls and not named:
-        finals = [pipeline.final for pipeline in pipelines if pipeline.final is not None]
-        users = (
-            _mention(dump, module, instruction)
-            for dump in finals
-            for module in dump.file.modules
-            for instruction in module.instructions()
-            if instruction.opcode in ("custom-call", "fusion")
-            and re.search(calls, instruction.attributes_text)
-        )
-        yield from islice(users, MOST)
+    if named:
+        return
+    words = set(_words(log))
+    finals = [pipeline.final for pipeline in pipelines if pipeline.final is not None]
+    kernels = [
+        (dump, module, instruction)
+        for dump in finals
+        for module in dump.file.modules
+        for instruction in module.instructions()
+        if instruction.opcode in ("custom-call", "fusion")
+    ]
+    # A message may name the target of a call.
+    chosen = [kernel for kernel in kernels if kernel[2].custom_call_target in words]
+    if calls and not chosen:
+        chosen = [
+            kernel for kernel in kernels if re.search(calls, kernel[2].attributes_text) is not None
+        ]
+    for kernel in chosen[:MOST]:
+        yield _mention(*kernel)
 
 
 def _named(names: Sequence[str], pipelines: Sequence[Pipeline]) -> Iterator[Mention]:

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from hlo_lint.dumps.messages import KINDS, MessageSource
+from hlo_lint.dumps.messages import KINDS, MessageSource, failure_in, find_sources
 from hlo_lint.rules.base import Rule
 from hlo_lint.text.patterns import late
 
@@ -105,6 +105,14 @@ def meaning_of(log: str, *, general: bool = True) -> Meaning | None:
     log = " ".join(log.split())
     chosen = (meaning for meaning in meanings() if general or not meaning.is_general)
     return next((meaning for meaning in chosen if meaning.words.search(log)), None)
+
+
+def kernels_of(log: str) -> str:
+    """A pattern in the attributes of the calls and fusions that may say a message, or empty."""
+    meaning = meaning_of(failure_in(log), general=False)
+    if meaning is not None:
+        return meaning.calls
+    return next((source.component.calls for source in find_sources(log)), "")
 
 
 def origin(sources: Sequence[MessageSource]) -> str:

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from hlo_lint.analysis.ranks import Divergence, compare_ranks, rank_folders
+from hlo_lint.analysis.ranks import Divergence, Rank, compare_ranks, rank_folders
+from hlo_lint.analysis.waits import waits_of
 from hlo_lint.apps.cli.main import cli
 from hlo_lint.text.errors import DumpError
 from tests.conftest import CRASH
@@ -394,3 +395,35 @@ def test_nothing_compared_is_an_error(tmp_path: Path) -> None:
     assert ran.exit_code == 2
     (tmp_path / "b" / "b.hlo").rename(tmp_path / "b" / "a.hlo")
     assert CliRunner().invoke(cli, ["ranks", str(tmp_path)]).exit_code == 0
+
+
+def test_logs_tell_which_rank_waits_for_which_collective(ranks: Path) -> None:
+    log = (
+        "E1128 10:00:00.1 42 rendezvous.cc:161] [id=0] Termination timeout for `all reduce "
+        "RendezvousKey{run_id=1, global_devices=[0, 1], op_id=1}` of 10 seconds exceeded. Exiting "
+        "to ensure a consistent program state. Expected 2 threads to join the rendezvous, but only "
+        "1 of them arrived on time.\n"
+    )
+    (ranks / "rank0" / "run.log").write_text("I1128 started\n" + log)
+    (ranks / "rank1.log").write_text("I1128 started\n")
+    ran = run(ranks)
+    assert ran.returncode == 1
+    assert "rank0 waits: all reduce RendezvousKey{run_id=1" in ran.stdout
+    assert f"{ranks / 'rank0' / 'run.log'}:2\n" in ran.stdout
+    assert "the log of rank1 tells of no wait: it is ahead, or it died" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("F1 x.cc:94] jit_step: prepare to abort the process to avoid infinite hangs.", "jit_step"),
+        ("MegaScale runtime detects a hang, aborting...", "MegaScale"),
+        ("h:1:2 [0] transport/net.cc:3 NCCL WARN Timeout waiting for connection", "NCCL WARN"),
+        ("INTERNAL: Gloo all-reduce failed: Timed out waiting 30000ms for recv", "Gloo"),
+        ("/job:jax_worker/replica:0/task:1 Task 1 heartbeat timeout. This", "Task 1"),
+    ],
+)
+def test_a_watchdog_and_each_library_say_what_waits(tmp_path: Path, line: str, what: str) -> None:
+    (tmp_path / "run.log").write_text(f"{line}\n")
+    ((wait,),) = [waits_of(Rank("rank0", tmp_path))[1]]
+    assert (wait.what, wait.line) == (what, 1)

@@ -6,6 +6,7 @@ import json
 import lzma
 import mmap
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from click.testing import CliRunner, Result
 from hlo_lint.apps.cli.main import cli
 from hlo_lint.dumps.messages import CATALOGUE, _tables, component_of
 from hlo_lint.dumps.pass_lists import passes_and_pipelines
-from hlo_lint.report.messages import messages_of, rules_for
+from hlo_lint.report.messages import meanings, messages_of, rules_for
 from hlo_lint.rules.registry import all_rules
 from tests.conftest import FIXTURES
 from tests.rules.test_pipeline import CAUSES
@@ -169,6 +170,43 @@ def test_the_instructions_of_a_message_are_looked_up_in_the_dump(tmp_path: Path)
     assert f"%slice.13.1: {dump}:5\n" in said
     assert "from: model.py:12\n" in said
     assert "called by: %loop_fusion\n" in said
+
+
+def test_words_of_python_are_no_message_of_xla() -> None:
+    said = "TypeError: pallas_call() got an unexpected keyword argument 'backend'"
+    assert explain("-", said).exit_code == 2
+
+
+def test_a_message_without_names_leads_to_the_kernels_that_may_say_it(tmp_path: Path) -> None:
+    dump = tmp_path / "module_0001.jit_f.sm_9.0_gpu_after_optimizations.txt"
+    dump.write_text(
+        "HloModule f\n\nENTRY %main (x: f32[4]) -> f32[4] {\n  %x = f32[4]{0} parameter(0)\n"
+        '  ROOT %call.1 = f32[4]{0} custom-call(%x), custom_call_target="__gpu$xla.gpu.triton", '
+        'metadata={source_file="model.py" source_line=7}\n}\n'
+    )
+    said = "RESOURCE_EXHAUSTED: Shared memory size limit exceeded: requested 9, available: 8"
+    shown = CliRunner().invoke(cli, ["explain", said, str(dump)]).output
+    assert f"%call.1: {dump}:5\n" in shown
+    assert "from: model.py:7\n" in shown
+    (tmp_path / "run.log").write_text(f"jax.errors.JaxRuntimeError: {said}\n")
+    log = ["--log", str(tmp_path / "run.log")]
+    checked = CliRunner().invoke(cli, ["check", str(dump), *log]).output
+    assert shown in checked
+
+
+def test_each_command_that_is_named_exists() -> None:
+    named = [meaning.next for meaning in meanings()]
+    named += [command for _, component in _tables().components for command in component.next]
+    for text in named:
+        for name, words in re.findall(r"hlo-lint ([a-z]+)([^,;(]*)", text):
+            shown = CliRunner().invoke(cli, [name, "--help"]).output
+            assert all(option in shown for option in re.findall(r"--[a-z-]+", words)), text
+            for rules in re.findall(r"--select (\S+)", words):
+                assert all(map(chosen_by, rules.split(","))), text
+
+
+def chosen_by(name: str) -> bool:
+    return any(name in (rule.name(), rule.family()) for rule in all_rules())
 
 
 @pytest.mark.slow

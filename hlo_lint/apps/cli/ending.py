@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import IO, BinaryIO, NamedTuple
 
@@ -157,14 +158,18 @@ class PythonPlace(NamedTuple):
 
 
 _find_stacks = late(
-    r"^(?:Traceback \(most recent call last\)|(?:Current )?[Tt]hread 0x\w+ [^\n]*"
-    r"\(most recent call first\)):\n(?P<frames>(?:[ \t]+[^\n]*\n|\n(?=[ \t]))*)(?P<error>[^\n]*)",
+    # An error may end with the traceback of another, as that of a callback does.
+    r"^(?:[^\n]*Traceback \(most recent call last\)|(?:Current )?[Tt]hread 0x\w+ [^\n]*"
+    r"\(most recent call first\)):\n(?P<frames>(?:[ \t]+[^\n]*\n|\n(?=[ \t]))*)"
+    r"(?=(?P<error>[^\n]*))",
     re.M,
 ).finditer
-_find_frames = late(r'^\s*File "([^"\n]+)", line (\d+),? in ([^\n]+)$', re.M).findall
+_find_frames = late(r'^\s*File "([^"\n]+)", line (\d+),? in ([^\n"/]+)', re.M).findall
 _find_fatal = late(r"^(?:F\d{4} \S+\s+\d+ (\S+\.cc:\d+)\] |(LLVM ERROR): )(.+)$", re.M).findall
 _find_problems = late(r"^[WE]\d{4} \S+\s+\d+ (\S+\.cc:\d+)\] (.+)$", re.M).findall
-_is_from_xla = late(r"(?:Jax|Xla)RuntimeError|\.cc:\d+: ").search
+_is_from_xla = late(
+    r"(?:Jax|Xla)RuntimeError|\.cc:\d+: |\b(?:INTERNAL|UNKNOWN|[A-Z]{2,}_[A-Z]{2,}|UNIMPLEMENTED): "
+).search
 _is_library = late(r"site-packages|dist-packages|/lib/python3|^<frozen").search
 
 
@@ -177,7 +182,7 @@ def python_place(log: str) -> PythonPlace | None:
             if _is_library(file) is None
         ]
         if frames:
-            return frames[-1] if stack[0].startswith("Traceback") else frames[0]
+            return frames[-1] if "Traceback (" in stack[0] else frames[0]
     return None
 
 
@@ -186,9 +191,7 @@ def last_message(log: str) -> str:
     if fatal := _find_fatal(log):
         source, llvm, text = fatal[-1]
         return f"{source or llvm}: {text}"
-    errors = [
-        stack["error"].strip() for stack in _find_stacks(log) if stack[0].startswith("Traceback")
-    ]
+    errors = [stack["error"].strip() for stack in _find_stacks(log) if "Traceback (" in stack[0]]
     for error in reversed(errors):
         if error:
             return str(error)
@@ -230,16 +233,19 @@ def _page(ending: ProgramEnd, folder: Path, log: Path) -> Iterator[str]:
         next_commands.append(_command("check", folder))
     else:
         yield from _after_compiles(pipelines, ending, message)
-        next_commands.append(_command("validate", folder))
+        if ending.code < 0 or _is_from_xla(message):  # not in Python
+            next_commands.append(_command("validate --kernels", folder))
     if message:
         yield f"message: {message}"
         yield from (f"  {line}" for line in explained(message))
+        if pipelines:
+            yield from _mentioned(message, pipelines[-1])
         next_commands.insert(0, f"hlo-lint explain - < {shlex.quote(str(log))}")
     place = python_place(text)
     if place is not None:
         yield f"Python: {place}"
-    if folder.name.startswith("rank") and len(list(folder.parent.glob("rank*/"))) > 1:
-        next_commands.insert(0, _command("ranks", folder.parent))
+    if all_ranks := folder_of_ranks(folder):
+        next_commands.insert(0, _command("ranks", all_ranks))
     elif ending.hung_for is not None or "rendezvous" in message.lower():
         several = "with several processes, each under `hlo-lint exec`: hlo-lint ranks"
         next_commands.insert(0, f"{several} {shlex.quote(str(folder))}")
@@ -249,6 +255,18 @@ def _page(ending: ProgramEnd, folder: Path, log: Path) -> Iterator[str]:
         yield f"next: {command}"
 
 
+def folder_of_ranks(folder: Path) -> Path | None:
+    """The folder that has the folder of this rank and of others, or those of all ranks."""
+    return next(
+        (
+            place
+            for place in (folder, folder.parent)
+            if len(list(place.glob("rank*/"))) > 1 and (place == folder or "rank" in folder.name)
+        ),
+        None,
+    )
+
+
 def _command(name: str, folder: Path) -> str:
     return f"hlo-lint {name} {shlex.quote(str(folder))}"
 
@@ -256,7 +274,7 @@ def _command(name: str, folder: Path) -> str:
 def _by_time(folder: Path) -> list[Pipeline]:
     """The compilations of a folder, by the time of their last file."""
     try:
-        runs = list(open_dump(folder))
+        runs = [run for run in open_dump(folder) if run.dumps[0].name is not None]
     except DumpError:
         return []
 
@@ -286,6 +304,8 @@ def _after_compiles(runs: list[Pipeline], ending: ProgramEnd, message: str) -> I
         where = f"it {verb} in an emitter or running a module"
     elif message and ending.code >= 0:
         where = f"it {verb} in Python"
+    elif 0 < ending.code < 128:
+        where = "the program ended by itself"
     else:
         where = f"it {verb} in an emitter, a module that ran, or other native code"
     yield (
@@ -294,19 +314,26 @@ def _after_compiles(runs: list[Pipeline], ending: ProgramEnd, message: str) -> I
     )
     if unfinished := [run.title for run in runs if run.crashed]:
         yield f"  did not compile before: {listed(unfinished, SHOWN)}"
-    calls: dict[str, None] = {}
     if last.final is not None:
-        with suppress(DumpError):
-            for module in last.final.file.modules:
-                calls.update(
-                    dict.fromkeys(
-                        instruction.custom_call_target
-                        for instruction in module.instructions()
-                        if instruction.opcode == "custom-call"
-                    )
-                )
-    if calls:
-        yield f"  its custom calls: {listed(calls, SHOWN)}"
+        calls = dict.fromkeys(
+            instruction.custom_call_target
+            for module in last.final.file.modules
+            for instruction in module.instructions()
+            if instruction.opcode == "custom-call"
+        )
+        if calls:
+            yield f"  its custom calls: {listed(calls, SHOWN)}"
+
+
+def _mentioned(message: str, run: Pipeline) -> Iterator[str]:
+    """The instructions that a message names, or the kernels that may say it."""
+    from hlo_lint.engine.mentions import mentions_in
+    from hlo_lint.report.messages import kernels_of
+
+    with suppress(DumpError):
+        for mention in islice(mentions_in(message, [run], kernels_of(message)), SHOWN):
+            place = mention.source or f"{mention.path}:{mention.line}"
+            yield f"  %{', in '.join([mention.instruction.name, *mention.callers])}: {place}"
 
 
 def explained(message: str) -> Iterator[str]:

@@ -17,6 +17,7 @@ from hlo_lint.apps.cli import (
     common,
     ending,
     parameters,
+    ranks,
     report,
     validate,
     watching,
@@ -27,6 +28,8 @@ from hlo_lint.text.source import shown
 
 FOLDER = "hlo-dump"
 """The folder of the dumps, in the working directory; the next ones are `hlo-dump-2` and so on."""
+LAUNCHERS = ("torchrun", "mpirun", "mpiexec", "srun", "jsrun")
+"""Programs that start the processes of a run."""
 RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
 """Variables in which torchrun, srun and mpirun tell a process its number."""
 
@@ -123,7 +126,15 @@ def command(
     if died:
         for line in ending.page(end, folder, log):
             click.echo(line, err=True)
+        if (place := ending.folder_of_ranks(folder)) and _speaks_for_all(folder, place):
+            with suppress(DumpError):  # nothing to compare yet
+                _status(ctx, ranks.command, place, output_format="text", quiet=quiet)
     ctx.exit(died or max(statuses))
+
+
+def _speaks_for_all(folder: Path, place: Path) -> bool:
+    """True for the launcher, else for the first rank."""
+    return folder == place or folder.name == min(path.name for path in place.glob("rank*/"))
 
 
 def _run(
@@ -133,6 +144,13 @@ def _run(
     variables = ending.with_stacks(
         environment(os.environ, folder, program), unbuffered=hang_seconds is not None
     )
+    if Path(program[0]).name in LAUNCHERS or "torch.distributed.run" in program:
+        # Python in each process runs its sitecustomize, which takes the folder of the rank.
+        paths = [str(Path(__file__).parent / "launched"), variables.get("PYTHONPATH", "")]
+        variables |= {
+            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+            "HLO_LINT_DUMPS": str(folder.absolute()),
+        }
     kills = ending.memory_kills()
     # Standard output stays a terminal where it is one, unless silence counts.
     output = None if hang_seconds is None else subprocess.PIPE

@@ -63,14 +63,15 @@ def log_text(path: Path) -> str:
     return decode(read_stored(path, MAX_LOG_BYTES))
 
 
-def _places(log: str, dump: Dump, calls: str) -> str:
+def _places(log: str, dump: Dump) -> str:
     """The instructions of a dump that a log names, or may be about, with the lines of Python."""
     from hlo_lint.dumps.messages import failure_in
     from hlo_lint.engine.mentions import mentions_in
+    from hlo_lint.report.messages import kernels_of
 
     lines = []
     compilations = [pipeline for pipeline in dump if not pipeline.is_helper]
-    for mention in mentions_in(failure_in(log), compilations, calls):
+    for mention in mentions_in(failure_in(log), compilations, kernels_of(log)):
         lines.append(shown(f"%{mention.instruction.name}: {mention.path}:{mention.line}"))
         text = mention.instruction.text.strip()
         lines.append(f"  {shown(text[:_WIDTH])}{'…' if len(text) > _WIDTH else ''}")
@@ -99,8 +100,7 @@ def answer(log: str, dump: Dump | None = None) -> str:
     rules = rules_for(log, all_rules())
     sources = find_sources(log)
     meaning = meaning_of(failure_in(log), general=False)
-    calls = meaning.calls if meaning else next((s.component.calls for s in sources), "")
-    places = "" if dump is None else _places(log, dump, calls)
+    places = "" if dump is None else _places(log, dump)
     parts = [origin(sources)] if sources else []
     is_quoted = bool(sources and sources[0].quoted)
     if len(rules) == 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -9,12 +10,15 @@ import click
 
 from hlo_lint.analysis.ranks import Divergence, RankedModule, Variant, compare_ranks, rank_folders
 from hlo_lint.analysis.scheduled_collectives import MAX_COLLECTIVES, Collective
+from hlo_lint.analysis.waits import Wait, waiting_collectives, waits_of
 from hlo_lint.apps.cli import common, parameters
 from hlo_lint.dumps.selection import FIRST, with_name
 from hlo_lint.engine.diagnose import origin_of
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown
+
+_WIDTH = 300
 
 
 @click.command("ranks")
@@ -32,20 +36,25 @@ def command(
     A DIR is the dump folder of one process or device; a pattern stands for several, and one DIR
     alone for the folders in it, or for the processes whose timestamps its file names begin with.
 
+    The logs in a DIR, or DIR.log beside it, tell which process waits for which collective.
+
     Exit status: 0 the collectives agree, 1 they do not, or compilations of different programs did
-    not end, 2 wrong use.
+    not end, or a log tells of a wait, 2 wrong use.
     """
     ranks = rank_folders(paths)
     modules = compare_ranks(ranks)
+    logs = {rank.name: waits_of(rank) for rank in ranks}
+    waits = {name: found for name, (_, found) in logs.items() if found}
     if module is not None:
         modules = with_name(modules, attrgetter("names"), module, paths)
-    if all(len(ranked.missing) + 1 >= len(ranks) for ranked in modules):
+    if not waits and all(len(ranked.missing) + 1 >= len(ranks) for ranked in modules):
         raise DumpError(f"nothing compared: no module is on two of {len(ranks)} ranks")
     diverging = [ranked for ranked in modules if ranked.divergences]
     unlike = [ranked for ranked in modules if ranked.other_programs]
     if output_format == "json":
         listed = [_as_dict(ranked) for ranked in modules]
-        common.print_json(ranks=[rank.name for rank in ranks], modules=listed)
+        waiting = {name: [str(wait) for wait in found] for name, found in waits.items()}
+        common.print_json(ranks=[rank.name for rank in ranks], modules=listed, waits=waiting)
     else:
         for ranked in diverging:
             for divergence in ranked.divergences:
@@ -53,13 +62,32 @@ def command(
         for ranked in unlike:
             if not ranked.divergences:  # its cause says so
                 _show_programs(ranked)
+        for rank, found in waits.items():
+            _show_waits(rank, found, modules)
+        if waits and (silent := [name for name in logs if logs[name][0] and name not in waits]):
+            click.echo(
+                f"the log of {_few(tuple(silent))} tells of no wait: it is ahead, or it died"
+            )
         if not quiet:
             _show_modules(modules)
             which = f" of {len(diverging)} do not" if diverging else ""
             count = counted(len(modules), "module")
             end = f"; the programs of {len(unlike)} differ" if unlike else ""
             click.echo(f"{len(ranks)} ranks, {count}: the collectives{which} agree{end}")
-    ctx.exit(1 if diverging or unlike else 0)
+    ctx.exit(1 if diverging or unlike or waits else 0)
+
+
+def _show_waits(rank: str, waits: Sequence[Wait], modules: Sequence[RankedModule]) -> None:
+    for wait in waits:
+        title = click.style(f"{shown(rank)} waits: ", bold=True)
+        click.echo(title + shown(f"{wait}"[:_WIDTH]))
+        click.echo(f"  {shown(str(wait.log))}:{wait.line}")
+        for module, collective in waiting_collectives(wait, rank, modules):
+            click.echo(f"  {shown(module.name)}: {shown(str(collective))}")
+            variant = next(variant for variant in module.variants if rank in variant.ranks)
+            click.echo(f"    {_place(variant, collective)}")
+            if origin := origin_of(collective.instruction, variant.module):
+                click.echo(f"    from: {shown(str(origin))}")
 
 
 def _show_programs(module: RankedModule) -> None:

@@ -1,0 +1,32 @@
+"""A hook of Python's start: a process of a launcher under `hlo-lint exec` dumps for its rank."""
+
+import importlib
+import os
+import sys
+
+_RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
+
+
+def _dump_apart() -> None:
+    rank = next((os.environ[name] for name in _RANKS if os.environ.get(name, "").isdigit()), None)
+    dumps = os.environ.get("HLO_LINT_DUMPS")
+    if rank is not None and dumps:  # the launcher itself has no rank
+        del os.environ["HLO_LINT_DUMPS"]
+        flags = os.environ.get("XLA_FLAGS", "")
+        os.environ["XLA_FLAGS"] = flags.replace(dumps, os.path.join(dumps, f"rank{rank}"))
+
+
+def _give_way() -> None:
+    """Import the sitecustomize that this file hides."""
+    folder = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [path for path in sys.path if os.path.abspath(path) != folder]
+    this = sys.modules.pop("sitecustomize")
+    try:
+        importlib.import_module("sitecustomize")
+    except ImportError:
+        sys.modules["sitecustomize"] = this
+
+
+if __name__ == "sitecustomize":
+    _dump_apart()
+    _give_way()
