@@ -107,7 +107,7 @@ def meaning_of(log: str, *, general: bool = True) -> Meaning | None:
     return next((meaning for meaning in chosen if meaning.words.search(log)), None)
 
 
-def kernels_of(log: str) -> str:
+def kernels_behind(log: str) -> str:
     """A pattern in the attributes of the calls and fusions that may say a message, or empty."""
     meaning = meaning_of(failure_in(log), general=False)
     if meaning is not None:

@@ -328,10 +328,10 @@ def _after_compiles(runs: list[Pipeline], ending: ProgramEnd, message: str) -> I
 def _mentioned(message: str, run: Pipeline) -> Iterator[str]:
     """The instructions that a message names, or the kernels that may say it."""
     from hlo_lint.engine.mentions import mentions_in
-    from hlo_lint.report.messages import kernels_of
+    from hlo_lint.report.messages import kernels_behind
 
     with suppress(DumpError):
-        for mention in islice(mentions_in(message, [run], kernels_of(message)), SHOWN):
+        for mention in islice(mentions_in(message, [run], kernels_behind(message)), SHOWN):
             place = mention.source or f"{mention.path}:{mention.line}"
             yield f"  %{', in '.join([mention.instruction.name, *mention.callers])}: {place}"
 

@@ -67,11 +67,11 @@ def _places(log: str, dump: Dump) -> str:
     """The instructions of a dump that a log names, or may be about, with the lines of Python."""
     from hlo_lint.dumps.messages import failure_in
     from hlo_lint.engine.mentions import mentions_in
-    from hlo_lint.report.messages import kernels_of
+    from hlo_lint.report.messages import kernels_behind
 
     lines = []
     compilations = [pipeline for pipeline in dump if not pipeline.is_helper]
-    for mention in mentions_in(failure_in(log), compilations, kernels_of(log)):
+    for mention in mentions_in(failure_in(log), compilations, kernels_behind(log)):
         lines.append(shown(f"%{mention.instruction.name}: {mention.path}:{mention.line}"))
         text = mention.instruction.text.strip()
         lines.append(f"  {shown(text[:_WIDTH])}{'…' if len(text) > _WIDTH else ''}")

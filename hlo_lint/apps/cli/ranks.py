@@ -44,7 +44,7 @@ def command(
     ranks = rank_folders(paths)
     modules = compare_ranks(ranks)
     logs = {rank.name: waits_of(rank) for rank in ranks}
-    waits = {name: found for name, (_, found) in logs.items() if found}
+    waits = {name: told for name, (_, told) in logs.items() if told}
     if module is not None:
         modules = with_name(modules, attrgetter("names"), module, paths)
     if not waits and all(len(ranked.missing) + 1 >= len(ranks) for ranked in modules):
@@ -53,7 +53,7 @@ def command(
     unlike = [ranked for ranked in modules if ranked.other_programs]
     if output_format == "json":
         listed = [_as_dict(ranked) for ranked in modules]
-        waiting = {name: [str(wait) for wait in found] for name, found in waits.items()}
+        waiting = {name: [str(wait) for wait in told] for name, told in waits.items()}
         common.print_json(ranks=[rank.name for rank in ranks], modules=listed, waits=waiting)
     else:
         for ranked in diverging:
@@ -62,8 +62,8 @@ def command(
         for ranked in unlike:
             if not ranked.divergences:  # its cause says so
                 _show_programs(ranked)
-        for rank, found in waits.items():
-            _show_waits(rank, found, modules)
+        for rank, told in waits.items():
+            _show_waits(rank, told, modules)
         if waits and (silent := [name for name in logs if logs[name][0] and name not in waits]):
             click.echo(
                 f"the log of {_few(tuple(silent))} tells of no wait: it is ahead, or it died"
