@@ -7,11 +7,13 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from hlo_lint.analysis.calls import with_opcodes
 from hlo_lint.analysis.walks import chain
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.diagnose import origin_of
 from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.opcodes import COLLECTIVES
 from hlo_lint.text.patterns import late
 
 MOST = 5
@@ -36,6 +38,8 @@ class Mention(NamedTuple):
     """The line of Python, `model.py:12 in step`; empty if the dump does not have it."""
     callers: tuple[str, ...]
     """The instruction that calls its computation, the caller of that, and on, with `%`."""
+    collectives: tuple[Instruction, ...] = ()
+    """The collectives of the same line in the final module, if it is named before partitioning."""
 
 
 def names_in(log: str) -> list[str]:
@@ -93,7 +97,20 @@ def _named(names: Sequence[str], pipelines: Sequence[Pipeline]) -> Iterator[Ment
                     if seen < MOST and name is not None and _is_meant(instruction, name):
                         del left[_as_kernel(name)]
                         seen += 1
-                        yield _mention(dump, module, instruction)
+                        mention = _mention(dump, module, instruction)
+                        if dump is not pipeline.final and "sharding=" in instruction.text:
+                            added = islice(_collectives_of(mention.source, pipeline), MOST)
+                            mention = mention._replace(collectives=tuple(added))
+                        yield mention
+
+
+def _collectives_of(source: str, pipeline: Pipeline) -> Iterator[Instruction]:
+    """The collectives of a final module that come from a line of Python."""
+    for module in pipeline.final.file.modules if source and pipeline.final is not None else ():
+        for computation in module.computations:
+            for collective in with_opcodes(computation, COLLECTIVES):
+                if str(origin_of(collective, module) or "") == source:
+                    yield collective
 
 
 def _as_kernel(name: str) -> str:

@@ -79,6 +79,10 @@ def _places(log: str, dump: Dump) -> str:
             lines.append(f"  from: {shown(mention.source)}")
         if mention.callers:
             lines.append(f"  called by: {', in '.join(map(shown, mention.callers))}")
+        lines += [
+            shown(f"  collective of this line: %{added.name}: {added.opcode} {added.type_text}")
+            for added in mention.collectives
+        ]
     return "\n".join(lines) + "\n" if lines else ""
 
 

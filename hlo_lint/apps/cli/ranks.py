@@ -44,7 +44,7 @@ def command(
     ranks = rank_folders(paths)
     modules = compare_ranks(ranks)
     logs = {rank.name: waits_of(rank) for rank in ranks}
-    waits = {name: told for name, (_, told) in logs.items() if told}
+    waits = {name: rank_waits for name, (_, rank_waits) in logs.items() if rank_waits}
     if module is not None:
         modules = with_name(modules, attrgetter("names"), module, paths)
     if not waits and all(len(ranked.missing) + 1 >= len(ranks) for ranked in modules):
@@ -53,8 +53,8 @@ def command(
     unlike = [ranked for ranked in modules if ranked.other_programs]
     if output_format == "json":
         listed = [_as_dict(ranked) for ranked in modules]
-        waiting = {name: [str(wait) for wait in told] for name, told in waits.items()}
-        common.print_json(ranks=[rank.name for rank in ranks], modules=listed, waits=waiting)
+        listed_waits = {name: [*map(str, waits[name])] for name in waits}
+        common.print_json(ranks=[rank.name for rank in ranks], modules=listed, waits=listed_waits)
     else:
         for ranked in diverging:
             for divergence in ranked.divergences:
@@ -62,8 +62,8 @@ def command(
         for ranked in unlike:
             if not ranked.divergences:  # its cause says so
                 _show_programs(ranked)
-        for rank, told in waits.items():
-            _show_waits(rank, told, modules)
+        for rank, rank_waits in waits.items():
+            _show_waits(rank, rank_waits, modules)
         if waits and (silent := [name for name in logs if logs[name][0] and name not in waits]):
             click.echo(
                 f"the log of {_few(tuple(silent))} tells of no wait: it is ahead, or it died"
