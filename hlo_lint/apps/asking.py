@@ -15,6 +15,7 @@ from hlo_lint.engine.diagnose import diagnose
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.isolation.compilers import WITHOUT_PASSES
 from hlo_lint.engine.isolation.cut import cuts_of
+from hlo_lint.engine.isolation.judge import is_unregistered
 from hlo_lint.engine.mentions import names_in
 from hlo_lint.engine.timeline import LocatedFinding
 from hlo_lint.hlo.ir import Instruction, Module
@@ -26,6 +27,7 @@ from hlo_lint.xla.compiler import Ending
 
 MAX_REASON: Final = 400
 """The most characters of XLA's words in a finding."""
+_words = re.compile(r"[a-z][\w-]+").findall
 _stack = re.compile(r"<unknown>:0: (?:error: )?")
 
 
@@ -61,6 +63,10 @@ def refusals(
             skipped.append(Skipped(f"{asked.path}", f"{error}", CompilerRefuses.name()))
             continue
         with ReleaseCompiler(pipeline, announce=note, **compiler) as release:
+            if not release.speaks_for_dump:
+                reason = f"not asked: here is {release.title}"
+                skipped.append(Skipped(f"{asked.path}", reason, CompilerRefuses.name()))
+                continue
             for module in modules:
                 for at, ending in _refused(release, pipeline, asked, module):
                     diagnostics.append(_diagnostic(asked, module, at, ending, release.title))
@@ -93,12 +99,15 @@ def _refused(
 
 
 def _is_refusal(ending: Ending) -> bool:
-    return ending.status in ("error", "died")
+    return ending.status in ("error", "died") and not is_unregistered(ending.message)
 
 
 def _named(ending: Ending, module: Module) -> Instruction | None:
-    names = names_in(ending.message)
-    return next((row for row in module.instructions() if row.name in names), None)
+    """The instruction that a message names, else the first of the opcode that it names."""
+    names, words = names_in(ending.message), _words(ending.message)
+    rows = [*module.instructions()]
+    by_name = [row for row in rows if row.name in names]
+    return next(iter(by_name or [row for row in rows if row.opcode in words[-1:]]), None)
 
 
 def _passes_before(pipeline: Pipeline, asked: PassDump) -> str:

@@ -131,6 +131,8 @@ class ReleaseCompiler(ExitStack):
         self.release = asked.jax if asked else release_here()
         self.title = f"XLA:{self.platform.name} of jax {self.release}"
         is_own = self.release in may_be
+        self.speaks_for_dump = is_own or not may_be or bool(release or python)
+        """False if another release wrote the dump, and the caller did not ask this one."""
         if not is_own:
             self.title += (
                 f"; {' or '.join(may_be)} wrote the dump (--jax {may_be[-1]} asks it)"

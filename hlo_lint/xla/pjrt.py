@@ -63,7 +63,8 @@ _Serialize = _arguments(
 )
 
 
-def _varint(number: int) -> bytes:
+def varint(number: int) -> bytes:
+    """A number as protobuf writes it."""
     parts = []
     while number > 0x7F:
         parts.append(number & 0x7F | 0x80)
@@ -71,13 +72,14 @@ def _varint(number: int) -> bytes:
     return bytes((*parts, number))
 
 
-def _field(number: int, content: bytes) -> bytes:
-    return bytes((number << 3 | 2,)) + _varint(len(content)) + content
+def field(number: int, content: bytes) -> bytes:
+    """A field of a message, a text or bytes."""
+    return bytes((number << 3 | 2,)) + varint(len(content)) + content
 
 
 def _override(text: str) -> bytes:
     truth = {"true": b"\x10\x01", "false": b"\x10\x00"}
-    return truth.get(text) or _field(1, text.encode())
+    return truth.get(text) or field(1, text.encode())
 
 
 class Plugin:
@@ -122,13 +124,13 @@ class Plugin:
         A partitioned module is the program of a partition.
         """
         replicas, partitions = devices
-        counts = b"\x20" + _varint(replicas) + b"\x28" + _varint(partitions)
+        counts = b"\x20" + varint(replicas) + b"\x28" + varint(partitions)
         counts += b"\x30\x01" * (partitions > 1 and not partitioned)
         # CompileOptionsProto { executable_build_options { num_replicas num_partitions
         # use_spmd_partitioning } }
-        build = _field(3, counts) + b"".join(
+        build = field(3, counts) + b"".join(
             # env_option_overrides { key value { bool_field or string_field } }
-            _field(7, _field(1, key.encode()) + _field(2, _override(text)))
+            field(7, field(1, key.encode()) + field(2, _override(text)))
             for key, text in (flags or {}).items()
         )
         texts = {name: text.encode() for name, text in target.items()}

@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from hlo_lint.engine.isolation.cut import KernelCut, emitter_of, kernels_of, with_calls
 from hlo_lint.engine.reduce.draft import Draft, DraftComputation, DraftInstruction
+from hlo_lint.engine.values.lowering.emit import NATIVE, emit_graph
+from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
+from hlo_lint.engine.values.lowering.lower import Lowering
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.opcodes import BINARY, CONTROL_FLOW, NO_KERNEL
@@ -53,13 +57,18 @@ class RunningKernels:
         self._is_cpu = is_cpu
         self._rewritten: set[KernelCut] = set()
         """The kernels that are compiled from their operations."""
+        self._leaves: dict[KernelCut, list[int]] = {}
+        """The parameters that the operations of a kernel read, where not all of them."""
 
     def compile(self, cut: KernelCut) -> Ending:
         """Compile a kernel; `unknown` if it reaches no emitter as it is."""
         emitted = self._compiled(*self._as_is(cut)) if self._is_as_is(cut) else None
         if isinstance(emitted, Module) and _opcodes(emitted) == _opcodes(cut.module):
             return Ending("ok", "")
-        again = self._compiled(*self._from_operations(cut))
+        try:
+            again = self._compiled(*self._from_operations(cut))
+        except NotLowered as error:
+            return Ending("unknown", f"{error}")
         if isinstance(again, Ending):
             return again
         made, wanted = _emitters(again), _emitters(cut.module)
@@ -83,10 +92,11 @@ class RunningKernels:
         Raises:
             NotRun: it does not run.
         """
-        is_as_is = self._is_as_is(cut) and cut not in self._rewritten
-        return self._results(
-            *(self._as_is(cut) if is_as_is else self._from_operations(cut)), inputs
-        )
+        if self._is_as_is(cut) and cut not in self._rewritten:
+            return self._results(*self._as_is(cut), inputs)
+        leaves = self._leaves.get(cut)
+        taken = inputs if leaves is None else [inputs[leaf] for leaf in leaves]
+        return self._results(*self._from_operations(cut), taken)
 
     def _results(
         self, text: str, flags: dict[str, Any], inputs: Sequence[NDArray[Any]]
@@ -105,7 +115,14 @@ class RunningKernels:
         return _for_stablehlo(cut.draft).text, self._flags | {WITHOUT_PASSES: True}
 
     def _from_operations(self, cut: KernelCut) -> tuple[str, dict[str, Any]]:
-        return with_calls(_for_stablehlo(cut.draft)).text, self._flags
+        if _has_default_layouts(cut):
+            return with_calls(_for_stablehlo(cut.draft)).text, self._flags
+        # A bitcast to another layout is a transpose: the operations are those of the values.
+        program = Lowering(cut.module, Nodes()).program()
+        if program.cuts:
+            raise NotLowered(f"{program.cuts[0].what} has no meaning in HLO")
+        self._leaves[cut] = [given.leaf for given in program.inputs]
+        return emit_graph(program.graph, NATIVE), self._flags
 
     def _compiled(self, text: str, flags: dict[str, Any]) -> Module | Ending:
         """The module that XLA emits, or the end of the compilation."""
@@ -135,11 +152,21 @@ def _is_plain(cut: KernelCut) -> bool:
     return (
         "kind=kCustom" not in cut.text
         and CONTROL_FLOW.isdisjoint(row.opcode for row in rows)
+        and _has_default_layouts(cut)
         and all(
-            (array.layout is None or array.layout.is_descending) and BITS.get(array.dtype, 8) >= 8
+            BITS.get(array.dtype, 8) >= 8
             for row in rows
             for array in arrays(shape_or_none(row.type_text))
         )
+    )
+
+
+def _has_default_layouts(cut: KernelCut) -> bool:
+    return all(
+        array.layout is None or array.layout.is_descending
+        for body in cut.draft.bodies
+        for row in body.rows
+        for array in arrays(shape_or_none(row.type_text))
     )
 
 
@@ -222,7 +249,7 @@ class DeviceKernels:
 
     def compile(self, cut: KernelCut) -> Ending:
         """Compile a kernel."""
-        text = _with_plain_interface(cut.draft).text
+        text = _with_plain_interface(cut.draft, fuses=True).text
         ending = self._compiler.compile(text, self._target, self._flags, keeps_code=True)
         self._code[cut] = ending.code
         return ending
@@ -235,7 +262,11 @@ class DeviceKernels:
         """
         types, blocks = pack_arrays(inputs)
         try:
-            return unpack_arrays(*self._xla.call(run_code, self._code[cut], *blocks, types=types))
+            return unpack_arrays(
+                *self._xla.call(
+                    run_code, self._code[cut], *blocks, types=types, results=_results(cut)
+                )
+            )
         except (ChildDied, ChildError) as error:
             ending = self._again.compile(cut)
             if ending.status != "ok":
@@ -243,24 +274,44 @@ class DeviceKernels:
         return self._again.run(cut, inputs)
 
 
-def _with_plain_interface(draft: Draft) -> Draft:
-    """A module whose parameters and results have default layouts: a runtime gives no others."""
-    entry, rows = draft.entry, list[DraftInstruction]()
+def _results(cut: KernelCut) -> list[tuple[str, tuple[int, ...]]]:
+    """The element types and dimensions of the arrays that a kernel computes."""
+    return [(leaf.dtype, leaf.dims) for leaf in arrays(cut.instruction.shape)]
+
+
+def _with_plain_interface(draft: Draft, *, fuses: bool = False) -> Draft:
+    """A module whose parameters and results have default layouts: a runtime gives no others.
+
+    XLA:GPU changes a layout only in a fusion.
+    """
+    entry, rows, bodies = draft.entry, list[DraftInstruction](), list[DraftComputation]()
     root = entry.row(entry.root)
+
+    def copy(name: str, text: str, source: str, before: str) -> None:
+        if not fuses:
+            rows.append(DraftInstruction.of(name, text, "copy", [source]))
+            return
+        body = f"{name}.copied"
+        given = DraftInstruction("given", before, "parameter", "0")
+        moved = DraftInstruction.of("moved", text, "copy", ["given"])
+        bodies.append(DraftComputation(body, (given, moved), "moved"))
+        tail = f", kind=kLoop, calls=%{body}"
+        rows.append(DraftInstruction.of(name, text, "fusion", [source], tail))
+
     for row in entry.rows:
         plain = _plain(row.type_text)
         if row.opcode == "parameter" and plain != row.type_text:
-            given = f"{row.name}.plain"
-            rows.append(row._replace(name=given, type_text=plain))
-            row = DraftInstruction.of(row.name, row.type_text, "copy", [given])
-        rows.append(row)
+            rows.append(row._replace(name=f"{row.name}.plain", type_text=plain))
+            copy(row.name, row.type_text, f"{row.name}.plain", plain)
+        else:
+            rows.append(row)
 
     def copied(name: str, text: str) -> str:
         shape, plain = shape_or_none(text), _plain(text)
         if plain == text:
             return name
         if not isinstance(shape, TupleShape):
-            rows.append(DraftInstruction.of(f"{name}.plain", plain, "copy", [name]))
+            copy(f"{name}.plain", plain, name, text)
             return f"{name}.plain"
         parts = []
         for number, element in enumerate(shape.elements):
@@ -271,7 +322,8 @@ def _with_plain_interface(draft: Draft) -> Draft:
         return f"{name}.plain"
 
     last = copied(root.name, root.type_text)
-    return draft.with_bodies({entry.name: entry.changed(rows, last)})
+    changed = draft.with_bodies({entry.name: entry.changed(rows, last)})
+    return replace(changed, bodies=(*bodies, *changed.bodies))
 
 
 def _plain(text: str) -> str:

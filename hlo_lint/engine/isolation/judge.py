@@ -36,7 +36,9 @@ SEEDS: Final = (0, 1, 2)
 """The sets of inputs: of both signs, positive, and negative."""
 LARGE: Final = 1 << 20
 """Kernels with more bytes of inputs get the first two sets."""
-_unregistered = re.compile(r"No (?:FFI handler registered|registered implementation)").search
+is_unregistered = re.compile(
+    r"No (?:FFI handler registered|registered implementation)|Failed to lookup host symbol"
+).search
 """Custom calls of jax and of its users, which their own processes register."""
 
 
@@ -93,7 +95,7 @@ def judge_kernel(cut: KernelCut, compiler: KernelCompiler, judge: XlaCpu) -> Ker
     if needs and compiler.runs:
         return KernelVerdict(cut, AloneStatus.NOT_ASKED, f"{min(needs)} does not run alone")
     ending = compiler.compile(cut)
-    if ending.status in ("unknown", "refused") or _unregistered(ending.message):
+    if ending.status in ("unknown", "refused") or is_unregistered(ending.message):
         return KernelVerdict(cut, AloneStatus.NOT_ASKED, ending.message)
     if ending.status != "ok":
         status = AloneStatus.REFUSED if ending.status == "error" else AloneStatus.DIED
