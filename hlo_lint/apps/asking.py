@@ -64,7 +64,7 @@ def refusals(
             continue
         with ReleaseCompiler(pipeline, announce=note, **compiler) as release:
             if not release.speaks_for_dump:
-                reason = f"not asked: here is {release.title}"
+                reason = f"XLA was not asked: {release.title}"
                 skipped.append(Skipped(f"{asked.path}", reason, CompilerRefuses.name()))
                 continue
             for module in modules:

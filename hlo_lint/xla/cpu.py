@@ -28,7 +28,7 @@ from hlo_lint.text.source import encode, shown
 from hlo_lint.xla.bindings import xla_message
 from hlo_lint.xla.child import Child, ChildDied, ChildError, Pool
 from hlo_lint.xla.limits import ChildLimits, Deadline, NoTimeLeft
-from hlo_lint.xla.pjrt import field, module_of_text, varint, xla_bindings
+from hlo_lint.xla.pjrt import field_bytes, module_of_text, varint_bytes, xla_bindings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -238,14 +238,20 @@ def run_code(code: bytes, *arrays: bytes, types: list[Any], results: list[Any]) 
     # jaxlib 0.11.2 reads SerializedXlaExecutableMetadata before the plugin's executable: a version,
     # the runtime, the dimensions, type and memory of each result, a name.
     primitive = xla_bindings().PrimitiveType
-    head = b"\x08\x03" + field(2, b"pjrt_ifrt")
+    head = b"\x08\x03" + field_bytes(2, b"pjrt_ifrt")
     for name, dims in results:
-        shape = field(1, b"".join(map(varint, dims))) if dims else b""
-        number = b"\x08" + varint(int(getattr(primitive, name.upper())))
-        head += field(5, field(1, shape) + field(2, number) + field(4, b"device") + field(6, shape))
-    head += field(7, b"kernel")
+        shape = field_bytes(1, b"".join(map(varint_bytes, dims))) if dims else b""
+        number = b"\x08" + varint_bytes(int(getattr(primitive, name.upper())))
+        head += field_bytes(
+            5,
+            field_bytes(1, shape)
+            + field_bytes(2, number)
+            + field_bytes(4, b"device")
+            + field_bytes(6, shape),
+        )
+    head += field_bytes(7, b"kernel")
     devices, options = jaxlib.DeviceList((device,)), jaxlib.CompileOptions()
-    whole = varint(len(head)) + head + code
+    whole = varint_bytes(len(head)) + head + code
     executable = device.client.deserialize_executable(whole, devices, options)
     return pack_arrays([*map(fetch, executable.execute([*map(put, unpack_arrays(types, arrays))]))])
 

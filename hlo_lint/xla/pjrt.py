@@ -63,7 +63,7 @@ _Serialize = _arguments(
 )
 
 
-def varint(number: int) -> bytes:
+def varint_bytes(number: int) -> bytes:
     """A number as protobuf writes it."""
     parts = []
     while number > 0x7F:
@@ -72,14 +72,14 @@ def varint(number: int) -> bytes:
     return bytes((*parts, number))
 
 
-def field(number: int, content: bytes) -> bytes:
+def field_bytes(number: int, content: bytes) -> bytes:
     """A field of a message, a text or bytes."""
-    return bytes((number << 3 | 2,)) + varint(len(content)) + content
+    return bytes((number << 3 | 2,)) + varint_bytes(len(content)) + content
 
 
 def _override(text: str) -> bytes:
     truth = {"true": b"\x10\x01", "false": b"\x10\x00"}
-    return truth.get(text) or field(1, text.encode())
+    return truth.get(text) or field_bytes(1, text.encode())
 
 
 class Plugin:
@@ -124,13 +124,13 @@ class Plugin:
         A partitioned module is the program of a partition.
         """
         replicas, partitions = devices
-        counts = b"\x20" + varint(replicas) + b"\x28" + varint(partitions)
+        counts = b"\x20" + varint_bytes(replicas) + b"\x28" + varint_bytes(partitions)
         counts += b"\x30\x01" * (partitions > 1 and not partitioned)
         # CompileOptionsProto { executable_build_options { num_replicas num_partitions
         # use_spmd_partitioning } }
-        build = field(3, counts) + b"".join(
+        build = field_bytes(3, counts) + b"".join(
             # env_option_overrides { key value { bool_field or string_field } }
-            field(7, field(1, key.encode()) + field(2, _override(text)))
+            field_bytes(7, field_bytes(1, key.encode()) + field_bytes(2, _override(text)))
             for key, text in (flags or {}).items()
         )
         texts = {name: text.encode() for name, text in target.items()}
