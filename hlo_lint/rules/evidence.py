@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-_COMPILERS = {"parser": "the parser", "cpu": "XLA:CPU", "gpu": "XLA:GPU", "tpu": "XLA:TPU"}
+_COMPILERS = {"parser": "XLA's parser", "cpu": "XLA:CPU", "gpu": "XLA:GPU", "tpu": "XLA:TPU"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +29,12 @@ class RefusedByXla:
 
     def __str__(self) -> str:
         compiler, release = self.by.split()
-        ran = {"all": "", "none": ", without its passes"}.get(
-            self.passes, f", with no pass but `{self.passes}`"
+        ran = {"all": "", "none": ", without its passes,"}.get(
+            self.passes, f", with no pass but `{self.passes}`,"
         )
-        subject = f"{_COMPILERS[compiler]} of jaxlib {release}{ran} refuses"
-        if not self.says:
-            return f"{subject} the bad examples."
-        return f"{subject} bad example {self.example + 1}: `{self.says}`."
+        verb = "dies of" if compiler == "cpu" else "refuses"
+        examples = f"bad example {self.example + 1}: `{self.says}`" if self.says else "bad examples"
+        return f"{_COMPILERS[compiler]} of jaxlib {release}{ran} {verb} {examples}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ class WrongValues:
         return "the results differ"
 
     def __str__(self) -> str:
-        return f"XLA:CPU computes wrong values for bad example {self.example + 1}."
+        return f"XLA:CPU shows the wrong values of bad example {self.example + 1}."
 
 
 @dataclass(frozen=True, slots=True)
