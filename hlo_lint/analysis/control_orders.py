@@ -67,7 +67,11 @@ def ends_of_replaced(change: PassPair) -> dict[str, tuple[Instruction, Instructi
             if len(runners) == 1 and runners[0].opcode in ("call", "fusion"):
                 ends[name] = runners[0], runners[0]
         elif link.kind != LinkKind.CONVERTED or not dones:
-            ends[name] = link.new, link.new
+            # XLA puts the order on the bitcast that its readers read (layout_normalization).
+            read = [user for user in link.new.users if user.opcode == "bitcast"]
+            is_behind = len(read) == 1 and "control-predecessors=" in read[0].attributes_text
+            end = read[0] if is_behind else link.new
+            ends[name] = end, link.new
         elif len(dones) == 1:
             ends[name] = link.new, dones[0]
     return ends

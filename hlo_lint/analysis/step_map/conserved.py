@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from hlo_lint.analysis.pass_pairs import bare_type
 from hlo_lint.analysis.step_map.links import Link, LinkKind
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.opcodes import COMMUNICATES, RUNS_SCHEDULE, TUPLES
@@ -150,6 +151,8 @@ def _is_still_sharded(link: Link) -> bool:
 def _keeps_sharding(link: Link) -> bool:
     if link.kind == LinkKind.REPLACED:
         return not (link.old.is_root or link.new.opcode in HANDS_ON)
+    if bare_type(link.old.type_text) != bare_type(link.new.type_text):
+        return False
     # Bitcasts and fusions are created after the partitioner, which consumed the shardings.
     return {"bitcast", "fusion"}.isdisjoint(part.opcode for part in (link.old, *link.parts))
 

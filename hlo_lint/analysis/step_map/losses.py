@@ -58,7 +58,7 @@ def losses(change: PassPair) -> Iterator[Loss]:
             runs = any(part.opcode in RUNS - {link.old.opcode} for part in parts)
             if runs or not parts or link.old.opcode in _UNREPLACED:
                 continue
-            link = link._replace(parts=parts)
+            link = link._replace(parts=(link.new, *parts))
         elif link.kind != LinkKind.CONVERTED and _kind(link.old) != _kind(link.new):
             continue
         rows = [row for row in PROPERTIES if not _is_excused(row, link, annotates, is_free)]
