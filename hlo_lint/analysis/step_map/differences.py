@@ -144,8 +144,6 @@ def _text(ours: ValueNode, theirs: ValueNode, old: Instruction, new: Instruction
         return "" if is_same or not one_family else f"the operation from {opcode} to {becomes}"
     if opcode == "constant" and label[1] == other[1]:
         return f"the value of the constant from {label[2]} to {other[2]}"
-    if opcode == "element" and len(label) == 2:
-        return f"the element that is read from {label[1]} to {other[1]}"
     is_combined = old.opcode != new.opcode or len(old.operand_names) != len(new.operand_names)
     if len(label) != 3 or label[1] != other[1] or is_combined:
         return ""
