@@ -18,7 +18,6 @@ from hlo_lint.analysis.step_map.conserved import (
     is_same_operation,
 )
 from hlo_lint.analysis.step_map.links import Link, LinkKind
-from hlo_lint.analysis.step_map.step_map import clone_key
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.opcodes import COMMUNICATES, EXTERNAL
@@ -31,8 +30,6 @@ from hlo_lint.hlo.records import (
 
 _WORDS: Final = tuple(dict.fromkeys(row.word for row in PROPERTIES))
 """Words in every instruction with any of the properties; a search for them is cheap."""
-_KEEPS_CALL: Final = ('inlineable="false"', *(f"{name}=" for name in PLACES))
-"""Frontend attributes of a call that forbid inlining, or that its instructions inherit."""
 _UNREPLACED: Final = HANDS_ON | {"call"}
 """Opcodes that are replaced for no loss: calls are inlined, with or without marks."""
 
@@ -56,6 +53,10 @@ def losses(change: PassPair) -> Iterator[Loss]:
             # The replacement may be above the new value: behind a convert, or in a tuple.
             parts = tuple(part for part in link.parts if part.opcode not in HANDS_ON)
             runs = any(part.opcode in RUNS - {link.old.opcode} for part in parts)
+            if link.old.opcode == "call" and not annotates:
+                lost = _lost_as_inlined(link, change)
+                if lost:
+                    yield Loss(link.old, link.new, lost)
             if runs or not parts or link.old.opcode in _UNREPLACED:
                 continue
             link = link._replace(parts=(link.new, *parts))
@@ -75,8 +76,6 @@ def losses(change: PassPair) -> Iterator[Loss]:
             yield Loss(link.old, link.new, tuple(things))
     if result and not annotates:
         yield Loss(*result, ("the sharding of the result",))
-    for old, new, name in () if annotates else _inlined(change):
-        yield Loss(old, new, (f"the frontend attribute {name}",))
 
 
 def _is_excused(row: Property, link: Link, annotates: bool, is_free: bool) -> bool:
@@ -108,29 +107,15 @@ def _is_untraced(link: Link) -> bool:
     return "op_name=" in metadata and not any("metadata" in part.attributes for part in link.parts)
 
 
-def _inlined(change: PassPair) -> Iterator[tuple[Instruction, Instruction, str]]:
-    """Calls that a pass inlined despite an attribute: the call, its inlined root, the attribute."""
+def _lost_as_inlined(link: Link, change: PassPair) -> tuple[str, ...]:
+    """Attributes of a call that forbid inlining, or that its instructions inherit."""
+    held = link.old.frontend_attributes()
+    lost = [name for name in PLACES if name in held and name not in link.new.frontend_attributes()]
+    # The inlined instructions inherit it, but only a call has it. XLA:TPU inlines all.
     forbids = not (change.after.has_tiles or may(change.pass_name, "calls"))
-    for computation in change.changed:
-        before, after = computation.before, computation.after
-        for call in before.with_opcode("call"):
-            text = call.attributes_text
-            marks = [mark.partition("=")[0] for mark in _KEEPS_CALL if mark in text]
-            if call.name in after.index or not marks:
-                continue
-            body = change.before.callee(call)
-            root = None if body is None else body.root
-            for new in map(after.at, computation.added) if root else ():
-                if new.name in before.index or not root:
-                    continue
-                if clone_key(root.row) == clone_key(new.row):
-                    held = set(new.frontend_attributes())
-                    if forbids:  # inlined instructions inherit it from the call
-                        held.discard("inlineable")
-                    else:
-                        held.add("inlineable")
-                    lost = [mark for mark in marks if mark not in held]
-                    yield from ((call, new, mark) for mark in lost[:1])
+    if forbids and held.get("inlineable") == "false":
+        lost.insert(0, "inlineable")
+    return tuple(f"the frontend attribute {name}" for name in lost[:1])
 
 
 def _result_without_sharding(change: PassPair) -> tuple[Instruction, Instruction] | None:

@@ -249,14 +249,14 @@ class StepMap:
         """Links to clones elsewhere: the same opcode, type and name, up to the number."""
         wanted = defaultdict(list)
         for old in gone:
-            wanted[clone_key(old.row)].append(old)
+            wanted[_clone_key(old.row)].append(old)
         others: dict[tuple[str, ...], list[Place]] = defaultdict(list)
         for computation, number in self._unnamed(self._change.removed, before=True):
-            if (identity := clone_key(computation.rows[number])) in wanted:
+            if (identity := _clone_key(computation.rows[number])) in wanted:
                 others[identity].append((computation, number))
         clones: dict[tuple[str, ...], list[Place]] = defaultdict(list)
         for computation, number in self._unnamed(self._change.added, before=False):
-            if (identity := clone_key(computation.rows[number])) in wanted:
+            if (identity := _clone_key(computation.rows[number])) in wanted:
                 clones[identity].append((computation, number))
         for identity, candidates in clones.items():
             opcode, _, name = identity
@@ -286,7 +286,7 @@ class StepMap:
                     yield computation, number
 
 
-def clone_key(row: InstructionRecord) -> tuple[str, ...]:
+def _clone_key(row: InstructionRecord) -> tuple[str, ...]:
     """Opcode, type and the name up to the number of a clone."""
     return opcode_of(row), type_of(row), _NUMBERS.sub("", name_of(row))
 
