@@ -431,7 +431,8 @@ class Compiled:
         )
         kept = {dump.path for dump in dumps[: last + 1]}
         for path in self.folder.iterdir():
-            if path not in kept:
+            # The flags say which passes leave a dump.
+            if path not in kept and not path.name.endswith((".debug_options", "config.pbtxt")):
                 path.unlink()
 
     def findings(self) -> dict[str, set[str]]:
