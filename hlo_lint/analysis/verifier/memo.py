@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from hlo_lint.analysis.kinds import Template
 from hlo_lint.analysis.shape_inference import Signature
 from hlo_lint.analysis.stage import Stage
 from hlo_lint.analysis.verifier.scope import Header, Violation
@@ -31,8 +30,6 @@ class BoundMemo:
     """The instructions of each opcode that passed, without their names."""
     attributes: dict[str, set[tuple[str, str, str]]] = field(default_factory=dict)
     """Opcode, type and attributes of instructions that passed the checks of a word."""
-    templates: set[Template] = field(default_factory=set)
-    """Small computations that passed."""
     outcomes: dict[Computation, dict[Callees, tuple[Violation, ...]]] = field(default_factory=dict)
     """The violations of each computation, by its callees."""
 

@@ -48,15 +48,10 @@ class Violation(NamedTuple):
 class Scope:
     """A computation, its callees, and the stage."""
 
-    __slots__ = ("_first", "computation", "header", "module", "opcodes", "stage")
+    __slots__ = ("computation", "header", "module", "opcodes", "stage")
 
     def __init__(
-        self,
-        computation: Computation,
-        module: Module,
-        stage: Stage,
-        header: Header,
-        first: Mapping[Computation, Computation],
+        self, computation: Computation, module: Module, stage: Stage, header: Header
     ) -> None:
         self.computation = computation
         self.module = module
@@ -64,11 +59,6 @@ class Scope:
         self.header = header
         self.opcodes = computation.opcodes
         """The opcodes of its instructions."""
-        self._first = first
-
-    def first_alike(self, computation: Computation) -> Computation:
-        """The first computation of the same template: facts by position hold for both."""
-        return self._first.get(computation, computation)
 
     def called(self, instruction: Instruction) -> tuple[Computation | None, ...]:
         """The computations that an instruction calls, in order; None for a missing computation."""

@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
 from hlo_lint.analysis.calls import callees_in, calls_of, may_call, opcodes_of
-from hlo_lint.analysis.kinds import RowPlace, template_of
+from hlo_lint.analysis.kinds import RowPlace
 from hlo_lint.analysis.shape_inference import ShapeInference, Signature, signature_of
 from hlo_lint.analysis.shape_inference.module import parameter_types
 from hlo_lint.analysis.shape_inference.shape_check import IGNORES_TYPE, inference_of
@@ -81,13 +81,9 @@ class _Verifier:
         self.checks = checks
         self.headers = memo.headers
         self.memo = memo.of(stage, self.header)
-        if len(self.memo.templates) > MAX_HELD:
-            self.memo.templates.clear()
         self._scopes: dict[Computation, Scope] = {}
         self._outcomes: dict[Computation, tuple[Violation, ...]] = {}
         self._callees_of: dict[Computation, Mapping[str, Computation | None]] = {}
-        self._first: dict[Computation, Computation] = {}
-        """The first of the computations with the same template."""
 
     @cached_property
     def inference(self) -> ShapeInference:
@@ -123,30 +119,9 @@ class _Verifier:
 
     def violations(self) -> Iterator[Violation]:
         """The violations of all computations; results hold while the callees are the same."""
-        self._check_unknown()
+        self._check([part for part in self.module.computations if self._outcome(part) is None])
         for computation in self.module.computations:
             yield from self._outcomes.get(computation, ())
-
-    def _check_unknown(self) -> None:
-        """Check the computations without results."""
-        # Of computations with the same template the first is checked, the others if it is bad.
-        alike: dict[object, list[Computation]] = {}
-        for computation in self.module.computations:
-            if self._outcome(computation) is None:
-                alike.setdefault(template_of(computation) or computation, []).append(computation)
-        for same in alike.values():
-            if len(same) > 1:
-                self._first.update(dict.fromkeys(same, same[0]))
-        good = self.memo.templates
-        self._check([same[0] for template, same in alike.items() if template not in good])
-        others = []
-        for template, same in alike.items():
-            if template in good:
-                self._outcomes.update(dict.fromkeys(same, ()))
-                self.memo.outcomes.update((computation, {(): ()}) for computation in same)
-            else:
-                others += same[1:]
-        self._check(others)
 
     def _outcome(self, computation: Computation) -> tuple[Violation, ...] | None:
         """The violations of a computation with these callees; None if it was not checked."""
@@ -160,9 +135,6 @@ class _Verifier:
         return outcome
 
     def _keep(self, computation: Computation, outcome: tuple[Violation, ...]) -> None:
-        template = template_of(computation)
-        if template is not None and not outcome:
-            self.memo.templates.add(template)
         self._outcomes[computation] = outcome
         held = self.memo.outcomes.setdefault(computation, {})
         held[tuple(self._callees(computation).values())] = outcome
@@ -184,13 +156,13 @@ class _Verifier:
         computation = self.module.computation(name)
         if computation is None:
             return None
-        return signature_of(self._first.get(computation, computation))
+        return signature_of(computation)
 
     def _scope(self, computation: Computation) -> Scope:
         scope = self._scopes.get(computation)
         if scope is None:
             scope = self._scopes[computation] = Scope(
-                computation, self.module, self.stage, self.header, self._first
+                computation, self.module, self.stage, self.header
             )
         return scope
 

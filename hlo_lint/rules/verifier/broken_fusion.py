@@ -155,7 +155,7 @@ class BrokenFusion(VerifierRule):
                     f"but its fusion on {computation.thread}"
                 )
                 yield Violation("fusion-computation", computation.at(number), message)
-            for position in _dead_instructions(scope.first_alike(body)):
+            for position in _dead_instructions(body):
                 dead = body.at(position)
                 message = f"%{dead.name} is dead: no instruction in fusion %{body.name} uses it"
                 # Tests of later releases accept such a parameter; jax 0.11.2 rejects it.
