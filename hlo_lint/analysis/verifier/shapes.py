@@ -6,17 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
-from hlo_lint.analysis.shape_inference import Refusal, ShapeInference, Signature
+from hlo_lint.analysis.shape_inference import Refusal, ShapeInference
 from hlo_lint.analysis.shape_inference.operation import Inference
-from hlo_lint.analysis.shape_inference.shape_check import ShapeCheck, check_shape, inference_of
-from hlo_lint.analysis.stage import Stage
+from hlo_lint.analysis.shape_inference.shape_check import ShapeCheck, inference_of
 from hlo_lint.analysis.verifier.checks import Checks
 from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.arrays import operand_array, result_array
 from hlo_lint.hlo.dtypes import BITS, SUBBYTE, is_float
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.hlo.kinds import RowKind
-from hlo_lint.hlo.opcodes import KEEPS_TYPE, MIXED_PRECISION
+from hlo_lint.hlo.opcodes import MIXED_PRECISION
 from hlo_lint.hlo.records import InstructionRecord, opcode_of, operands_of, references_of, type_of
 from hlo_lint.hlo.shape import (
     UNBOUNDED,
@@ -24,7 +22,6 @@ from hlo_lint.hlo.shape import (
     BufferShape,
     ShapeSyntaxError,
     arrays,
-    element_type,
     is_permutation,
     leaves,
     parse_shape,
@@ -53,51 +50,6 @@ def without_callees(attributes: str, callees: Sequence[str]) -> str:
     for name in names:
         attributes = attributes.replace(f"=%{name},", "=,").replace(f"={name},", "=,")
     return attributes
-
-
-def is_evident(kind: RowKind, signatures: tuple[Signature | None, ...]) -> bool:
-    """True if equal texts show that a shape is right, provided its types have no errors."""
-    opcode, result, attributes, operands = kind
-    if opcode == "get-tuple-element" and len(operands) == 1:
-        index = attributes.removeprefix(", index=").partition(",")[0]
-        return element_type(operands[0] or "", index) == result
-    if opcode in ("call", "fusion") and len(signatures) == 1:
-        return signatures[0] == (operands, result)
-    if opcode == "broadcast" and attributes.startswith(", dimensions={}"):
-        return operands == (result.partition("[")[0] + "[]",)
-    if opcode == "tuple":
-        elements = ", ".join(map(str, operands))
-        return _sub_numbers("", result) == _sub_numbers("", f"({elements})")
-    return False
-
-
-_sub_numbers = late(r"/\*index=\d+\*/").sub
-
-
-def is_right(kind: RowKind, signatures: tuple[Signature | None, ...], stage: Stage) -> bool:
-    """True if a shape is right wherever its kind occurs; False if each place needs a check."""
-    opcode, result, attributes, read = kind
-    inference = inference_of(opcode)
-    operands = tuple([text for text in read if text])
-    if inference is None or not result or len(operands) < len(read):
-        return False
-    is_array = not result.startswith(("(", "b("))
-    if is_array and opcode in KEEPS_TYPE and operands.count(result) == len(operands):
-        # Types that are all equal are right for any sizes and layouts: a scalar is checked instead.
-        result = result.partition("[")[0] + "[]"
-        operands = (result,) * len(operands)
-    tail = attributes if inference.attributes else ""
-    checked = check_shape(opcode, result, operands, tail, signatures)
-    if checked.errors or checked.layout_error or checked.precision_error or checked.exact_error:
-        return False
-    if stage.mixed_precision or opcode in MIXED_PRECISION:
-        return True
-    if opcode in _SAME_TYPE:
-        operands = (*operands, result)
-    if len(operands) < 2:
-        return True
-    types = {text.partition("[")[0] for text in operands}
-    return len(types) < 2 and not any(text.startswith(("(", "b(")) for text in types)
 
 
 def type_violations(scope: Scope, number: int) -> Iterator[Violation]:

@@ -8,11 +8,11 @@ from itertools import chain
 from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
-from hlo_lint.analysis.calls import callees_in, calls_of, may_call, opcodes_of
+from hlo_lint.analysis.calls import callees_in, calls_of, may_call
 from hlo_lint.analysis.kinds import RowPlace
 from hlo_lint.analysis.shape_inference import ShapeInference, Signature, signature_of
 from hlo_lint.analysis.shape_inference.module import parameter_types
-from hlo_lint.analysis.shape_inference.shape_check import IGNORES_TYPE, inference_of
+from hlo_lint.analysis.shape_inference.shape_check import inference_of
 from hlo_lint.analysis.stage import Stage
 from hlo_lint.analysis.verifier.batch import Batch
 from hlo_lint.analysis.verifier.checks import Checks, ComputationCheck, InstructionCheck, Mark
@@ -20,8 +20,6 @@ from hlo_lint.analysis.verifier.memo import MAX_HELD, VerifierMemo
 from hlo_lint.analysis.verifier.scope import Scope, Violation, header_of
 from hlo_lint.analysis.verifier.shapes import (
     has_shape_checks,
-    is_evident,
-    is_right,
     shape_violations,
     type_errors,
     type_violations,
@@ -89,11 +87,6 @@ class _Verifier:
     def inference(self) -> ShapeInference:
         """Shape inference over the module, created for the first instruction of a new kind."""
         return ShapeInference(self.module.computations)
-
-    @cached_property
-    def _infers_types(self) -> bool:
-        """True if some operand may have a type other than the printed type."""
-        return not IGNORES_TYPE.isdisjoint(opcodes_of(self.module))
 
     def of_module(self) -> Iterator[Violation]:
         """The violations of the module and its header."""
@@ -248,15 +241,12 @@ class _Verifier:
             return bad
         good = self.memo.kinds.setdefault(opcode, set())
         calls = inference is not None and inference.calls and may_call(opcode)
-        passes = opcode in ("call", "fusion")
         for kind in kinds:
             _, result, attributes, operands = kind
             signatures: tuple[Signature | None, ...] = ()
             if calls:
                 callees = self._callees_in(batch, kind)
                 signatures = tuple(map(self._signature, callees))
-                if passes and is_evident(kind, signatures):
-                    continue
                 attributes = without_callees(attributes, callees)
             if attributes:
                 attributes = _without_numbers(attributes)
@@ -290,10 +280,6 @@ class _Verifier:
         """True if instructions of a kind, with callees of these signatures, have right shapes."""
         if not all(kind[3]) or not kind[1] or not all(signatures):
             return False
-        if is_evident(kind, signatures):
-            return True
-        if not self._infers_types and is_right(kind, signatures, self.stage):
-            return True
         return not any(self._at(batch.place(kind), self._shape_violations))
 
     def _shape_violations(self, scope: Scope, number: int) -> Iterator[Violation]:
