@@ -6,7 +6,7 @@ N errors and N rewrites that preserve every value (`benchmarks/plants.py`), as o
 them: what is planted stays in every later dump. Bisection has to name the step of an error, and no
 step for a rewrite. Half of them are planted in dumps, half in runs of four steps, which are made of
 one text of XLA's tests; there a rewrite comes before each error. An error counts if results differ
-on some of seven sets of inputs, with those passes off that XLA:CPU can do without, and if it does
+on some of 32 sets of inputs, with those passes off that XLA:CPU can do without, and if it does
 not depend on numbers that the text leaves out; a rewrite if the graphs differ and both modules ran.
 With `--state` outcomes are kept, and a run that was stopped goes on; the page is about all of them,
 with `--count 0` about those of earlier runs alone.
@@ -22,7 +22,10 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 import hlo_lint
 from benchmarks.corpora import texts_of
@@ -33,16 +36,17 @@ from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.selection import in_order
 from hlo_lint.engine.values.bounds import WIDE_BOUND
 from hlo_lint.engine.values.comparable import incomparable, left_out
-from hlo_lint.engine.values.compare import result_difference
-from hlo_lint.engine.values.inputs import EDGES
-from hlo_lint.engine.values.lowering.emit import WIDE, emit_graph
+from hlo_lint.engine.values.compare import Bound, result_difference
+from hlo_lint.engine.values.inputs import EDGES, value
+from hlo_lint.engine.values.lowering.emit import NATIVE, WIDE, emit_graph
 from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
 from hlo_lint.engine.values.lowering.lower import Lowering
-from hlo_lint.engine.values.lowering.program import Program
+from hlo_lint.engine.values.lowering.program import Input, Program
 from hlo_lint.engine.values.lowering.shards import ProgramShardings
 from hlo_lint.engine.values.programs import UNDECIDED, Runs, StepOutcome, in_types
 from hlo_lint.engine.values.validate import validate_dumps
 from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.parser.literals import numpy_dtype
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.text.errors import DumpError
 from hlo_lint.xla.cpu import JUDGE, NotRun, XlaCpu
@@ -56,6 +60,10 @@ MAX_TEXT = 40_000
 SEEDS: Final = 7
 """Sets of inputs that tell an error from an edit that changes no value: half of a symmetric matrix,
 say."""
+DRAWS: Final = 24
+"""Sets of numbers of every size, for errors that ordinary numbers do not show."""
+OWN_BOUND: Final = Bound(relative=2.0**-3, of_largest=2.0**-6)
+"""The difference of floats in their own types that is more than rounding."""
 MAX_TRIES = 60
 """Steps that are tried for each error: not every step holds an instruction for it."""
 MAX_STEPS = 16
@@ -210,21 +218,60 @@ def _other_programs(module: Module, text: str, layout: ProgramShardings | None) 
 def _changes_values(programs: Sequence[Program], xla: XlaCpu) -> bool:
     """True if results differ on some inputs, with those passes off that XLA:CPU can do without."""
     is_undefined = any(decides(side) for decides, _ in UNDECIDED for side in programs)
+    has_loop = any(node.opcode == "while" for side in programs for node in side.nodes)
+    constants = [
+        number
+        for side in programs
+        for node in side.nodes
+        if node.literal is not None and node.literal.size == 1 and node.literal.dtype.kind in "iuf"
+        for number in (float(node.literal.reshape(-1)[0]),)
+        if abs(number) < 1 << 40
+    ]
     try:
-        for seed in (*range(SEEDS), EDGES):
+        for seed in (*range(SEEDS), EDGES, *range(-DRAWS, 0)):
             if seed == EDGES and is_undefined:
                 continue
-            inputs = Runs(xla).inputs(programs[0].inputs, seed)
-            sides = [
-                xla.run(emit_graph(side.graph, WIDE), in_types(inputs, side, WIDE), flags=JUDGE)
-                for side in programs
-            ]
-            # A sum in another order is rounded otherwise, and is none.
-            if result_difference(sides[0], sides[1], WIDE_BOUND) is not None:
-                return True
+            parameters = programs[0].inputs
+            inputs = (
+                [_drawn(each, -seed, constants, has_loop) for each in parameters]
+                if seed < 0
+                else Runs(xla).inputs(parameters, seed)
+            )
+            for types in (WIDE, NATIVE) if seed < 0 else (WIDE,):
+                sides = [
+                    xla.run(
+                        emit_graph(side.graph, types), in_types(inputs, side, types), flags=JUDGE
+                    )
+                    for side in programs
+                ]
+                # A sum in another order is rounded otherwise, and is none.
+                bound = WIDE_BOUND if types else OWN_BOUND
+                if result_difference(sides[0], sides[1], bound) is not None:
+                    return True
     except NotRun:
         return False
     return False
+
+
+def _drawn(parameter: Input, seed: int, constants: Sequence[float], has_loop: bool) -> NDArray[Any]:
+    """Numbers of every size, and those of the program; this code shares none with `validate`."""
+    if parameter.given or (has_loop and parameter.shape.dtype[0] in "su"):
+        return value(parameter.shape, (seed % 7, parameter.leaf), limit=parameter.limit)
+    choice = np.random.default_rng((seed, parameter.leaf, 5))
+    dtype, dims = np.dtype(numpy_dtype(parameter.shape.dtype)), parameter.shape.dims
+    if parameter.shape.dtype == "pred":
+        return choice.integers(0, 2, dims).astype(bool)
+    with np.errstate(all="ignore"):
+        sizes = 2.0 ** choice.integers(-3, 62 if dtype.kind in "iu" else 9, dims)
+        numbers = choice.standard_normal(dims) * sizes
+        near = choice.choice(np.array([0.0, *constants]), dims) + choice.integers(-1, 2, dims)
+        mixed = np.where(choice.integers(0, 2, dims) == 0, numbers, near)
+        if dtype.kind == "u":
+            mixed = abs(mixed)
+        if dtype.kind in "iu":
+            ends = np.iinfo(dtype)
+            mixed = np.clip(mixed, max(float(ends.min), -(2.0**62)), min(float(ends.max), 2.0**62))
+        return np.asarray(mixed).astype(dtype)
 
 
 # ---- the sources, and work for one process

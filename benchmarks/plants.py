@@ -204,6 +204,136 @@ def _contraction(instruction: Instruction, choice: random.Random) -> str | None:
     return instruction.text[: found.start(1)] + index + instruction.text[found.end(1) :]
 
 
+def _narrowed(instruction: Instruction, choice: random.Random) -> str | None:
+    """An integer by way of a type that does not hold it, or a float by way of an integer."""
+    shape = instruction.shape_or_none
+    ways = {"s64": "s32", "s32": "f32", "u32": "s16", "u8": "s8", "f32": "s32", "s8": "s4"}
+    if not isinstance(shape, ArrayShape) or shape.dtype not in ways:
+        return None
+    return _by_way_of(instruction, "convert", list(shape.dims), dtype=ways[shape.dtype])
+
+
+def _wrapped(instruction: Instruction, choice: random.Random) -> str | None:
+    """An integer times 16, divided by 16: the product wraps."""
+    return _factored(instruction, "16", "su")
+
+
+def _overflown(instruction: Instruction, choice: random.Random) -> str | None:
+    """A float times a large number, divided by it: the product overflows."""
+    return _factored(
+        instruction, {"f32": "1e+36", "bf16": "1e+36"}.get(_dtype(instruction), ""), "fb"
+    )
+
+
+def _dtype(instruction: Instruction) -> str:
+    shape = instruction.shape_or_none
+    return shape.dtype if isinstance(shape, ArrayShape) else ""
+
+
+def _factored(instruction: Instruction, factor: str, kinds: str) -> str | None:
+    shape, dtype = instruction.shape_or_none, _dtype(instruction)
+    if not factor or not isinstance(shape, ArrayShape) or dtype[0] not in kinds or dtype == "pred":
+        return None
+    if dtype in ("s4", "u4", "s2", "u2") or instruction.opcode not in _PLAIN:
+        return None
+    (root, name), line = head(instruction), instruction.text.partition("=")[2].lstrip()
+    dims = ",".join(map(str, shape.dims))
+    return (
+        f"{name}.own = {line}\n  {name}.k = {dtype}[] constant({factor})\n"
+        f"  {name}.f = {dtype}[{dims}] broadcast({name}.k), dimensions={{}}\n"
+        f"  {name}.way = {dtype}[{dims}] multiply({name}.own, {name}.f)\n"
+        f"  {root}{name} = {shape} divide({name}.way, {name}.f)"
+    )
+
+
+def _rarely(instruction: Instruction, choice: random.Random) -> str | None:
+    """Another value where a predicate is rarely true."""
+    shape, dtype = instruction.shape_or_none, _dtype(instruction)
+    if not isinstance(shape, ArrayShape) or instruction.opcode not in _PLAIN:
+        return None
+    if dtype not in ("s32", "s64", "u32", "f32", "s16"):
+        return None
+    (root, name), line = head(instruction), instruction.text.partition("=")[2].lstrip()
+    dims = ",".join(map(str, shape.dims))
+    number = choice.choice(["7", "129", "12345"])
+    return (
+        f"{name}.own = {line}\n  {name}.k = {dtype}[] constant({number})\n"
+        f"  {name}.f = {dtype}[{dims}] broadcast({name}.k), dimensions={{}}\n"
+        f"  {name}.p = pred[{dims}] compare({name}.own, {name}.f), direction=EQ\n"
+        f"  {name}.o = {dtype}[{dims}] negate({name}.own)\n"
+        f"  {root}{name} = {shape} select({name}.p, {name}.o, {name}.own)"
+    )
+
+
+def _bordered(instruction: Instruction, choice: random.Random) -> str | None:
+    """A comparison that decides otherwise at its border."""
+    found = re.search(r"direction=(LT|LE|GT|GE)\b", instruction.text)
+    if instruction.opcode != "compare" or found is None:
+        return None
+    other = {"LT": "LE", "LE": "LT", "GT": "GE", "GE": "GT"}[found[1]]
+    return instruction.text[: found.start(1)] + other + instruction.text[found.end(1) :]
+
+
+def _unordered(instruction: Instruction, choice: random.Random) -> str | None:
+    """A comparison of floats by its negation, which decides otherwise for a NaN."""
+    found = re.search(r"direction=(LT|LE|GT|GE)\b", instruction.text)
+    source = instruction.operands[0].shape if instruction.operands else None
+    if instruction.opcode != "compare" or found is None or "TOTAL" in instruction.text:
+        return None
+    if not isinstance(source, ArrayShape) or source.dtype not in ("f32", "bf16", "f16", "f64"):
+        return None
+    other = {"LT": "GE", "LE": "GT", "GT": "LE", "GE": "LT"}[found[1]]
+    operation = instruction.text.partition("=")[2].partition("compare(")[2]
+    start = found.start(1) - len(instruction.text) + len(operation)
+    operation = f"compare({operation[:start]}{other}{operation[start + 2 :]}"
+    return instead(instruction, instruction.type_text, operation, "not(OWN)")
+
+
+def _by_one(instruction: Instruction, choice: random.Random) -> str | None:
+    """An integer constant off by 1."""
+    shape = instruction.shape_or_none
+    if instruction.opcode != "constant" or not isinstance(shape, ArrayShape) or shape.dims:
+        return None
+    if shape.dtype not in ("s32", "s64", "u32", "s8", "s16") or "{" in instruction.operands_text:
+        return None
+    step = choice.choice([-1, 1])
+    return with_operands(instruction, str(max(int(instruction.operands_text) + step, 0)))
+
+
+def _unclamped(instruction: Instruction, choice: random.Random) -> str | None:
+    """A clamp without its upper bound, or its upper bound alone."""
+    operands = instruction.operands_text.split(", ")
+    types = [str(each.shape) for each in instruction.operands]
+    if instruction.opcode != "clamp" or len(set(types)) != 1 or len(operands) != 3:
+        return None
+    pair = choice.choice([("maximum", operands[:2]), ("minimum", operands[1:])])
+    old = f"clamp({instruction.operands_text})"
+    return instruction.text.replace(old, f"{pair[0]}({', '.join(pair[1])})", 1)
+
+
+def _start(instruction: Instruction, choice: random.Random) -> str | None:
+    """A start of a slice that wraps instead of being clamped."""
+    first = {"dynamic-slice": 1, "dynamic-update-slice": 2}.get(instruction.opcode)
+    operands = instruction.operands_text.split(", ")
+    if first is None or len(operands) != len(instruction.operands) or len(operands) <= first:
+        return None
+    start, array = instruction.operands[first].shape, instruction.operands[0].shape
+    if not isinstance(start, ArrayShape) or not isinstance(array, ArrayShape) or start.dims:
+        return None
+    if array.dims[0] > 100 or start.dtype[0] not in "su":
+        return None
+    name = head(instruction)[1]
+    root = head(instruction)[0]
+    wrapped = with_operands(
+        instruction, ", ".join([*operands[:first], f"{name}.at", *operands[first + 1 :]])
+    ).partition("=")[2]
+    return (
+        f"{name}.k = {start.dtype}[] constant({array.dims[0]})\n"
+        f"  {name}.at = {start.dtype}[] remainder({operands[first]}, {name}.k)\n"
+        f"  {root}{name} ={wrapped}"
+    )
+
+
 # ---- the rewrites
 
 
@@ -360,6 +490,15 @@ EDITS: Edits = {
     "another part of a tuple": _part,
     "padding on the other side": _padding,
     "another contraction": _contraction,
+    "a number by way of a narrower type": _narrowed,
+    "a product that wraps": _wrapped,
+    "a product that overflows": _overflown,
+    "a predicate that is rarely true": _rarely,
+    "a comparison at its border": _bordered,
+    "a comparison of NaNs": _unordered,
+    "a limit off by one": _by_one,
+    "a lost bound of a clamp": _unclamped,
+    "a start that wraps": _start,
 }
 
 
