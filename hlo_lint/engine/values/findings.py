@@ -11,7 +11,7 @@ from hlo_lint.dumps.selection import outer_pass
 from hlo_lint.engine.diagnose import diagnose
 from hlo_lint.engine.findings import Diagnostic, PassRef
 from hlo_lint.engine.timeline import LocatedFinding
-from hlo_lint.engine.values.hostile import HOSTILE, OWN, SPECIAL
+from hlo_lint.engine.values.hostile import HOSTILE, LARGE, OWN, SPECIAL
 from hlo_lint.engine.values.inputs import EDGES
 from hlo_lint.engine.values.validate import ValueChange
 from hlo_lint.rules.base import first_line
@@ -80,6 +80,7 @@ def _made_up(change: ValueChange) -> Iterator[str]:
 def _seed(seed: int) -> str:
     kinds = {
         OWN: "on floats that overflow or vanish in their own type",
+        LARGE: "on large floats",
         SPECIAL: "on infinities, NaNs, zeros and denormals",
         HOSTILE: "on numbers at which the program decides, wraps or reaches beyond an array",
         EDGES: "on infinities, NaNs and ends of ranges",

@@ -28,6 +28,9 @@ HOSTILE: Final = 1 << 21
 """The first seed of hostile inputs with ordinary floats."""
 SPECIAL: Final = 1 << 22
 """The first seed of hostile floats: infinities, NaNs, zeros of both signs, denormals."""
+LARGE: Final = SPECIAL + HOSTILE
+"""The first seed of large floats of one sign, whose exponentials vanish or are infinite."""
+LARGE_RUNS: Final = 3
 OWN: Final = 1 << 23
 """The first seed of floats whose squares and exponentials overflow or vanish in their own type."""
 OWN_RUNS: Final = 12
@@ -208,6 +211,11 @@ def _floats(random: numpy.random.Generator, dtype: str, input_: Input, seed: int
     if seed >= OWN:
         numbers, share = _extremes(dtype, run), 8
         numbers += wanted_numbers if run % 3 < 2 else []
+    elif seed >= LARGE:
+        powers = random.integers(4, max(min(11, ELEMENT_TYPES[dtype].max_exponent - 3), 5), dims)
+        signs = random.choice([-1.0, 1.0], dims) if run % 3 == 2 else 2.0 * (run % 3) - 1
+        large = random.uniform(1, 2, dims) * 2.0**powers * signs
+        return np.asarray(abs(large) if dtype == "f8e8m0fnu" else large).astype(target)
     elif seed >= SPECIAL:
         numbers = [*_specials(dtype), *numbers]
     elif run % 4 == 2:

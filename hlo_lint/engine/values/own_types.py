@@ -37,11 +37,15 @@ _SAME: Final = Bound(of_largest=2.0**-200)
 """Equal except for the signs of zeros."""
 
 
-def may_hide(before: Program, after: Program) -> bool:
+def rewrites_range(before: Program, after: Program) -> bool:
     """True if two programs differ in operations that overflow, vanish or round."""
-    if max(len(side.nodes) for side in (before, after)) > MAX_NODES:
-        return False
     return _ranged(before) != _ranged(after)
+
+
+def may_hide(before: Program, after: Program) -> bool:
+    """True if the difference of two programs may show in their own types alone."""
+    is_small = max(len(side.nodes) for side in (before, after)) <= MAX_NODES
+    return is_small and rewrites_range(before, after)
 
 
 def _ranged(program: Program) -> Counter[tuple[str, str]]:

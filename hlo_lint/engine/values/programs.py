@@ -33,6 +33,8 @@ from hlo_lint.engine.values.compare import (
 )
 from hlo_lint.engine.values.hostile import (
     HOSTILE,
+    LARGE,
+    LARGE_RUNS,
     MIN_RUNS,
     OWN,
     OWN_RUNS,
@@ -43,7 +45,7 @@ from hlo_lint.engine.values.hostile import (
 )
 from hlo_lint.engine.values.inputs import EDGES, FINE, SMALL_EDGES, SPARSE, value
 from hlo_lint.engine.values.lowering.emit import NATIVE, WIDE, emit_graph
-from hlo_lint.engine.values.own_types import hidden_difference, may_hide
+from hlo_lint.engine.values.own_types import hidden_difference, may_hide, rewrites_range
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.parser.literals import numpy_dtype
 from hlo_lint.xla.cpu import JUDGE, MAX_EXECUTABLES, NotRun, XlaCpu
@@ -285,6 +287,13 @@ class Runs:
                 verdict = self._compared_at_edges(before, after, hostile, seed)
                 if verdict.outcome is StepOutcome.CHANGED and _has_finite(verdict.difference):
                     return _unless_excused(verdict, before, after)
+        # Where the step rewrites exponentials or quotients, infinities may come and go.
+        is_steady = has_edges and not rewrites_range(before, after)
+        large_runs = 1 if count == MIN_RUNS else LARGE_RUNS
+        for seed in range(LARGE, LARGE + large_runs) if is_steady else ():
+            verdict = self._compared(before, after, hostile, seed)
+            if verdict.outcome is StepOutcome.CHANGED:
+                return _unless_excused(verdict, before, after)
         own_runs = 1 if count == MIN_RUNS else OWN_RUNS
         for seed in range(OWN, OWN + own_runs) if may_hide(before, after) else ():
             hidden = self._hidden(before, after, hostile, seed, rounds_freely)
