@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import pairwise
 from typing import Any
 
 from hlo_lint.analysis.calls import callees_of
@@ -82,12 +83,31 @@ def passes(pipeline: Pipeline) -> Iterator[PassStats]:
         DumpError: if a dump cannot be read, or holds no HLO.
     """
     times = {name: run.microseconds for run in pipeline.pass_runs or () for name in run.dumps}
+    if not any(times.values()):
+        times = dict(times_between_files(pipeline))
     counts = _Counts()
     before: Module | None = None
     for dump in in_order(pipeline):
         module = modules_of(dump)[0]
         yield counts.step(dump, before, module, times.get(dump.path.name))
         before = module
+
+
+def times_between_files(pipeline: Pipeline) -> Iterator[tuple[str, int]]:
+    """The microseconds from each file of a run to the next, with the time to write it.
+
+    Nothing for a copy of the files: it is written in another order, or in whole seconds.
+    """
+    dumps = in_order(pipeline)
+    try:
+        times = [dump.path.stat().st_mtime_ns for dump in dumps]
+    except OSError:  # in an archive
+        return
+    # The first file of a run is the last by its name, so that a copy has them in another order.
+    is_first = bool(dumps) and dumps[0].path.name.endswith("before_optimizations.txt")
+    if is_first and times == sorted(times) and any(time % 10**9 for time in times):
+        for dump, (before, after) in zip(dumps[1:], pairwise(times), strict=True):
+            yield dump.path.name, (after - before) // 1000
 
 
 class _Counts:

@@ -36,8 +36,9 @@ def command(folder: Path, module: str | None, changed: bool, output_format: str)
     """Print the changes by each pass: instructions, bytes, time.
 
     `changed` is `names` where only names differ from the dump before. Bytes are those of arrays
-    that come or go outside fusions. A profile in DIR (`*.xplane.pb`, of `jax.profiler.trace`) adds
-    the measured time of the final instructions.
+    that come or go outside fusions. Without times of XLA (`--xla_dump_module_metadata`), `ms` is
+    the time between the files, as long as they lie where XLA wrote them. A profile in DIR
+    (`*.xplane.pb`, of `jax.profiler.trace`) adds the measured time of the final instructions.
     """
     pipelines = main_pipelines(only_module(open_dump(folder), module, [folder]))
     if not pipelines:
@@ -67,6 +68,8 @@ def command(folder: Path, module: str | None, changed: bool, output_format: str)
         if number:
             click.echo()
         _show(pipeline, [_row(step) for step in steps])
+        if not pipeline.pass_runs and any(step.microseconds for step in steps):
+            click.echo("ms: between two files of the dump, with the time to write the second")
         if kernels:
             click.echo()
             _show_measured(kernels)
