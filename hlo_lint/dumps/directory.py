@@ -48,6 +48,11 @@ _KNOWN_ARTEFACTS = (
     "priority_fusion_dump.txt",
     ".ttir.txt",
 )
+_UNSUPPORTED = {
+    ".riegeli": "riegeli is not read: --xla_dump_hlo_as_text makes XLA write the text beside it",
+    "thunk_sequence.txt": "the thunks of an executable, and its command buffers, are not read",
+}
+"""The reason why a file is not read, by the ending of its name."""
 MEMORY_DEVICES = 1
 """The major number of `/dev/zero` and `/dev/random`, which never end, on Linux."""
 EXCLUDED = "it is excluded"
@@ -348,6 +353,9 @@ def _add_folder(
             artefacts.setdefault(parts.key, []).append(path)
         if is_instead(name):
             instead.setdefault(parts and parts.key, path)
+        elif reason := _unsupported(name):
+            is_minor = not name.endswith(".riegeli")
+            dump.skipped.append(Skipped(str(path), reason, minor=is_minor))
         elif not name.endswith(RUN_RECORDS):
             unread.append(name)
     for own, path in instead.items():
@@ -451,6 +459,10 @@ def _read_alone(dumps: list[PassDump]) -> None:
         dumps[0].memo = None
 
 
+def _unsupported(name: str) -> str:
+    return next((why for ending, why in _UNSUPPORTED.items() if name.endswith(ending)), "")
+
+
 def _unread(names: list[str]) -> str:
     endings = sorted({name.rpartition(".")[2] if "." in name else "no ending" for name in names})
     return f"no HLO text in {len(names)} of its files ({', '.join(endings)})"
@@ -479,7 +491,8 @@ def _add_picked(dump: Dump, folder: Path, files: list[Path]) -> None:
         dump.pipelines.append(pipeline)
     if unread:
         dump.skipped += [
-            Skipped(str(folder / name), "it holds no HLO text", given=True) for name in unread
+            Skipped(str(folder / name), _unsupported(name) or "it holds no HLO text", given=True)
+            for name in unread
         ]
 
 
