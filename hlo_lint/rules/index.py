@@ -14,7 +14,6 @@ INDEX: Final[dict[str, list[Any]]] = {
     'hlo_lint.kernels.rules.memory.operand_misaligned': [('operand-misaligned', 'memory', 'hlo_lint.kernels.rules.memory.operand_misaligned', 'OperandMisaligned', True, '', (('FinalModule',),), ('custom-call',), None)],
     'hlo_lint.kernels.rules.memory.store_overtakes_copy': [('store-overtakes-copy', 'memory', 'hlo_lint.kernels.rules.memory.store_overtakes_copy', 'StoreOvertakesCopy', True, '', (('Ptx',),), None, None)],
     'hlo_lint.kernels.rules.pipeline.gemm_epilogue_changed': [('gemm-epilogue-changed', 'pipeline', 'hlo_lint.kernels.rules.pipeline.gemm_epilogue_changed', 'GemmEpilogueChanged', True, '', (('PassPair',),), None, None)],
-    'hlo_lint.kernels.rules.pipeline.tile_config_disagrees': [('tile-config-disagrees', 'pipeline', 'hlo_lint.kernels.rules.pipeline.tile_config_disagrees', 'TileConfigDisagrees', True, '', (('Module',),), ('dot', 'fusion'), None)],
     'hlo_lint.kernels.rules.tma.tma_descriptor_refused': [('tma-descriptor-refused', 'tma', 'hlo_lint.kernels.rules.tma.tma_descriptor_refused', 'TmaDescriptorRefused', True, '', (('FinalModule',), ('Log',)), ('custom-call',), ('TMA', 'Tma', 'tma'))],
     'hlo_lint.rules.form.dependency_cycle': [('dependency-cycle', 'form', 'hlo_lint.rules.form.dependency_cycle', 'DependencyCycle', True, '', (('Cycles',),), None, None)],
     'hlo_lint.rules.form.dropped_operand': [('dropped-operand', 'form', 'hlo_lint.rules.form.dropped_operand', 'DroppedOperand', True, '', (('Computation',),), None, None)],

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 REMOVED: Final = frozenset(
     (
         "collective-moves-unread collective-of-equal-values constraint-ignored "
-        "device-descriptor-misaligned live-values-share-memory needless-copy "
-        "normal-form-lost passes-undo-each-other premature-operation subbyte-size-missing "
-        "temporaries-outgrow-arguments transfer-pairs-differ uncalled-computation "
-        "window-too-large"
+        "device-descriptor-misaligned live-values-share-memory needless-copy normal-form-lost "
+        "passes-undo-each-other premature-operation subbyte-size-missing "
+        "temporaries-outgrow-arguments tile-config-disagrees transfer-pairs-differ "
+        "uncalled-computation window-too-large"
     ).split()
 )
 """Rules of earlier versions that never found a defect of a real program."""
