@@ -195,6 +195,16 @@ def differences(before: Pipeline, after: Pipeline) -> tuple[OptionDifference, ..
     return tuple(by_option.values())
 
 
+def settings_of_run(run: Pipeline) -> dict[str, tuple[str, ...]]:
+    """The settings that a compilation records, without those about dumps and shapes."""
+    return {
+        bare: values
+        for ending in reversed(RECORDS)
+        for name, values in _values(run.artefact(ending) or "").items()
+        if not (bare := name.removeprefix("debug_options.")).startswith(_OF_THE_RUN)
+    }
+
+
 def _flat(message: Message, prefix: str) -> Iterator[tuple[str, str]]:
     """Every scalar of a message, by its path."""
     for field in message.fields:

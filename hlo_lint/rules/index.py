@@ -86,6 +86,7 @@ INDEX: Final[dict[str, list[Any]]] = {
     'hlo_lint.rules.values.precision_disagrees': [('precision-disagrees', 'values', 'hlo_lint.rules.values.precision_disagrees', 'PrecisionDisagrees', True, '', (('Module',),), ('dot',), None)],
     'hlo_lint.rules.values.precision_lost': [('precision-lost', 'values', 'hlo_lint.rules.values.precision_lost', 'PrecisionLost', True, '', (('PassPair',),), None, None)],
     'hlo_lint.rules.values.slice_clamped': [('slice-clamped', 'values', 'hlo_lint.rules.values.slice_clamped', 'SliceClamped', True, '', (('FinalModule',),), ('dynamic-slice', 'dynamic-update-slice', 'gather', 'scatter'), None)],
+    'hlo_lint.rules.values.sum_order_varies': [('sum-order-varies', 'values', 'hlo_lint.rules.values.sum_order_varies', 'SumOrderVaries', False, '', (('Compilation',),), None, None)],
     'hlo_lint.rules.verifier.bad_aliasing': [('bad-aliasing', 'verifier', 'hlo_lint.rules.verifier.bad_aliasing', 'BadAliasing', True, '', (('Violations',),), (), ('buffer_donor=', 'input_output_alias='))],
     'hlo_lint.rules.verifier.bad_bitcast': [('bad-bitcast', 'verifier', 'hlo_lint.rules.verifier.bad_bitcast', 'BadBitcast', True, '', (('Violations',),), ('bitcast', 'reshape'), ())],
     'hlo_lint.rules.verifier.bad_buffer': [('bad-buffer', 'verifier', 'hlo_lint.rules.verifier.bad_buffer', 'BadBuffer', True, '', (('Violations',),), ('custom-call', 'while'), ('b(',))],

@@ -44,6 +44,13 @@ def test_slower_after_an_upgrade_leads_to_the_pass_and_the_line() -> None:
     assert "softmax" in source[122]
 
 
+def test_bisect_lists_what_all_bad_runs_chose() -> None:
+    pair = FIXTURES / "bisect" / "gpu_without_hoist_fused_bitcasts"
+    words = ["bisect", "--runs", f"{pair / 'all'}", "--bad", f"{pair / 'without'}"]
+    shown = CliRunner().invoke(cli, words).stdout
+    assert "setting xla_disable_hlo_passes: hoist-fused-bitcasts\n    good: none" in shown
+
+
 def test_the_second_command_shows_what_the_pass_did_otherwise() -> None:
     result = CliRunner().invoke(cli, ["bisect", str(BEFORE), str(AFTER)])
     assert result.exit_code == 1

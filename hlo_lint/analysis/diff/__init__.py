@@ -7,4 +7,5 @@
 | `align` | pairs of matching instructions of two computations |
 | `difference` | two modules, computation by computation |
 | `bisection` | two runs, pass by pass |
+| `run_choices` | several runs, good and bad: the choices that tell them apart |
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,16 @@ from hlo_lint.text.source import shown
 
 
 @click.command("bisect")
-@parameters.two_folders
+@click.argument("runs", nargs=-1, required=True, metavar="A B", type=parameters.PATH)
+@click.option(
+    "--runs",
+    "of_runs",
+    is_flag=True,
+    help="List what the bad runs chose, and no good one: A B … and --bad C --bad D.",
+)
+@click.option(
+    "--bad", multiple=True, type=parameters.PATH, metavar="RUN", help="A bad run (repeatable)."
+)
 @parameters.module_option
 @parameters.all_option
 @parameters.output_format("text", "json")
@@ -24,18 +34,25 @@ from hlo_lint.text.source import shown
 @click.pass_context
 def command(
     ctx: click.Context,
-    before: Path,
-    after: Path,
+    runs: tuple[Path, ...],
+    of_runs: bool,
+    bad: tuple[Path, ...],
     module: str | None,
     everything: bool,
     output_format: str,
 ) -> None:
     """Find the first pass after which two runs differ, and where.
 
-    A and B are dumps of one program.
+    A and B are dumps of one program. With --runs there may be more: the choices that all bad runs
+    made, and no good one, are listed, results of the autotuner first.
 
     Exit status: 0 they never differ, 1 they do, 2 wrong use.
     """
+    if of_runs or bad:
+        ctx.exit(_show_choices([run for run in runs if run not in bad], bad, module, output_format))
+    if len(runs) != 2:
+        raise click.UsageError("two runs are compared; --runs takes more")
+    before, after = runs
     bisections = [bisect(*pair) for pair in common.pairs_of(before, after, module)]
     if output_format == "json":
         modules = [_as_dict(bisection) for bisection in bisections]
@@ -44,6 +61,38 @@ def command(
         for bisection in bisections:
             _show(bisection, everything)
     ctx.exit(0 if all(bisection.same for bisection in bisections) else 1)
+
+
+def _show_choices(
+    good: Sequence[Path], bad: Sequence[Path], module: str | None, output_format: str
+) -> int:
+    """Print the choices of the bad runs; 1 if there are any."""
+    from hlo_lint.analysis.diff.run_choices import choices_of_bad
+
+    if not (good and bad):
+        raise click.UsageError("--runs needs good runs, and bad ones: --bad RUN")
+    sides = [[common.runs_by_module(run, module) for run in runs] for runs in (good, bad)]
+    names = set.intersection(*(set(run) for side in sides for run in side))
+    if not names:
+        raise click.UsageError("no module is in all runs")
+    by_module = {
+        name: choices_of_bad(*([run[name][0] for run in side] for side in sides))
+        for name in sorted(names)
+    }
+    if output_format == "json":
+        modules = [
+            {"module": name, "choices": [choice._asdict() for choice in choices]}
+            for name, choices in by_module.items()
+        ]
+        common.print_json(modules=modules)
+        return int(any(by_module.values()))
+    for name, choices in by_module.items():
+        total = counted(len(choices), "choice")
+        click.echo(shown(f"{name}: {total} of all {len(bad)} bad runs and of no good run"))
+        for choice in choices:
+            click.echo(shown(f"  {choice.kind} {choice.subject}: {choice.bad or 'none'}"))
+            click.echo(shown(f"    good: {'; '.join(other or 'none' for other in choice.good)}"))
+    return int(any(by_module.values()))
 
 
 def _show(bisection: Bisection, everything: bool) -> None:

@@ -345,12 +345,19 @@ def sides_of(before: Path, after: Path, module: str | None) -> list[dict[str, li
     Raises:
         UsageError: none has the given name.
     """
+    return [runs_by_module(folder, module) for folder in (before, after)]
+
+
+def runs_by_module(folder: Path, module: str | None) -> dict[str, list[Pipeline]]:
+    """The compilations in a directory by module, or only those of the named module.
+
+    Raises:
+        UsageError: none has the given name.
+    """
     from hlo_lint.dumps.directory import open_dump
     from hlo_lint.dumps.selection import by_module, only_module
 
-    return [
-        by_module(only_module(open_dump(folder), module, [folder])) for folder in (before, after)
-    ]
+    return by_module(only_module(open_dump(folder), module, [folder]))
 
 
 def pairs_of(before: Path, after: Path, module: str | None) -> list[tuple[Pipeline, Pipeline]]:

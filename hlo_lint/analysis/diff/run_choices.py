@@ -1,0 +1,52 @@
+"""Choices of compilers: those that all bad runs of a program made, and no good run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from hlo_lint.dumps.artefacts.autotune import read_autotuning
+from hlo_lint.dumps.options import settings_of_run
+from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.dumps.selection import modules_of
+
+
+class RunChoice(NamedTuple):
+    """A choice that tells bad runs from good ones."""
+
+    kind: str
+    """`autotuner`, `kernel` or `setting`, in this order."""
+    subject: str
+    """The fingerprint of a fusion, the name of a kernel, a flag."""
+    bad: str
+    """The choice of every bad run; empty if they all lack the subject."""
+    good: tuple[str, ...]
+    """The choices of the good runs."""
+
+
+_KINDS = ("autotuner", "kernel", "setting")
+
+
+def choices_of_bad(good: Sequence[Pipeline], bad: Sequence[Pipeline]) -> list[RunChoice]:
+    """The choices that all bad runs of a program made, and no good run."""
+    ours, theirs = ([dict(_choices(run)) for run in runs] for runs in (good, bad))
+    subjects = {subject for run in (*ours, *theirs) for subject in run}
+    result = []
+    for kind, subject in sorted(subjects, key=lambda at: (_KINDS.index(at[0]), at[1])):
+        made = {run.get((kind, subject), "") for run in theirs}
+        others = {run.get((kind, subject), "") for run in ours}
+        if len(made) == 1 and made.isdisjoint(others):
+            result.append(RunChoice(kind, subject, made.pop(), tuple(sorted(others))))
+    return result
+
+
+def _choices(run: Pipeline) -> Iterator[tuple[tuple[str, str], str]]:
+    text = run.artefact("autotune_results.pbtxt")
+    for winner in read_autotuning(text).results if text is not None else ():
+        yield ("autotuner", winner.fingerprint or winner.hlo), f"{winner.backend} {winner.config}"
+    for module in modules_of(run.final) if run.final is not None else ():
+        for row in module.instructions():
+            if "backend_config=" in row.attributes_text:
+                yield ("kernel", f"%{row.name}"), row.attributes["backend_config"]
+    for name, values in settings_of_run(run).items():
+        yield ("setting", name), ", ".join(values)
