@@ -13,12 +13,26 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from hlo_lint.analysis.pass_pairs import PassPair
-from hlo_lint.analysis.step_map.value_classes import ValueClasses, ValueNode, ValueNumber
+from hlo_lint.analysis.step_map.value_classes import (
+    ValueClasses,
+    ValueNode,
+    ValueNumber,
+    meaning_of,
+)
 from hlo_lint.analysis.value_attributes import differs, is_of_user
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.hlo.opcodes import BINARY, COMMUTATIVE, KEEPS_TYPE, UNARY
+from hlo_lint.hlo.opcodes import BINARY, COMMUTATIVE, KEEPS_TYPE, TUPLES, UNARY
+from hlo_lint.hlo.records import (
+    InstructionRecord,
+    attributes_before_metadata,
+    attributes_of,
+    opcode_of,
+    operands_of,
+)
 from hlo_lint.text.phrases import shortened
 
+_CARRIES: Final = TUPLES | {"call", "constant", "copy", "fusion", "parameter"}
+"""Opcodes that passes add and remove beside the operations."""
 _MAX_ENDS: Final = 3
 """A pass that changes more operations rewrites the program."""
 
@@ -34,7 +48,9 @@ class OperationChange(NamedTuple):
 
 def only_differences(change: PassPair) -> Sequence[OperationChange]:
     """The operations that changed on the same operands; none if anything else differs."""
-    classes = change.map.classes
+    if not (_keeps_operations(change) and _changes_values(change)):
+        return ()
+    classes = change.map.classes_once()
     gone, new = (_bitcasts(change, is_before=is_before) for is_before in (True, False))
     if gone != new:
         return ()  # a bitcast may undo what a transpose does
@@ -63,6 +79,44 @@ def only_differences(change: PassPair) -> Sequence[OperationChange]:
         waiting += dict.fromkeys(pair for pair in inner if pair not in seen)
         seen.update(inner)
     return differences
+
+
+def _keeps_operations(change: PassPair) -> bool:
+    """True if at most one operation was added, removed or replaced by another: a cheap test."""
+    counts = Counter(map(opcode_of, _changed_rows(change, is_before=False)))
+    counts.subtract(map(opcode_of, _changed_rows(change, is_before=True)))
+    return sum(map(abs, counts.values())) - sum(abs(counts[name]) for name in _CARRIES) <= 2
+
+
+def _changes_values(change: PassPair) -> bool:
+    """False if all changed instructions keep their names, operands and values."""
+    if len(change.changed) < max(len(change.removed), len(change.added)):
+        return True
+    for pair in change.changed:
+        rows, others, same = pair.before.rows, pair.after.rows, pair.same
+        if len(pair.removed) != len(pair.added):
+            return True
+        for number in pair.removed:
+            position = same.get(number)
+            if position is None or _chosen(rows[number]) != _chosen(others[position]):
+                return True
+    return False
+
+
+def _chosen(row: InstructionRecord) -> tuple[object, ...]:
+    """The attributes that choose the value, and the literal of a constant."""
+    opcode = opcode_of(row)
+    literal = operands_of(row) if opcode == "constant" else ""
+    return literal, meaning_of(opcode, attributes_before_metadata(attributes_of(row)))
+
+
+def _changed_rows(change: PassPair, *, is_before: bool) -> Iterator[InstructionRecord]:
+    pairs = {pair.before: pair.removed for pair in change.changed}
+    pairs |= {pair.after: pair.added for pair in change.changed}
+    for computation in change.removed if is_before else change.added:
+        numbers = pairs.get(computation)
+        rows = computation.rows
+        yield from rows if numbers is None else map(rows.__getitem__, numbers)
 
 
 def _bitcasts(change: PassPair, *, is_before: bool) -> Counter[tuple[str, str | None]]:

@@ -7,8 +7,9 @@ and only where structure does not contradict. An instruction whose fate is unkno
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import TypeVar
 
 from hlo_lint.analysis.calls import calls_of
 from hlo_lint.analysis.pass_pairs import ChangedComputation, PassPair
@@ -19,6 +20,7 @@ from hlo_lint.hlo.opcodes import COMMUNICATES, SUGAR
 from hlo_lint.hlo.records import InstructionRecord, name_of, opcode_of, type_of
 from hlo_lint.text.patterns import late
 
+T = TypeVar("T", bound=Hashable)
 IsRelevant = Callable[[InstructionRecord], bool]
 
 _NUMBERS = late(r"(\.(\d+|clone))+$")
@@ -38,6 +40,10 @@ class StepMap:
     def classes(self) -> ValueClasses:
         """The numbers of equal values."""
         return ValueClasses(self._change)
+
+    def classes_once(self) -> ValueClasses:
+        """The numbers of equal values, which are not kept if no link needed them yet."""
+        return vars(self).get("classes") or ValueClasses(self._change)
 
     @cached_property
     def _claimed(self) -> tuple[frozenset[Place], frozenset[Place]]:
@@ -121,9 +127,9 @@ class StepMap:
     def _of_class(
         self,
         gone: Sequence[Instruction],
-        classes_of: Mapping[Place, Sequence[int]],
-        members: Mapping[int, Sequence[Place]],
-        others: Mapping[int, Sequence[Place]],
+        classes_of: Mapping[Place, Sequence[T]],
+        members: Mapping[T, Sequence[Place]],
+        others: Mapping[T, Sequence[Place]],
     ) -> Iterator[Link]:
         ours, theirs = self._claimed
         done: set[tuple[Place, Place]] = set()

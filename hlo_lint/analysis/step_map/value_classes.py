@@ -8,9 +8,9 @@ of combined collectives and operations that became asynchronous.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
-from functools import lru_cache
-from typing import Final
+from collections.abc import Hashable, Mapping, Sequence, Set
+from functools import cached_property, lru_cache
+from typing import Any, Final, TypeVar
 
 from hlo_lint.analysis.calls import calls_of
 from hlo_lint.analysis.pass_pairs import PassPair, bare_type
@@ -32,7 +32,8 @@ from hlo_lint.text.source import whole_number
 
 ValueNumber = int | tuple["ValueNumber", ...]
 """The number of a value, or the values of a tuple's elements."""
-Label = tuple[object, ...]
+T = TypeVar("T")
+Label = tuple[Any, ...]
 """An opcode, then all that chooses the value besides the operands."""
 ValueNode = tuple[Label, tuple[ValueNumber, ...]]
 Place = tuple[Computation, int]
@@ -67,8 +68,6 @@ class ValueClasses(ValueNumbering):
 
     def __init__(self, change: PassPair) -> None:
         super().__init__()
-        self.nodes: dict[int, ValueNode] = {}
-        """The operation and the operands of each number."""
         pairs = [pair for pair in change.changed if pair.keeps_names]
         names = frozenset(pair.before.name for pair in pairs)
         self.before = _Side(self, change.before, change.removed, names, {})
@@ -84,11 +83,10 @@ class ValueClasses(ValueNumbering):
             if module.entry is not None and module.entry not in side.values:
                 side.read_alone(module.entry)
 
-    def node(self, label: Label, operands: Sequence[ValueNumber] = ()) -> int:
-        """The number of an operation on operands."""
-        number = self.number((label, *operands))
-        self.nodes.setdefault(number, (label, tuple(operands)))
-        return number
+    @cached_property
+    def nodes(self) -> Sequence[ValueNode]:
+        """The operation and the operands of each number."""
+        return [(key[0], key[1:]) for key in self._numbers if isinstance(key, tuple)]
 
     def operation(self, value: ValueNumber) -> object:
         """The operation that computes a value, without its operands."""
@@ -106,7 +104,7 @@ class _Side:
         paired: Set[str],
         same: Mapping[str, Mapping[str, ValueNumber]],
     ) -> None:
-        self._node = classes.node
+        self._classes = classes
         self._module = module
         self._read_through = {computation.name for computation in changed} - paired
         self._same = same
@@ -116,10 +114,6 @@ class _Side:
         self._applied: dict[Computation, int] = {}
         self.members: dict[int, list[Place]] = {}
         """The instructions of each class, in the order in which the program runs them."""
-        self.alike: dict[int, list[Place]] = {}
-        """The instructions of equal opcode, type and operands."""
-        self.classes_of: dict[Place, list[int]] = {}
-        self.alike_of: dict[Place, list[int]] = {}
         self.values: dict[Computation, Mapping[str, ValueNumber]] = {}
         """The values in computations that are read alone, by name."""
 
@@ -207,7 +201,7 @@ class _Side:
             self._enter(("tuple",), operands, place)
             return value
         if opcode == "get-tuple-element" and operands:
-            index = dict(_meaning(opcode, attributes_of(row))).get("index", "")
+            index = dict(meaning_of(opcode, attributes_of(row))).get("index", "")
             value = self._element(operands[0], index)
             self._enter((opcode,), (value,), place)
             return value
@@ -229,19 +223,39 @@ class _Side:
             operands = sorted(operands, key=repr)
         is_free = opcode != base or base in _ELEMENTWISE
         applied = tuple(self._callee(name) for name in callees)
-        meaning = _meaning(base, attributes_before_metadata(attributes_of(row)))
+        meaning = meaning_of(base, attributes_before_metadata(attributes_of(row)))
         label = base, "" if is_free else bare_type(type_of(row)), meaning
         if base in _ELEMENTWISE and len(operands) > 1:
             return tuple([self._enter(label, (operand, *applied), place) for operand in operands])
         return self._enter(label, (*operands, *applied), place)
 
+    def _node(self, label: Label, operands: Sequence[ValueNumber] = ()) -> int:
+        """The number of an operation on operands."""
+        return self._classes.number((label, *operands))
+
     def _enter(self, label: Label, operands: Sequence[ValueNumber], place: Place) -> int:
-        number, like = self._node(label, operands), self._node(("like", *label[:2]), operands)
+        number = self._node(label, operands)
         self.members.setdefault(number, []).append(place)
-        self.alike.setdefault(like, []).append(place)
-        self.classes_of.setdefault(place, []).append(number)
-        self.alike_of.setdefault(place, []).append(like)
         return number
+
+    @cached_property
+    def classes_of(self) -> Mapping[Place, Sequence[int]]:
+        """The classes of each instruction: several if its computation is called twice."""
+        return _inverted(self.members)
+
+    @cached_property
+    def alike(self) -> Mapping[Hashable, Sequence[Place]]:
+        """The instructions of equal opcode, type and operands."""
+        alike: dict[Hashable, list[Place]] = {}
+        for number, places in self.members.items():
+            label, operands = self._classes.nodes[number]
+            alike.setdefault((*label[:2], operands), []).extend(places)
+        return alike
+
+    @cached_property
+    def alike_of(self) -> Mapping[Place, Sequence[Hashable]]:
+        """The opcode, type and operands of each instruction."""
+        return _inverted(self.alike)
 
     def _through(
         self, base: str, operands: Sequence[ValueNumber], callees: Sequence[str]
@@ -300,8 +314,16 @@ class _Side:
         return number
 
 
+def _inverted(members: Mapping[T, Sequence[Place]]) -> Mapping[Place, Sequence[T]]:
+    inverse: dict[Place, list[T]] = {}
+    for key, places in members.items():
+        for place in places:
+            inverse.setdefault(place, []).append(key)
+    return inverse
+
+
 @lru_cache(maxsize=1 << 13)
-def _meaning(opcode: str, attributes: str) -> tuple[tuple[str, str], ...]:
+def meaning_of(opcode: str, attributes: str) -> tuple[tuple[str, str], ...]:
     """The attributes that choose the value, with their texts."""
     facts = OPCODES.get(opcode)
     names = frozenset[str]() if facts is None else facts.allowed - COMMON - _FREE
