@@ -17,7 +17,7 @@ from hlo_lint.analysis.step_map.value_classes import (
     ValueClasses,
     ValueNode,
     ValueNumber,
-    meaning_of,
+    choosing_attributes,
 )
 from hlo_lint.analysis.value_attributes import differs, is_of_user
 from hlo_lint.hlo.ir import Instruction
@@ -107,7 +107,7 @@ def _chosen(row: InstructionRecord) -> tuple[object, ...]:
     """The attributes that choose the value, and the literal of a constant."""
     opcode = opcode_of(row)
     literal = operands_of(row) if opcode == "constant" else ""
-    return literal, meaning_of(opcode, attributes_before_metadata(attributes_of(row)))
+    return literal, choosing_attributes(opcode, attributes_before_metadata(attributes_of(row)))
 
 
 def _changed_rows(change: PassPair, *, is_before: bool) -> Iterator[InstructionRecord]:

@@ -201,7 +201,7 @@ class _Side:
             self._enter(("tuple",), operands, place)
             return value
         if opcode == "get-tuple-element" and operands:
-            index = dict(meaning_of(opcode, attributes_of(row))).get("index", "")
+            index = dict(choosing_attributes(opcode, attributes_of(row))).get("index", "")
             value = self._element(operands[0], index)
             self._enter((opcode,), (value,), place)
             return value
@@ -223,7 +223,7 @@ class _Side:
             operands = sorted(operands, key=repr)
         is_free = opcode != base or base in _ELEMENTWISE
         applied = tuple(self._callee(name) for name in callees)
-        meaning = meaning_of(base, attributes_before_metadata(attributes_of(row)))
+        meaning = choosing_attributes(base, attributes_before_metadata(attributes_of(row)))
         label = base, "" if is_free else bare_type(type_of(row)), meaning
         if base in _ELEMENTWISE and len(operands) > 1:
             return tuple([self._enter(label, (operand, *applied), place) for operand in operands])
@@ -323,7 +323,7 @@ def _inverted(members: Mapping[T, Sequence[Place]]) -> Mapping[Place, Sequence[T
 
 
 @lru_cache(maxsize=1 << 13)
-def meaning_of(opcode: str, attributes: str) -> tuple[tuple[str, str], ...]:
+def choosing_attributes(opcode: str, attributes: str) -> tuple[tuple[str, str], ...]:
     """The attributes that choose the value, with their texts."""
     facts = OPCODES.get(opcode)
     names = frozenset[str]() if facts is None else facts.allowed - COMMON - _FREE
