@@ -85,6 +85,8 @@ class ModuleDraft:
     values: dict[str, DrawnValue] = field(default_factory=dict)
     replicas: int = 1
     partitions: int = 1
+    is_named: bool = False
+    """True if shardings name the axes of a mesh: they end XLA before others are judged."""
 
     def chance(self, one_of: int) -> bool:
         """True with a probability of 1 in `one_of`."""
@@ -173,7 +175,7 @@ class ModuleDraft:
         axes[-1].sort()
         *tiled, rest = axes
         kind = "unreduced" if opcode in ("dot", "reduce") and self.chance(3) else "replicated"
-        if self.chance(2):
+        if self.is_named:
             *named, last = (
                 f"{{{', '.join(repr('ab'[axis]) for axis in group)}}}" for group in axes
             )

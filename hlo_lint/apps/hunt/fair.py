@@ -96,6 +96,8 @@ def _is_in_range(conversion: Instruction) -> bool:
     target, source = _dtype(conversion), conversion.producer()
     for value in chain(source, Instruction.producer):
         dtype = _dtype(value)
+        if dtype == "f4e2m1fn":  # from -6 to 6, without infinities and NaNs
+            return is_signed(target) and BITS[target] >= 4
         if not is_float(dtype) and not is_complex(dtype):
             bits = BITS[dtype] if is_integer(dtype) else 1
             is_narrower = bits < BITS[target] and (is_signed(target) or not is_signed(dtype))

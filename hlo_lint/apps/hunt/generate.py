@@ -96,6 +96,7 @@ def drawn_module(
     """
     draft = ModuleDraft(random)
     draft.replicas, draft.partitions = devices
+    draft.is_named = draft.chance(4)
     dtype = "pred" if draft.chance(12) else random.choice(FLOATS if draft.chance(5) else INTEGERS)
     first = draft.shape(dtype, random.choice((0, 1, 1, 2, 2, 3, 3, 4)))
     sources = [draft.source(first), *(draft.parameter(first) for _ in range(draft.chance(3)))]
