@@ -68,13 +68,10 @@ class ForeignCustomCall(Rule):
             _PROGRAM.format(first="", target="lapack_spotrf_ffi", mark="  // error"),
             file=_FINAL_GPU,
         ),
-        Bad.entry(
-            _PROGRAM.format(
-                first='q = f32[8,8]{1,0} custom-call(p), custom_call_target="__cublas$gemm"',
-                target="lapack_spotrf_ffi",
-                mark="  // error",
-            )
-        ),
+        Bad.entry("""
+            q = f32[8,8]{1,0} custom-call(f32[8,8]{1,0} p), custom_call_target="__cublas$gemm"
+            ROOT c = f32[8,8]{1,0} custom-call(p), custom_call_target="lapack_spotrf_ffi"  // error
+        """),
         Good.entry(
             _PROGRAM.format(first="", target="cusolver_potrf_ffi", mark=""), file=_FINAL_GPU
         ),

@@ -12,19 +12,6 @@ from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.options import Option
 from hlo_lint.text.phrases import sized
 
-_PROGRAM = """
-HloModule m, is_scheduled=true, input_output_alias={ {0}: (0, {}, may-alias) }
-
-sum { ROOT s = f32[65536]{0} add(f32[65536]{0} a, f32[65536]{0} b) }
-
-ENTRY e {
-  p = f32[65536]{0} parameter(0)
-  q = f32[65536]{0} parameter(1)
-  INSTRUCTIONS
-  ROOT t = (f32[65536]{0}) tuple(f)
-}
-"""
-
 
 class CopiedDonation(Rule):
     """A donated parameter that is copied although nothing else reads it.
@@ -41,18 +28,27 @@ class CopiedDonation(Rule):
     opcodes = frozenset({"copy"})
     evidence = (PublicReport("tensorflow/tensorflow#59022"),)
     examples = (
-        Bad(
-            _PROGRAM.replace(
-                "INSTRUCTIONS",
-                "k = f32[65536]{0} copy(p)  // error\n"
-                "  f = f32[65536]{0} fusion(k, q), kind=kLoop, calls=sum",
-            )
-        ),
-        Good(
-            _PROGRAM.replace(
-                "INSTRUCTIONS", "f = f32[65536]{0} fusion(p, q), kind=kLoop, calls=sum"
-            )
-        ),
+        Bad("""
+            HloModule m, is_scheduled=true, input_output_alias={ {0}: (0, {}, may-alias) }
+
+            sum { ROOT s = f32[65536]{0} add(f32[65536]{0} a, f32[65536]{0} b) }
+
+            ENTRY e {
+              k = f32[65536]{0} copy(f32[65536]{0} p)  // error
+              f = f32[65536]{0} fusion(k, f32[65536]{0} q), kind=kLoop, calls=sum
+              ROOT t = (f32[65536]{0}) tuple(f)
+            }
+        """),
+        Good("""
+            HloModule m, is_scheduled=true, input_output_alias={ {0}: (0, {}, may-alias) }
+
+            sum { ROOT s = f32[65536]{0} add(f32[65536]{0} a, f32[65536]{0} b) }
+
+            ENTRY e {
+              f = f32[65536]{0} fusion(f32[65536]{0} p, f32[65536]{0} q), kind=kLoop, calls=sum
+              ROOT t = (f32[65536]{0}) tuple(f)
+            }
+        """),
     )
 
     def check(self, final: FinalModule) -> Findings:
