@@ -28,8 +28,8 @@ _SMALL = "HloModule m\n\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}\n"
 RELEASES = Path(os.environ.get("HLO_LINT_RELEASES", "no folder")) / "hlo_lint"
 UNREFUSED = {
     # of which XLA has no such check
-    *("alias-size", "broadcast-dimension-repeated", "collective-broadcast-groups", "dynamic-size"),
-    *("collective-start-between-send-and-recv", "entry-memory", "reducer-parameters"),
+    *("alias-size", "broadcast-dimension-repeated", "collective-start-between-send-and-recv"),
+    *("dynamic-size", "entry-memory", "reducer-parameters"),
     # which a module in the form of a proto does not show: XLA's own tests have them
     *("all-reduce-channel", "async-operand-count", "comparison-type", "entry-layout"),
 }

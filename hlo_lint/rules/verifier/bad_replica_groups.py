@@ -19,8 +19,8 @@ class BadReplicaGroups(VerifierRule):
     ## Why
     Each device finds itself in the groups and waits for the other devices of its group. If a device
     is in no group or in two, the others wait forever (`CheckReplicaGroups` in
-    `xla/service/hlo_verifier.cc`). XLA does not check the groups of `collective-broadcast`; the
-    rule does, except for sizes and devices in no group.
+    `xla/service/hlo_verifier.cc`). XLA compiles any groups of a
+    `collective-broadcast`.
     """
 
     messages = (
@@ -56,7 +56,6 @@ class BadReplicaGroups(VerifierRule):
             "groups are present if use_global_device_ids is true",
         ),
         "device-ids-without-channel": ("GetCollectiveOpGroupMode", "flattened ids need a channel"),
-        "collective-broadcast-groups": ("", "groups of collective-broadcast have distinct ids"),
     }
     rows = {
         "replica-group-empty": Bad.entry("""
@@ -123,9 +122,6 @@ class BadReplicaGroups(VerifierRule):
                   use_global_device_ids=true, to_apply=sum
             }
         """),
-        "collective-broadcast-groups": Bad.entry(
-            "ROOT g = f32[8] collective-broadcast(f32[8] p), replica_groups={{0,1},{1,2}}  // error"
-        ),
     }
     examples = (
         *rows.values(),
@@ -139,7 +135,7 @@ class BadReplicaGroups(VerifierRule):
                   use_global_device_ids=true
             }
         """),
-        Good.entry("ROOT g = f32[8] collective-broadcast(f32[8] p), replica_groups={{0,2},{3}}"),
+        Good.entry("ROOT g = f32[8] collective-broadcast(f32[8] p), replica_groups={{0,1},{1,2}}"),
         Good("""
             HloModule m, num_partitions=8
 
@@ -160,14 +156,13 @@ class BadReplicaGroups(VerifierRule):
         if has_device_ids and "channel_id=" not in collective.attributes_text:
             message = f"{collective.opcode} has use_global_device_ids=true without a channel_id"
             yield Violation("device-ids-without-channel", collective, message)
-        if not scope.stage.replica_groups:
+        if not scope.stage.replica_groups or collective.opcode == "collective-broadcast":
             return
         text = collective.attribute_text("replica_groups")
         mode = mode_of(collective)
         groups = groups_of(text or "{}")
         if groups is None:
             return
-        broadcast = collective.opcode == "collective-broadcast"
         if not groups.total and not groups.sizes:
             if mode is Mode.DEVICES:
                 message = f"{collective.opcode} with use_global_device_ids needs replica_groups"
@@ -175,12 +170,7 @@ class BadReplicaGroups(VerifierRule):
             return
         if groups.error is not None:
             check, message = groups.error
-            if broadcast and check == "replica-id-range":
-                return  # a device in no group does not take part
-            check = "collective-broadcast-groups" if broadcast else check
-            yield Violation(check, collective, message, is_warning=broadcast)
-            return
-        if broadcast:
+            yield Violation(check, collective, message)
             return
         yield from _count(scope, collective, mode, groups.total)
         if len(groups.sizes) > 1 and not collective.opcode.startswith("all-reduce"):
