@@ -70,7 +70,11 @@ RELEASES = Path(__file__).parent / "releases.tsv"
 KINDS = Path(__file__).parent / "replay_kinds.tsv"
 NO_PASS: Final = "the commit changes no pass of the pipeline"
 OTHER_CHANGE: Final = "another change of the pass"
+SOUND: Final = "nothing wrong to see"
+"""How the kinds of modules without a defect begin."""
+HAND_WRITTEN: Final = "## What was read"
 VERDICTS: Final = ("found", "other pass", "no pass named", "diff", "silent")
+MISSED: Final = ("diff", "silent")
 ALONE: Final = "alone"
 WHOLE: Final = "whole"
 SECONDS: Final = 60.0
@@ -776,8 +780,8 @@ def _is_reproduced(verdict: Mapping[str, Any]) -> bool:
     return bool(verdict["reproduced"]) and not (verdict["reproduced"] == "module" and is_other)
 
 
-def page(verdicts: Sequence[Mapping[str, Any]]) -> str:
-    """The page about all outcomes."""
+def page(verdicts: Sequence[Mapping[str, Any]], classes: Mapping[str, str], tail: str = "") -> str:
+    """The page about all outcomes, with the classes of commits; `tail` is written by hand."""
     by_commit: dict[str, list[Mapping[str, Any]]] = {}
     for verdict in verdicts:
         by_commit.setdefault(verdict["index"], []).append(verdict)
@@ -789,33 +793,50 @@ def page(verdicts: Sequence[Mapping[str, Any]]) -> str:
         "`python -m benchmarks.replay`, which defines the terms.",
         "",
         f"{len(by_commit)} commits, {len(_modules(verdicts))} modules of their tests. Reproduced: "
-        f"{len(_modules(shown))} modules of {len({v['index'] for v in shown})} commits. "
-        "The tables count a module for each platform and each way, `whole` or `alone`.",
+        f"{len(_modules(shown))} modules of {len({v['index'] for v in shown})} commits.",
         "",
-        f"| reproduced by | {' | '.join(VERDICTS)} |",
-        f"|---|{'---:|' * len(VERDICTS)}",
+        "By the class that the file of commits gives, in modules. A defect is wrong to see if the "
+        "modules, as they were read, show one: `replay_kinds.tsv` names those that are sound.",
+        "",
+        "| class | commits | reproduced | modules | wrong to see | found | right pass |",
+        "|---|---:|---:|---:|---:|---:|---:|",
     ]
+    for name in (*sorted({*classes.values()}), "all"):
+        of = [v for v in shown if name in ("all", classes.get(v["index"]))]
+        wrong = [v for v in of if not _is_sound(v)]
+        found = [v for v in wrong if v["verdict"] not in MISSED]
+        right = [v for v in found if v["verdict"] == "found"]
+        number = sum(name in ("all", classes.get(index)) for index in by_commit)
+        counts = [number, len({v["index"] for v in of})]
+        counts += [len(_modules(part)) for part in (of, wrong, found, right)]
+        lines.append(f"| {name} | {' | '.join(map(str, counts))} |")
+    lines += ["", "In modules for each way, `whole` or `alone`:", ""]
+    lines += [f"| reproduced by | {' | '.join(VERDICTS)} |", f"|---|{'---:|' * len(VERDICTS)}"]
     for kind in ("dies", "refuses", "values", "module"):
-        counts = Counter(v["verdict"] for v in shown if v["reproduced"] == kind)
-        lines.append(f"| {kind} | {' | '.join(str(counts[name]) for name in VERDICTS)} |")
-    lines += ["", "| commit | test | pass | where | releases | reproduced | verdict | says |"]
-    lines += ["|---|---|---|---|---|---|---|---|"]
-    for v in shown:
+        verdicts_of = Counter(v["verdict"] for v in shown if v["reproduced"] == kind)
+        lines.append(f"| {kind} | {' | '.join(str(verdicts_of[name]) for name in VERDICTS)} |")
+    lines += [
+        "",
+        "| class | commit | test | pass | where | releases | reproduced | verdict | says |",
+    ]
+    lines += ["|---|---|---|---|---|---|---|---|---|"]
+    for v in sorted(shown, key=lambda v: (classes.get(v["index"], ""), v["verdict"], v["key"])):
         says = "; ".join(v["says"])[:160].replace("|", "\\|")
         lines.append(
-            f"| {v['commit'][:10]} | {v['test']} | {v['guilty'] or ', '.join(v['passes'][:2])} | "
+            f"| {classes.get(v['index'], '')} | {v['commit'][:10]} | {v['test']} | "
+            f"{v['guilty'] or ', '.join(v['passes'][:2])} | "
             f"{v['platform']} {v['way']} | {v['before']}, {v['after']} | "
             f"{v['reproduced']} | {v['verdict']} | {says} |"
         )
     lines += ["", "## What is not found", ""]
-    lines += ["The kinds of `diff` and `silent`, by title and first lines of the difference:", ""]
+    lines += ["The kinds of `diff` and `silent`:", ""]
     lines += ["| kind | commits | modules |", "|---|---:|---:|"]
     missed: dict[str, list[Mapping[str, Any]]] = {}
     for v in verdicts:
-        if v["reproduced"] and v["verdict"] in ("diff", "silent"):
+        if v["reproduced"] and v["verdict"] in MISSED:
             missed.setdefault(kinds().get(v["commit"][:10], "not read yet"), []).append(v)
-    for kind, of in sorted(missed.items(), key=lambda pair: -len({v["index"] for v in pair[1]})):
-        lines.append(f"| {kind} | {len({v['index'] for v in of})} | {len(_modules(of))} |")
+    for kind, group in sorted(missed.items(), key=lambda pair: -len({v["index"] for v in pair[1]})):
+        lines.append(f"| {kind} | {len({v['index'] for v in group})} | {len(_modules(group))} |")
     reasons = Counter(
         _reason(of) for of in by_commit.values() if not any(v["reproduced"] for v in of)
     )
@@ -823,10 +844,21 @@ def page(verdicts: Sequence[Mapping[str, Any]]) -> str:
     lines += ["Commits, by the reason that holds for most of their modules:", ""]
     lines += ["| commits | reason |", "|---:|---|"]
     lines += [f"| {count} | {reason} |" for reason, count in reasons.most_common()]
-    untrue = sorted({say for v in shown for say in v["new_says"]})
     lines += ["", "## Errors and warnings on dumps of the new releases", ""]
-    lines += [f"- {say}" for say in untrue] or ["None."]
-    return "\n".join(lines) + "\n"
+    lines += sorted({f"- {v['commit'][:10]}: {say}" for v in shown for say in v["new_says"]}) or [
+        "None."
+    ]
+    return "\n".join(lines) + f"\n\n{tail}".rstrip() + "\n"
+
+
+def _is_sound(verdict: Mapping[str, Any]) -> bool:
+    return kinds().get(verdict["commit"][:10], "").startswith(SOUND)
+
+
+def hand_written(path: Path) -> str:
+    """The part of the page that is written by hand, from its first heading on."""
+    text = path.read_text("utf-8") if path.is_file() else ""
+    return HAND_WRITTEN + text.partition(HAND_WRITTEN)[2] if HAND_WRITTEN in text else ""
 
 
 def _modules(verdicts: Iterable[Mapping[str, Any]]) -> set[str]:
@@ -876,7 +908,15 @@ def main() -> None:
         for outcome in replays:
             state.add(asdict(outcome))
             print(outcome.key, outcome.reproduced or "-", outcome.verdict, outcome.reason[:100])
-    options.output.write_text(page([*state.verdicts.values()]), "utf-8")
+    classes = {f"{commit['index']}": _class_of(commit) for commit in commits}
+    known = [v for v in state.verdicts.values() if v["index"] in classes]
+    text = page(known, classes, hand_written(options.output))
+    options.output.write_text(text, "utf-8")
+
+
+def _class_of(commit: Mapping[str, Any]) -> str:
+    """The class without what is special to the commit: `not visible`."""
+    return f"{commit.get('class', '')}".partition(":")[0]
 
 
 if __name__ == "__main__":
