@@ -803,7 +803,7 @@ def page(verdicts: Sequence[Mapping[str, Any]], classes: Mapping[str, str], tail
     ]
     for name in (*sorted({*classes.values()}), "all"):
         of = [v for v in shown if name in ("all", classes.get(v["index"]))]
-        wrong = [v for v in of if not _is_sound(v)]
+        wrong = [v for v in of if v["verdict"] not in MISSED or not _is_sound(v)]
         found = [v for v in wrong if v["verdict"] not in MISSED]
         right = [v for v in found if v["verdict"] == "found"]
         number = sum(name in ("all", classes.get(index)) for index in by_commit)
