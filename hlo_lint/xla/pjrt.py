@@ -14,7 +14,7 @@ from __future__ import annotations
 import ctypes as C
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -77,6 +77,42 @@ def field_bytes(number: int, content: bytes) -> bytes:
     return bytes((number << 3 | 2,)) + varint_bytes(len(content)) + content
 
 
+def _parts(message: bytes) -> Iterator[tuple[int, bytes]]:
+    """The numbers of a message's fields with their contents, without those that are numbers."""
+    at = 0
+
+    def number() -> int:
+        nonlocal at
+        start = at
+        while message[at] & 0x80:
+            at += 1
+        at += 1
+        return sum((byte & 0x7F) << 7 * place for place, byte in enumerate(message[start:at]))
+
+    while at < len(message):
+        key = number()
+        if key & 7 == 2:
+            size = number()
+            at += size
+            yield key >> 3, message[at - size : at]
+        elif key & 7 == 0:
+            number()
+        else:
+            at += 8 if key & 7 == 1 else 4
+
+
+def _is_reordered(shape: bytes) -> bool:
+    """True if an array of a `ShapeProto` has another layout than the descending one."""
+    tuples, layout, minor_to_major = 4, 5, 1
+    for number, part in _parts(shape):
+        if number == tuples and _is_reordered(part):
+            return True
+        orders = (order for key, order in _parts(part) if key == minor_to_major)
+        if number == layout and any(list(order) != sorted(order)[::-1] for order in orders):
+            return True
+    return False
+
+
 def _override(text: str) -> bytes:
     truth = {"true": b"\x10\x01", "false": b"\x10\x00"}
     return truth.get(text) or field_bytes(1, text.encode())
@@ -126,12 +162,23 @@ class Plugin:
         replicas, partitions = devices
         counts = b"\x20" + varint_bytes(replicas) + b"\x28" + varint_bytes(partitions)
         counts += b"\x30\x01" * (partitions > 1 and not partitioned)
-        # CompileOptionsProto { executable_build_options { num_replicas num_partitions
-        # use_spmd_partitioning } }
-        build = field_bytes(3, counts) + b"".join(
-            # env_option_overrides { key value { bool_field or string_field } }
-            field_bytes(7, field_bytes(1, key.encode()) + field_bytes(2, _override(text)))
-            for key, text in (flags or {}).items()
+        # HloModuleProto { host_program_shape = 4 { parameters = 1 result = 2 } }
+        entry = [shape for number, part in _parts(module) if number == 4 for shape in _parts(part)]
+        layouts = b""
+        # A program that runs has the default layouts: XLA's clients copy arrays for it.
+        if not keeps_code and any(key in (1, 2) and _is_reordered(part) for key, part in entry):
+            layouts = b"".join(field_bytes(1, shape) for number, shape in entry if number == 1)
+            counts += b"".join(field_bytes(2, shape) for number, shape in entry if number == 2)
+        # CompileOptionsProto { argument_layouts executable_build_options { result_layout
+        # num_replicas num_partitions use_spmd_partitioning } }
+        build = (
+            layouts
+            + field_bytes(3, counts)
+            + b"".join(
+                # env_option_overrides { key value { bool_field or string_field } }
+                field_bytes(7, field_bytes(1, key.encode()) + field_bytes(2, _override(text)))
+                for key, text in (flags or {}).items()
+            )
         )
         texts = {name: text.encode() for name, text in target.items()}
         del texts["platform"]

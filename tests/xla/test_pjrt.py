@@ -67,6 +67,23 @@ def test_a_gpu_that_is_not_there_is_compiled_for(python: Path, tmp_path: Path) -
             compiler.compile(GOOD, gpu, "--xla_nonsense=1")
 
 
+@pytest.mark.parametrize("python", GPU, ids=release)
+def test_a_module_keeps_the_layouts_of_its_parameters(python: Path, tmp_path: Path) -> None:
+    with XlaCompiler(python, timeout=120) as compiler:
+        dumping = f"--xla_dump_to={tmp_path} --xla_dump_hlo_as_text"
+        text = GOOD.replace("{1,0}", "{0,1}")
+        assert compiler.compile(text, description(compiler), dumping).status == "ok"
+        (path,) = tmp_path.glob("*before_optimizations.txt")
+        assert "layout={(f32[128,128]{0,1})->f32[128,128]{0,1}}" in path.read_text()
+
+
+@pytest.mark.parametrize("python", GPU[:1], ids=release)
+def test_the_program_of_a_partition_is_not_partitioned_again(python: Path) -> None:
+    text = "HloModule m, num_partitions=2\nENTRY e {\n  ROOT p = u32[] partition-id()\n}\n"
+    with XlaCompiler(python, timeout=120) as compiler:
+        assert compiler.compile(text, description(compiler), devices=(1, 2)).status == "ok"
+
+
 @pytest.mark.parametrize("python", TPU, ids=release)
 def test_a_tpu_that_is_not_there_is_compiled_for(python: Path) -> None:
     with Child(
