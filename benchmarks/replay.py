@@ -71,7 +71,7 @@ KINDS = Path(__file__).parent / "replay_kinds.tsv"
 NO_PASS: Final = "the commit changes no pass of the pipeline"
 OTHER_CHANGE: Final = "another change of the pass"
 SOUND: Final = "nothing wrong to see"
-"""How the kinds of modules without a defect begin."""
+"""The start of each kind of module without a defect."""
 HAND_WRITTEN: Final = "## What was read"
 VERDICTS: Final = ("found", "other pass", "no pass named", "diff", "silent")
 MISSED: Final = ("diff", "silent")
