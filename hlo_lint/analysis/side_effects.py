@@ -6,9 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from hlo_lint.analysis.calls import with_opcodes
-from hlo_lint.analysis.loops import loops
 from hlo_lint.analysis.sequential_calls import Calls, sequential_calls
-from hlo_lint.analysis.walks import reached
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import EXTERNAL
 from hlo_lint.hlo.records import InstructionRecord, attributes_of, opcode_of
@@ -30,50 +28,66 @@ EFFECTS: Final = (EXTERNAL - {"recv"}) | {"rng-get-and-update-state"}
 """Opcodes of instructions that may have an effect."""
 REPEATED: Final = EFFECTS | {"rng"}
 """Opcodes with effects, and those whose result differs each time they run."""
+_MAX_CHAINS: Final = 64
 _find_target = late(r'custom_call_target="([^"]*)"').search
 _SIDE_EFFECT: Final = "custom_call_has_side_effect=true"
 
 
 class EffectRun(NamedTuple):
-    """An instruction with an effect."""
+    """A place in the program where an instruction with an effect runs."""
 
     instruction: Instruction
-    loops: int
-    """The number of loops around it that do not run exactly once."""
-    depth: int
-    """The number of loops around it."""
-    case: Instruction | None
-    """The nearest conditional around it."""
+    around: tuple[Instruction, ...]
+    """The callers around it, from the nearest to the entry."""
+
+    @property
+    def loops(self) -> tuple[Instruction, ...]:
+        """The loops around it."""
+        return tuple(caller for caller in self.around if caller.opcode == "while")
+
+    @property
+    def case(self) -> Instruction | None:
+        """The nearest conditional around it."""
+        return next((caller for caller in self.around if caller.opcode == "conditional"), None)
 
 
 @cached_analysis
 def runs_of(module: Module) -> Mapping[str, Sequence[EffectRun]]:
-    """The instructions with effects, by effect, in computations with a single chain of callers."""
+    """The places where each effect runs, a place for each chain of callers.
+
+    An effect with more than 64 chains, or in a recursion, is left out.
+    """
     if not any(map(effect_of, _rows_of(module))):
         return {}
     calls = sequential_calls(module)
-    once = {loop.instruction for loop in loops(module) if loop.trip_count == 1}
     runs: dict[str, list[EffectRun]] = {}
+    unknown = set[str]()
     for computation in calls.computations:
-        effects = [
-            effect for effect in with_opcodes(computation, REPEATED) if effect_of(effect.row)
-        ]
-        around = (
-            list(reached([computation], lambda holder: _callers_of(holder, calls)))
-            if effects
-            else []
-        )
-        callers = [caller for holder in around for caller in calls.callers(holder)]
-        if around and (len(callers) != len(around) - 1 or around[-1] is not module.entry):
-            continue  # called from several places, or not at all
-        around_it = [caller for caller in callers if caller.opcode == "while"]
-        count = sum(loop not in once for loop in around_it)
-        case = next((caller for caller in callers if caller.opcode == "conditional"), None)
-        for effect in effects:
-            runs.setdefault(effect_of(effect.row), []).append(
-                EffectRun(effect, count, len(around_it), case)
-            )
-    return runs
+        for instruction in with_opcodes(computation, REPEATED):
+            effect = effect_of(instruction.row)
+            chains = _chains(computation, calls, module) if effect else ()
+            if chains is None:
+                unknown.add(effect)
+            else:
+                places = runs.setdefault(effect, []) if effect else []
+                places += [EffectRun(instruction, chain) for chain in chains]
+    return {effect: places for effect, places in runs.items() if effect not in unknown}
+
+
+def _chains(
+    computation: Computation, calls: Calls, module: Module
+) -> Sequence[tuple[Instruction, ...]] | None:
+    """The chains of callers from a computation to the entry; None if there are too many."""
+    chains: list[tuple[Instruction, ...]] = []
+    waiting: list[tuple[Computation, tuple[Instruction, ...]]] = [(computation, ())]
+    while waiting:
+        holder, around = waiting.pop()
+        if holder is module.entry:
+            chains.append(around)
+        waiting += [(caller.computation, (*around, caller)) for caller in calls.callers(holder)]
+        if len(chains) + len(waiting) > _MAX_CHAINS or len(around) > _MAX_CHAINS:
+            return None
+    return chains
 
 
 def _rows_of(module: Module) -> Iterator[InstructionRecord]:
@@ -81,10 +95,6 @@ def _rows_of(module: Module) -> Iterator[InstructionRecord]:
     for computation in module.computations:
         for instruction in with_opcodes(computation, REPEATED):
             yield instruction.row
-
-
-def _callers_of(computation: Computation, calls: Calls) -> list[Computation]:
-    return [caller.computation for caller in calls.callers(computation)]
 
 
 def effect_of(record: InstructionRecord) -> str:

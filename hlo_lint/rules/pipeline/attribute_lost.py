@@ -42,13 +42,13 @@ class AttributeLost(Rule):
     Lost metadata is information, reported only for instructions with side effects and for replaced
     collectives: the line of the program is unknown afterwards.
 
-    Two instructions are the same if name and opcode match, or if opcode, operands and type match
-    and no name contradicts. In fused, outlined, inlined or unrolled code, opcode, type and the name
-    without its number must match; a copy beside the original has a suffix, such as `.clone`. A
-    renamed loop is matched as in `diff`. An operation that became asynchronous must keep its
-    frontend attributes, channel and configuration; an operation combined with others, its frontend
-    attributes. If all users of an instruction read a replacement, the replacement must have its
-    frontend attributes and sharding. A fusion of a different kind is a different instruction.
+    The successor of an instruction is found by its value: the same operation on equal operands,
+    also in fused, outlined, inlined or unrolled code, as a part of a combined collective, or in
+    asynchronous form; then by its readers, and by its name last. If all users of an instruction
+    read a replacement, the replacement must have its frontend attributes, its algorithm and its
+    sharding. Collectives of different scheduling groups must not become one. A fusion of a
+    different kind is a different instruction. `analysis/step_map/conserved.py` lists each attribute
+    with the successors that must have it.
 
     Passes that translate annotations may drop them, except the inputs of a custom call;
     partitioners may drop shardings. There is a single finding for each pass and lost attribute.

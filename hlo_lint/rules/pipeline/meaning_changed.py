@@ -27,8 +27,8 @@ class MeaningChanged(Rule):
     """An instruction that a pass kept but that computes a different value afterwards.
 
     ## Why
-    An instruction that keeps its name, opcode, result type and operands through a pass must keep
-    the attributes that define its value: the direction of a compare, the bounds of a slice, the
+    An instruction that keeps its operands and its readers through a pass must keep the operation
+    and the attributes that define its value: the direction of a compare, the bounds of a slice, the
     edges of a pad, the groups of a collective, the literal of a constant, the target and the
     configuration of a user's custom call. The rule also reports:
 
@@ -41,10 +41,11 @@ class MeaningChanged(Rule):
 
     XLA does not check for such wrong values.
 
-    The finding is an error if no other change of the pass could compensate, and a warning if only
-    the users of the value are known to be unchanged. A lower precision or a different algorithm of
-    a dot or a convolution is a warning. Changes together with the operands or the users are not
-    reported.
+    Names do not matter if the rest of the module computes equal values: instructions may be
+    renamed, moved to other computations, cloned or merged. The finding is an error if no other
+    change of the pass could compensate, and a warning if only the users of the value are known to
+    be unchanged. A lower precision or a different algorithm of a dot or a convolution is a warning.
+    Changes together with the operands or the users are not reported.
     """
 
     evidence = (WrongValues(),)

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from hlo_lint.analysis.calls import calls_of, with_opcodes
+from hlo_lint.analysis.calls import with_opcodes
 from hlo_lint.analysis.loops import loops
 from hlo_lint.analysis.merges import merges
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.side_effects import (
-    EFFECTS,
     MARKERS,
     REPEATED,
     SHARDY,
+    EffectRun,
     effect_of,
     has_effect,
     runs_of,
 )
 from hlo_lint.analysis.walks import reached
 from hlo_lint.dumps.transitions import may
-from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.opcodes import CONTROL_FLOW
 from hlo_lint.hlo.records import opcode_of
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity
 from hlo_lint.rules.evidence import PublicReport
@@ -207,94 +208,20 @@ class SideEffectLost(Rule):
         """),
     )
 
-    def check_callers(self, change: PassPair) -> Findings:
-        """Removed calls, loops and conditionals of the entry that contained an effect."""
-        before, after = change.before.entry, change.after.entry
-        if before is None or after is None or after.root is None or before is after:
-            return
-        gone = [
-            caller
-            for caller in with_opcodes(before, ("call", "conditional", "while"))
-            if caller.name not in after.index
-        ]
-        if not gone or _is_replaced(change):
-            return
-        left = {
-            effect for part in change.after.computations for effect in map(effect_of, part.rows)
-        }
-        runs = {loop.instruction for loop in loops(change.before) if loop.trip_count}
-        for caller in gone:
-            callees = [change.before.computation(name) for name in caller.called_computations]
-            rows = (row for callee in callees if callee for row in callee.rows)
-            lost = sorted({effect_of(row) for row in rows if has_effect(row)} - left - {""})
-            if lost and (
-                caller.opcode == "call"
-                or caller in runs
-                or (caller.opcode == "conditional" and _is_decided_later(caller, change))
-            ):
-                yield Finding(
-                    after.root,
-                    f"{change.pass_name} removed %{caller.name}, a {caller.opcode} with "
-                    f"{', '.join(lost)}, which has side effects",
-                )
-
-    def check_repeated(self, change: PassPair) -> Findings:
-        """Effects of the entry that occur more often than before the pass."""
-        before, after = change.before, change.after
-        if before.entry is None or REPEATED.isdisjoint(before.entry.opcodes):
-            return
-        at_first = Counter(effect_of(call.row) for call in with_opcodes(before.entry, REPEATED))
-        left = Counter[str]()
-        places: dict[str, Instruction] = {}
-        for computation in after.computations:
-            for call in with_opcodes(computation, REPEATED):
-                effect = effect_of(call.row)
-                if effect in at_first and effect:
-                    left[effect] += 1
-                    is_entry = computation is after.entry
-                    if not (is_entry and call.name in before.entry.index):
-                        places[effect] = call
-        for effect, place in places.items():
-            if left[effect] > at_first[effect] == _count(before, effect):
-                yield Finding(
-                    place,
-                    f"{change.pass_name} repeated {effect}, which has side effects: "
-                    f"{left[effect]} calls, {at_first[effect]} before the pass",
-                )
-
-    def check_moved(self, change: PassPair) -> Findings:
-        """Effects that a pass moved into or out of a loop, or made unconditional."""
+    def check(self, change: PassPair) -> Findings:
+        """Effects that a pass removed, repeated, moved across a loop, or made unconditional."""
         opcodes = {opcode for computation in change.removed for opcode in computation.opcodes}
-        if opcodes.isdisjoint({*REPEATED, "conditional"}):
+        if opcodes.isdisjoint({*REPEATED, *CONTROL_FLOW}):
             return
         before, after = runs_of(change.before), runs_of(change.after)
-        counts = [len(loops(module)) for module in (change.before, change.after)]
         for effect, ours in before.items():
             theirs = after.get(effect, ())
-            if len(ours) != len(theirs):
-                continue
-            was_in, is_in = (sorted(run.loops for run in runs) for runs in (ours, theirs))
-            depths = [sorted(run.depth for run in runs) for runs in (ours, theirs)]
-            # A trip count of 1 that a pass annotates moves nothing: the depth stays.
-            if was_in != is_in and depths[0] != depths[1] and counts[0] == counts[1]:
-                more = Counter(is_in) - Counter(was_in)
-                stayed = {(run.instruction.name, run.loops) for run in ours}
-                place = min(
-                    [run for run in theirs if run.loops in more],
-                    key=lambda run: (run.instruction.name, run.loops) in stayed,
-                )
-                yield Finding(
-                    place.instruction,
-                    f"{change.pass_name} moved {effect}, which has side effects, "
-                    f"{'into' if sum(is_in) > sum(was_in) else 'out of'} a loop",
-                )
-            chosen = [run.case for run in ours if run.case and _is_decided_later(run.case, change)]
-            if chosen and not any(run.case for run in theirs):
-                yield Finding(
-                    theirs[0].instruction,
-                    f"{change.pass_name} made {effect}, which has side effects, unconditional: "
-                    f"it was in a branch of %{chosen[0].name}",
-                )
+            if len(ours) > len(theirs):
+                yield from _lost(effect, ours, theirs, change)
+            elif len(ours) < len(theirs):
+                yield from _repeated(effect, ours, theirs, change)
+            else:
+                yield from _moved(effect, ours, theirs, change)
 
     def check_barriers(self, change: PassPair) -> Findings:
         """Values that are read past a removed barrier or marker."""
@@ -338,35 +265,78 @@ class SideEffectLost(Rule):
                 f"{difference}: this {reader.opcode} reads it",
             )
 
-    def check(self, change: PassPair) -> Findings:
-        """Removed instructions with side effects."""
-        for computation in change.changed:
-            before, after = computation.before, computation.after
-            if EFFECTS.isdisjoint(before.opcodes) or after.root is None:
-                continue
-            if after is not change.after.entry and after.name not in _called(change.after):
-                continue
-            effects = [call for call in with_opcodes(before, EFFECTS) if has_effect(call.row)]
-            rows_after = set(after.rows) if effects else ()
-            gone = [call for call in effects if call.row not in rows_after]
-            if not gone:
-                continue
-            if _is_replaced(change):
-                return
-            if any(
-                has_effect(row) and part is not after for part in change.added for row in part.rows
-            ):
-                continue
-            for target in gone:
-                name = target.custom_call_target
-                if name in MARKERS or name.startswith(SHARDY):
-                    continue
-                yield Finding(
-                    after.root,
-                    f"{change.pass_name} removed %{target.name} "
-                    f"({target.attributes.get('custom_call_target', target.opcode)}), which has "
-                    "side effects",
-                )
+
+def _lost(
+    effect: str, ours: Sequence[EffectRun], theirs: Sequence[EffectRun], change: PassPair
+) -> Findings:
+    """A finding if fewer places have an effect than must."""
+    root = None if change.after.entry is None else change.after.entry.root
+    if effect == "rng" or root is None or _is_replaced(change):
+        return
+    trips = {loop.instruction: loop.trip_count for loop in loops(change.before)}
+    needed = [
+        run
+        for run in ours
+        if all(trips.get(loop) or _is_kept(loop, change) for loop in run.loops)
+        and (run.case is None or _is_kept(run.case, change) or _is_decided_later(run.case, change))
+    ]
+    if len(needed) <= len(theirs):
+        return
+    left = {run.instruction.row for run in theirs}
+    gone = next((run for run in needed if run.instruction.row not in left), needed[0])
+    body = change.after.computation(gone.instruction.computation.name)
+    yield Finding(
+        root if body is None or body.root is None else body.root,
+        f"{change.pass_name} removed %{gone.instruction.name} ({effect}), which has side effects",
+    )
+
+
+def _repeated(
+    effect: str, ours: Sequence[EffectRun], theirs: Sequence[EffectRun], change: PassPair
+) -> Findings:
+    """A finding if an effect that no loop and no conditional runs has more places."""
+    if any(run.loops or run.case for run in (*ours, *theirs)):
+        return
+    stayed = {run.instruction.name for run in ours}
+    place = min(theirs, key=lambda run: run.instruction.name in stayed)
+    yield Finding(
+        place.instruction,
+        f"{change.pass_name} repeated {effect}, which has side effects: "
+        f"{len(theirs)} calls, {len(ours)} before the pass",
+    )
+
+
+def _moved(
+    effect: str, ours: Sequence[EffectRun], theirs: Sequence[EffectRun], change: PassPair
+) -> Findings:
+    """Findings for effects in other loops, or outside of their conditional."""
+    was_in, is_in = (sorted(len(run.loops) for run in runs) for runs in (ours, theirs))
+    counts = [len(loops(module)) for module in (change.before, change.after)]
+    if was_in != is_in and counts[0] == counts[1]:
+        more = Counter(is_in) - Counter(was_in)
+        stayed = {(run.instruction.name, len(run.loops)) for run in ours}
+        place = min(
+            [run for run in theirs if len(run.loops) in more],
+            key=lambda run: (run.instruction.name, len(run.loops)) in stayed,
+        )
+        yield Finding(
+            place.instruction,
+            f"{change.pass_name} moved {effect}, which has side effects, "
+            f"{'into' if sum(is_in) > sum(was_in) else 'out of'} a loop",
+        )
+    chosen = [run.case for run in ours if run.case and _is_decided_later(run.case, change)]
+    if chosen and not any(run.case for run in theirs):
+        yield Finding(
+            theirs[0].instruction,
+            f"{change.pass_name} made {effect}, which has side effects, unconditional: "
+            f"it was in a branch of %{chosen[0].name}",
+        )
+
+
+def _is_kept(caller: Instruction, change: PassPair) -> bool:
+    after = change.after.computation(caller.computation.name)
+    kept = None if after is None else after.instruction(caller.name)
+    return kept is not None and kept.opcode == caller.opcode
 
 
 def _stops(mark: Instruction, pass_name: str) -> bool:
@@ -397,27 +367,15 @@ def _is_decided_later(conditional: Instruction, change: PassPair) -> bool:
     return conditional.name not in choosing
 
 
-def _called(module: Module) -> frozenset[str]:
-    """The names of the called computations."""
-    return frozenset(
-        name
-        for computation in module.computations
-        for names in calls_of(computation).values()
-        for name in names
-    )
-
-
-def _count(module: Module, effect: str) -> int:
-    return sum(
-        effect_of(row) == effect for computation in module.computations for row in computation.rows
-    )
-
-
 def _is_replaced(change: PassPair) -> bool:
-    """True if a new instruction may carry the effects of removed instructions."""
-    kept = {row for part in change.removed for row in part.rows}
-    return any(
-        row not in kept and (opcode_of(row) in _REPLACES or has_effect(row))
-        for part in change.added
-        for row in part.rows
+    """True if there are more instructions that may carry the effects of removed instructions."""
+    before, after = (
+        Counter(
+            (opcode_of(row), effect_of(row))
+            for computation in computations
+            for row in computation.rows
+            if opcode_of(row) in _REPLACES or has_effect(row)
+        )
+        for computations in (change.removed, change.added)
     )
+    return bool(after - before)
