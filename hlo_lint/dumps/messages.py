@@ -48,6 +48,7 @@ _LEAST_WEIGHT = 12.0
 _LEAST_SHARE = 0.6
 _LEAST_SHARE_OF_LONG = 0.95
 _LONG = 300
+_SHORT = 6
 _LEAST_RUN = 3
 """Words side by side that a match has, or all of a shorter message."""
 _LONGEST_VALUE = 40
@@ -60,8 +61,8 @@ _MOST_SOURCES = 3
 _words = late(r"[a-z_][a-z_0-9]*").findall
 # Python's own words (`got an unexpected keyword argument`) stand in messages of XLA, too.
 _without_errors_of_python = late(
-    r"^(?:Type|Attribute|Key|Name|Index|Import|ModuleNotFound|Assertion|FileNotFound|ZeroDivision|"
-    r"UnboundLocal|NotImplemented|Recursion|Syntax|Permission|OS)Error: "
+    r"^(?:Type|Value|Attribute|Key|Name|Index|Import|ModuleNotFound|Assertion|FileNotFound|OS|"
+    r"ZeroDivision|UnboundLocal|NotImplemented|Recursion|Syntax|Permission)Error: "
     r"(?![^\n]*(?:[A-Z]+_[A-Z]+|INTERNAL|UNIMPLEMENTED|UNKNOWN|ABORTED|CANCELLED)\b)[^\n]*$",
     re.M,
 ).sub
@@ -235,7 +236,10 @@ def _by_words(log: str) -> tuple[MessageSource, ...]:
         matched = _matched(message, places)
         weight = sum(weights[place] for place in matched)
         share = weight / (sum(weights) or 1)
-        if weight >= _LEAST_WEIGHT and share >= least_share:
+        # Half of a few words, such as `couldn't find`, is of any message.
+        is_short = sum(word > GAP for word in message) <= _SHORT
+        least = _LEAST_SHARE_OF_LONG if is_short else least_share
+        if weight >= _LEAST_WEIGHT and share >= least:
             scores.append((round(weight * share, 3), share, number))
     best = max(scores, default=(0.0, 0.0, 0))
     sources: dict[str, MessageSource] = {}

@@ -62,7 +62,7 @@ def mentions_in(log: str, pipelines: Sequence[Pipeline], calls: str = "") -> Ite
     if named:
         return
     words = set(_words(log))
-    finals = [pipeline.final for pipeline in pipelines if pipeline.final is not None]
+    finals = [pipeline.final or pipeline.dumps[-1] for pipeline in pipelines]
     kernels = [
         (dump, module, instruction)
         for dump in finals

@@ -172,8 +172,15 @@ def test_the_instructions_of_a_message_are_looked_up_in_the_dump(tmp_path: Path)
     assert "called by: %loop_fusion\n" in said
 
 
-def test_words_of_python_are_no_message_of_xla() -> None:
-    said = "TypeError: pallas_call() got an unexpected keyword argument 'backend'"
+@pytest.mark.parametrize(
+    "said",
+    [
+        "TypeError: pallas_call() got an unexpected keyword argument 'backend'",
+        "ValueError: n=7 must be a multiple of block_n=4",
+        "XlaRuntimeError: Couldn't find a suitable thing",
+    ],
+)
+def test_words_that_anyone_says_are_no_message_of_xla(said: str) -> None:
     assert explain("-", said).exit_code == 2
 
 
