@@ -37,7 +37,7 @@ OWN_RUNS: Final = 12
 MAX_COMBINATIONS: Final = 1 << 16
 MAX_RUNS: Final = 64
 """The runs of a small program."""
-RUN_WORK: Final = 1 << 20
+RUN_WORK: Final = 1 << 19
 """Elements that all runs together compute; at least `MIN_RUNS` runs."""
 MIN_RUNS: Final = 2
 """The runs of a large program."""

@@ -47,10 +47,9 @@ def may_hide(before: Program, after: Program) -> bool:
     if max(len(side.nodes) for side in (before, after)) > MAX_NODES:
         return False
     ours, theirs = _ranged(before), _ranged(after)
+    differing = (ours - theirs) | (theirs - ours)
     # XLA chooses the types of products.
-    return ours != theirs and not any(
-        name == "dot" for name, _ in (ours - theirs) | (theirs - ours)
-    )
+    return bool(differing) and not any(name == "dot" for name, _ in differing)
 
 
 def _ranged(program: Program) -> Counter[tuple[str, str]]:

@@ -34,6 +34,8 @@ MAX_ITERATIONS: Final = 16
 MAX_UNROLLED: Final = 8
 """Iterations that an unrolled body may do at once."""
 MAX_NESTING: Final = 4
+MAX_REPAIRED: Final = 512
+"""The most values of a step in which values are replaced: each takes a compile."""
 MAX_REPAIRS: Final = 16
 """The values that are replaced one after another."""
 
@@ -185,7 +187,8 @@ class _Replay:
                 explained[node.number] = is_known
             return is_known
 
-        node, tries = wrong[0], 0
+        node = wrong[0]
+        tries = 0 if len(theirs) <= MAX_REPAIRED else MAX_REPAIRS
         while tries < MAX_REPAIRS:
             operands = [operand for operand in node.operands if not is_explained(operand)]
             tries += len(operands)
