@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hlo_lint.engine.values.lowering.program import Program
 
 MAX_NODES: Final = 512
-"""The most nodes of a program that is compiled in its own types for this alone."""
+"""The most nodes of a program that is compiled again to confirm or to find a difference."""
 _RANGED: Final = frozenset(
     "abs atan2 cbrt complex convert divide dot exponential exponential-minus-one log log-plus-one "
     "logistic multiply power reduce reduce-precision rsqrt sqrt tanh".split()

@@ -34,7 +34,7 @@ MAX_ITERATIONS: Final = 16
 MAX_UNROLLED: Final = 8
 """Iterations that an unrolled body may do at once."""
 MAX_NESTING: Final = 4
-MAX_REPAIRED: Final = 512
+MAX_REPAIRED: Final = 128
 """The most values of a step in which values are replaced: each takes a compile."""
 MAX_REPAIRS: Final = 16
 """The values that are replaced one after another."""
