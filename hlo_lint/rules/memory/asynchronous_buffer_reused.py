@@ -67,7 +67,7 @@ class AsynchronousBufferReused(Rule):
     """
 
     mentions = ("-start", "-done", "send", "recv")
-    evidence = (PublicReport("NVIDIA/Fuser (shared memory reused while cp.async fills it)"),)
+    evidence = (PublicReport("NVIDIA/Fuser (memory, there shared, reused while a copy fills it)"),)
     examples = (
         Bad(
             _PROGRAM.format(first=_COMPUTE + "  // error", second=_DONE),
