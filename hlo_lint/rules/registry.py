@@ -21,7 +21,7 @@ REMOVED: Final = frozenset(
         "device-descriptor-misaligned live-values-share-memory needless-copy normal-form-lost "
         "passes-undo-each-other premature-operation subbyte-size-missing "
         "temporaries-outgrow-arguments tile-config-disagrees transfer-pairs-differ "
-        "uncalled-computation window-too-large"
+        "uncalled-computation unsupported-at-emission window-too-large"
     ).split()
 )
 """Rules of earlier versions that never found a defect of a real program."""

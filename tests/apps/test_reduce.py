@@ -22,7 +22,6 @@ from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.testing import write_example
 from hlo_lint.engine.reduce.xla import Guard
 from hlo_lint.rules.base import Bad, Rule
-from hlo_lint.rules.pipeline.unsupported_at_emission import UnsupportedAtEmission
 from hlo_lint.rules.registry import all_rules
 from hlo_lint.text.errors import DumpError, UsageError
 from tests.conftest import DUMPS, ROOT, started
@@ -88,15 +87,6 @@ def test_a_finding_of_a_dump_keeps_its_stage() -> None:
     assert size(result.stdout) <= 2
     (finding,) = lint(result.stdout, ["reshape-moves-data"]).findings
     assert finding.severity.value == "error"
-
-
-def test_the_release_is_that_of_the_run(tmp_path: Path) -> None:
-    """The last dump alone does not show it, and the rule is about one release."""
-    example = UnsupportedAtEmission.examples[1]
-    result = reduce(write_example(example, tmp_path), "--finding", "unsupported-at-emission")
-    assert result.exit_code == 0, result.output
-    assert "fusion(" in result.stdout
-    assert "gpu_after_optimizations.txt, beside the dumps that show its release" in result.stderr
 
 
 @pytest.fixture(scope="module")

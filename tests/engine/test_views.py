@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import hlo_lint
 from hlo_lint import Findings, PassPair, Rule
 from hlo_lint.engine.views import VIEWS
@@ -38,17 +36,3 @@ def test_every_view_has_a_line_for_those_who_write_rules() -> None:
     for name, view in VIEWS.items():
         assert view.about
         assert f"`{name}`" in page
-
-
-def test_a_finding_in_the_second_module_of_a_final_file_has_its_place(tmp_path: Path) -> None:
-    module = """HloModule {0}, is_scheduled=true
-
-ENTRY %{0} (x: f32[4]) -> f32[4] {{
-  %x = f32[4]{{0}} parameter(0)
-  ROOT %r = f32[4]{{0}} reverse(%x), dimensions={{0}}
-}}
-"""
-    final = tmp_path / "module_0001.jit_f.sm_9.0a_gpu_after_optimizations.txt"
-    final.write_text(module.format("first") + "\n" + module.format("second"))
-    findings = hlo_lint.lint(tmp_path, select=["unsupported-at-emission"]).findings
-    assert [(at.module, at.line) for at in findings] == [("first", 5), ("second", 12)]

@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 import hlo_lint
+from hlo_lint.apps.asking import refusals
 from hlo_lint.apps.cli.main import cli
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.dumps.changes import adds_only_unread, disagreements, resizes_only_workspaces
@@ -558,10 +559,9 @@ def test_an_ordinary_dump_leaves_out_nothing_that_rules_need(case: Path) -> None
 # What stops layout-assignment, copy-insertion and the emitter
 
 
-@pytest.mark.parametrize("rule", ["call-graph-not-flat", "unsupported-at-emission"])
 @pytest.mark.parametrize("case", [*HEALTHY, *DIED], ids=title)
-def test_healthy_runs_hold_what_those_demand(rule: str, case: Path) -> None:
-    assert hlo_lint.lint(case, [rule]).findings == ()
+def test_healthy_runs_hold_what_copy_insertion_demands(case: Path) -> None:
+    assert hlo_lint.lint(case, ["call-graph-not-flat"]).findings == ()
 
 
 # What two runs were told
@@ -632,21 +632,13 @@ CAUSES = {
         "whose layout is not descending",
         "Default layout should be enforced on reduction operand",
     ),
-    "stable_sort": ("unsupported-at-emission", "this sort is stable", "Stable sort"),
-    "triton_gemm_left": ("unsupported-at-emission", "__triton_gemm", "Block level fusion config"),
-    "not_wrapped": ("unsupported-at-emission", "reverse outside", "opcode: reverse"),
-    "triangular_solve_left": (
-        "unsupported-at-emission",
-        "triangular-solve outside",
-        "opcode: triangular-solve",
-    ),
-    "constant_of_odd_name": ("unsupported-at-emission", "must not have a dot", "ptxas"),
-    "copy_left": (
-        "unsupported-at-emission",
-        "this copy changes the layout",
-        "LayoutUtil::LayoutsInShapesEqual",
-    ),
-    "topk_left": ("unsupported-at-emission", "topk outside", "opcode: topk"),
+    "stable_sort": ("compiler-refuses", "this sort: Stable sort", "Stable sort"),
+    "triton_gemm_left": ("compiler-refuses", "this fusion: Block", "Block level fusion config"),
+    "not_wrapped": ("compiler-refuses", "opcode: reverse", "opcode: reverse"),
+    "triangular_solve_left": ("compiler-refuses", "triangular-solve", "opcode: triangular-solve"),
+    "constant_of_odd_name": ("compiler-refuses", "this constant: ptxas", "ptxas"),
+    "copy_left": ("compiler-refuses", "this copy: RET_CHECK", "LayoutUtil::LayoutsInShapesEqual"),
+    "topk_left": ("compiler-refuses", "opcode: topk", "opcode: topk"),
 }
 """For each death: the rule that finds it, what it says, what XLA said."""
 
@@ -671,11 +663,20 @@ def test_a_death_names_the_pass_that_xla_died_in(name: str, guilty: str) -> None
     assert found.message.startswith(f"compilation died in {guilty}: ")
 
 
-@pytest.mark.parametrize("name", CAUSES)
+@pytest.mark.parametrize("name", [name for name in CAUSES if CAUSES[name][0] != "compiler-refuses"])
 def test_what_xla_died_of_is_found(name: str) -> None:
     rule, said, _ = CAUSES[name]
     found = [f for f in hlo_lint.lint(DEATHS / name).findings if f.rule != "required-pass-order"]
     assert [(f.rule, said in f.message) for f in found] == [(rule, True)]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("HLO_LINT_RELEASES" not in os.environ, reason="needs compilers for chips")
+@pytest.mark.parametrize("name", [name for name in CAUSES if CAUSES[name][0] == "compiler-refuses"])
+def test_xla_says_of_what_its_emitters_died(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", os.environ["HLO_LINT_RELEASES"])
+    refused, _ = refusals(open_dump(DEATHS / name))
+    assert [CAUSES[name][1] in diagnostic.message for diagnostic in refused] == [True]
 
 
 def test_a_loop_that_host_offloading_moves_half_of_is_found_where_it_was_left() -> None:

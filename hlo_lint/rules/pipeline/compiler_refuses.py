@@ -34,6 +34,15 @@ class CompilerRefuses(Rule):
     XLA refuses, with its words. A module before the last is compiled from its step on.
     """
 
+    messages = (
+        "thunk_emitter.cc: Unsupported instruction opcode",
+        "thunk_emitter.cc: LayoutUtil::LayoutsInShapesEqual( instr->operand(0)->shape()",
+        "Stable sort not supported. Did stable_sort_expander run?",
+        "Block level fusion config is required for Triton fusions",
+        "RaggedAllToAllDecomposer only supports S64 offsets.",
+        "element type … not supported by NCCL",
+        "ptxas exited with non-zero error code",
+    )
     severity = Severity.ERROR
     command = "check --ask-xla"
     enabled_by_default = False
