@@ -29,8 +29,6 @@ class Call(NamedTuple):
     """For a name in the list `ops`, the field with a value for each of its occurrences."""
     reads: tuple[str, ...] = ()
     """Names in the list `ops` that each add an operand, after those of all calls."""
-    limits: Mapping[str, int | Sequence[str]] = {}
-    """The largest size, or the element types, that a letter may stand for."""
 
     def holds(self, config: Mapping[str, Json]) -> bool:
         """True if the configuration has all values that the row requires."""
@@ -57,19 +55,9 @@ class Call(NamedTuple):
             return f"takes {least} operands with {names}, got {len(operands)}"
         results = result.elements if isinstance(result, TupleShape) else (result,)
         bound: _Bound = {}
-        differs = _differs("takes", "operand", self.operands, operands, bound) or _differs(
+        return _differs("takes", "operand", self.operands, operands, bound) or _differs(
             "of these operands gives", "result", self.results, results, bound
         )
-        if differs:
-            return differs
-        for name, limit in self.limits.items():
-            held = bound.get(name)
-            if isinstance(limit, int):
-                if isinstance(held, int) and held > limit:
-                    return f"returns at most {limit} elements, got {held}"
-            elif held not in limit:
-                return f"takes arrays of {' or '.join(limit)}, got {held}"
-        return ""
 
 
 class EmittedRegion(NamedTuple):
@@ -84,29 +72,10 @@ class EmittedRegion(NamedTuple):
     holds_no: tuple[str, ...] = ()
     tuples: tuple[str, ...] = ()
     moves: bool = False
-    roots: tuple[str, ...] = ()
-    """Opcodes that its root may not have."""
-    only_as_root: tuple[str, ...] = ()
-    """Opcodes that only its root may have."""
-    types: tuple[str, ...] = ()
-    """Element types that it may not contain."""
-    has_equal_results: bool = False
-    """True if all results have the same number of elements."""
-    has_equal_reductions: bool = False
-    """True if all results that are reductions have the same number of elements."""
-    offsets_are_parameters: bool = False
-    """True if the offsets of its dynamic slices are parameters."""
-    slices_are_contiguous: bool = False
-    """True if its slices are contiguous in the memory of their arrays."""
     releases: tuple[str, ...] = ()
     """The first and the last release of jax; empty for all."""
     is_silent_unless_known: bool = False
     """True if it is not reported for an unknown release: other releases accept it."""
-    is_of_pass: bool = False
-    """True if it is reported only for the output of a pass: a text without passes may be for any
-    backend, and may never be compiled."""
-    backends: tuple[str, ...] = ("gpu",)
-    """The backends with this emitter, for the output of passes."""
     refused: frozenset[str] = frozenset()
     """The opcodes of `holds_no`, and their starts."""
     refused_tuples: frozenset[str] = frozenset()

@@ -37,6 +37,11 @@ class CompilerRefuses(Rule):
     messages = (
         "thunk_emitter.cc: Unsupported instruction opcode",
         "thunk_emitter.cc: LayoutUtil::LayoutsInShapesEqual( instr->operand(0)->shape()",
+        "Unsupported async done wrapped instruction:",
+        "Unsupported elementwise operation",
+        "Complex types are unsupported in Triton codegen:",
+        "CustomCall TopK requires k <=",
+        "Unsupported GpuTopK data type:",
         "Stable sort not supported. Did stable_sort_expander run?",
         "Block level fusion config is required for Triton fusions",
         "RaggedAllToAllDecomposer only supports S64 offsets.",

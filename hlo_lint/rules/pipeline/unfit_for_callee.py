@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from hlo_lint.analysis.callees import callees, configuration
-from hlo_lint.analysis.calls import calls_of, instructions_of
-from hlo_lint.analysis.emitted_regions import may_misuse, misused
+from hlo_lint.analysis.calls import instructions_of
+from hlo_lint.analysis.emitted_regions import misused
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.shape_inference.shape_check import check_shape
 from hlo_lint.dumps.pass_lists import jax_release
@@ -15,13 +15,6 @@ from hlo_lint.hlo.attributes.configuration import Json
 from hlo_lint.hlo.attributes.splitting import attribute_span
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.kinds import kind_at
-from hlo_lint.hlo.records import (
-    InstructionRecord,
-    attributes_before_metadata,
-    attributes_of,
-    opcode_of,
-    type_of,
-)
 from hlo_lint.hlo.shape import ArrayShape, TupleShape, shape_or_none
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity, Stage
 from hlo_lint.rules.evidence import PublicReport, RefusedByXla
@@ -55,10 +48,6 @@ p = f32[100]{{0}} parameter(0)
 z = f32[] constant(0)
 ROOT s = (f32[100]{{0}}, u8[0]{{0}}) custom-call({operands}), \
 custom_call_target="__cub$DeviceScanUnassignedScratchSize"{mark}
-"""
-_TOP = """
-p = {dtype}[100]{{0}} parameter(0)
-ROOT t = ({dtype}[{k}]{{0}}, s32[{k}]{{0}}) custom-call(p), custom_call_target="__gpu$TopK"{mark}
 """
 _ATTENTION = """
 q = bf16[2,8,4,16]{{3,2,1,0}} parameter(0)
@@ -127,144 +116,6 @@ dim_labels=b01f_o01i->b01f
         }
     """
 }
-_FUSED = """
-f {{
-  a = c64[8]{{0}} parameter(0)
-  t = c64[8]{{0}} fft(a), fft_type=FFT, fft_length={{8}}
-  ROOT n = c64[8]{{0}} negate(t)
-}}
-
-ENTRY e {{
-  p = c64[8]{{0}} parameter(0)
-  ROOT r = c64[8]{{0}} fusion(p), kind=kLoop, calls=f{mark}
-}}
-"""
-_SIZES = """
-f {{
-  a = f32[8]{{0}} parameter(0)
-  n = f32[8]{{0}} negate(a)
-  s = f32[{size}]{{0}} slice(a), slice={{[0:{size}]}}
-  ROOT t = (f32[8]{{0}}, f32[{size}]{{0}}) tuple(n, s)
-}}
-
-ENTRY e {{
-  p = f32[8]{{0}} parameter(0)
-  ROOT r = (f32[8]{{0}}, f32[{size}]{{0}}) fusion(p), kind=kLoop, calls=f{mark}
-}}
-"""
-_REDUCES = """
-add {{
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT c = f32[] add(a, b)
-}}
-
-f {{
-  a = f32[64,32]{{1,0}} parameter(0)
-  b = f32[{size},64]{{1,0}} parameter(1)
-  z = f32[] constant(0)
-  s = f32[64]{{0}} reduce(a, z), dimensions={{1}}, to_apply=add
-  t = f32[{size}]{{0}} reduce(b, z), dimensions={{1}}, to_apply=add
-  ROOT r = (f32[64]{{0}}, f32[{size}]{{0}}) tuple(s, t)
-}}
-
-ENTRY e {{
-  p = f32[64,32]{{1,0}} parameter(0)
-  q = f32[{size},64]{{1,0}} parameter(1)
-  ROOT r = (f32[64]{{0}}, f32[{size}]{{0}}) fusion(p, q), kind=kInput, calls=f{mark}
-}}
-"""
-_SCATTERED = """
-add {{
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT c = f32[] add(a, b)
-}}
-
-f {{
-  a = f32[8,8]{{1,0}} parameter(0)
-  i = s32[4,1]{{1,0}} parameter(1)
-  u = f32[4,1,8]{{2,1,0}} parameter(2)
-  m = f32[8,8]{{1,0}} negate(a)
-  {scattered}
-  {root}
-}}
-
-ENTRY e {{
-  p = f32[8,8]{{1,0}} parameter(0)
-  i = s32[4,1]{{1,0}} parameter(1)
-  u = f32[4,1,8]{{2,1,0}} parameter(2)
-  ROOT r = f32[8,8]{{1,0}} fusion(p, i, u), kind=kInput, calls=f{mark}
-}}
-"""
-_SCATTER = (
-    "s = f32[8,8]{1,0} scatter(m, i, u), update_window_dims={1,2}, inserted_window_dims={}, "
-    "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add"
-)
-_WRAPPED = """
-less {{
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT c = pred[] compare(a, b), direction=LT
-}}
-
-n {{
-  a = f32[8]{{0}} parameter(0)
-  ROOT b = f32[8]{{0}} negate(a)
-}}
-
-w {{
-  a = f32[8]{{0}} parameter(0)
-  ROOT b = f32[8]{{0}} {operation}
-}}
-
-ENTRY e {{
-  p = f32[8]{{0}} parameter(0)
-  s = ((f32[8]{{0}}), f32[8]{{0}}, u32[]) async-start(p), calls=w{mark}
-  ROOT d = f32[8]{{0}} async-done(s)
-}}
-"""
-_TRITON = """
-f {{
-  a = {dtype}[8]{{0}} parameter(0)
-  ROOT n = {dtype}[8]{{0}} {opcode}(a)
-}}
-
-ENTRY e {{
-  p = {dtype}[8]{{0}} parameter(0)
-  ROOT r = {dtype}[8]{{0}} fusion(p), kind=kCustom, calls=f, backend_config=\
-{{"fusion_backend_config":{{"kind":"__triton"}}}}{mark}
-}}
-"""
-_UNFUSED = {
-    next(iter(_FITS)): """
-        HloModule m
-
-        ENTRY e {
-          p = c64[8]{0} parameter(0)
-          t = c64[8]{0} fft(p), fft_type=FFT, fft_length={8}
-          ROOT n = c64[8]{0} negate(t)
-        }
-    """
-}
-_SLICED = """
-f {{
-  a = f32[4,8]{{1,0}} parameter(0)
-  i = s32[] parameter(1)
-  z = s32[] {zero}
-  d = f32[1,8]{{1,0}} dynamic-slice(a, i, z), dynamic_slice_sizes={{1,8}}
-  ROOT c = f32[1,8]{{1,0}} custom-call(d), custom_call_target="k"
-}}
-
-ENTRY e {{
-  p = f32[4,8]{{1,0}} parameter(0)
-  i = s32[] parameter(1)
-  n = s32[] constant(0)
-  ROOT r = f32[1,8]{{1,0}} fusion(p, i{operand}), kind=kCustom, calls=f, backend_config=\
-{{"fusion_backend_config":{{"kind":"__custom_fusion",\
-"custom_fusion_config":{{"name":"dynamic_address_computation"}}}}}}{mark}
-}}
-"""
 _PRODUCT = ("__cublas$gemm", "__cublas$lt$matmul")
 _CONVOLVED: Mapping[str, tuple[int | None, ...]] = {
     "__cudnn$convForward": (0, 1, None),
@@ -285,27 +136,17 @@ class UnfitForCallee(Rule):
     must agree on operands, results and configuration, and nothing in between checks this. A missing
     operand fails a RET_CHECK of the emitter; a bias that is too short is read past its end. A cuDNN
     convolution or a cuBLAS product computes an HLO convolution or dot, so the rule compares its
-    shapes with those that HLO infers. Regions with special emitters have restrictions, too: a small
-    call of XLA:CPU has no thread pool, a command buffer contains only operations that have a
-    command, a loop fusion computes its result element by element, an input fusion with several
-    reductions runs them together, and an asynchronous wrapper is a single operation with its own
-    thunk, not a loop or a sort. Triton has no complex numbers, and XLA's Triton emitter lacks some
-    opcodes. The restrictions, with their releases and sources, are in
-    `hlo_lint/analysis/callees.toml`.
+    shapes with those that HLO infers. A small call of XLA:CPU has no thread pool, and a command
+    buffer contains only operations that have a command. The restrictions, with their releases and
+    sources, are in `hlo_lint/analysis/callees.toml`. Other restrictions of emitters are asked of
+    XLA: `hlo-lint check --ask-xla`.
 
     The finding is a warning if a restriction applies only to some releases and the module's release
     is unknown.
     """
 
-    messages = (
-        "Unsupported async done wrapped instruction:",
-        "Unsupported elementwise operation",
-        "Complex types are unsupported in Triton codegen:",
-        "CustomCall TopK requires k <=",
-        "Unsupported GpuTopK data type:",
-    )
     severity = Severity.ERROR
-    opcodes = frozenset({"async-start", "call", "custom-call", "fusion"})
+    opcodes = frozenset({"call", "custom-call", "fusion"})
     evidence = (
         RefusedByXla("output_shape.dimensions().size() == num_batch_dims", passes="none"),
         PublicReport("openxla/xla@24c1fac9bb"),
@@ -323,55 +164,10 @@ class UnfitForCallee(Rule):
         Bad.entry(_ONEDNN.format(scales="5", mark="  // error")),
         Bad.entry(_ONEDNN.format(scales="[5,6]", mark="  // error").replace("TANH", "BIAS")),
         Bad.entry(_CONVOLUTION.format(stride="1x1", mark="  // error"), file=_AFTER, beside=_FITS),
-        Bad.module(_FUSED.format(mark="  // error"), file=_AFTER, beside=_UNFUSED),
-        Bad.module(_SIZES.format(size=4, mark="  // error"), file=_AFTER, beside=_UNFUSED),
-        Bad.module(_REDUCES.format(size=16, mark="  // error"), file=_AFTER, beside=_UNFUSED),
-        Bad.module(
-            _WRAPPED.format(operation="sort(a), dimensions={0}, to_apply=less", mark="  // error"),
-            file=_AFTER,
-            beside=_UNFUSED,
-        ),
-        Bad.module(
-            _TRITON.format(dtype="c64", opcode="negate", mark="  // error"),
-            file=_AFTER,
-            beside=_UNFUSED,
-        ),
-        Bad.module(
-            _TRITON.format(dtype="s32", opcode="popcnt", mark="  // error"),
-            file=_AFTER,
-            beside=_UNFUSED,
-        ),
-        Bad.module(
-            _SCATTERED.format(
-                scattered=_SCATTER, root="ROOT n = f32[8,8]{1,0} abs(s)", mark="  // error"
-            ),
-            file=_AFTER,
-            beside=_UNFUSED,
-        ),
-        Good.module(
-            _SCATTERED.format(scattered="", root=f"ROOT {_SCATTER}", mark=""),
-            file=_AFTER,
-            beside=_UNFUSED,
-        ),
-        Bad.module(_SLICED.format(zero="constant(0)", operand="", mark="  // error")),
-        Good.module(_SLICED.format(zero="parameter(2)", operand=", n", mark="")),
-        Good.module(_REDUCES.format(size=64, mark=""), file=_AFTER, beside=_UNFUSED),
-        Good.module(
-            _WRAPPED.format(operation="fusion(a), kind=kLoop, calls=n", mark=""),
-            file=_AFTER,
-            beside=_UNFUSED,
-        ),
-        Good.module(
-            _TRITON.format(dtype="s32", opcode="negate", mark=""), file=_AFTER, beside=_UNFUSED
-        ),
-        Good.module(_SIZES.format(size=8, mark=""), file=_AFTER, beside=_UNFUSED),
         Bad.entry(_PLAIN.format(dimension=0, mark="  // error"), file=_AFTER, beside=_FITS),
         Good.entry(_PLAIN.format(dimension=1, mark=""), file=_AFTER, beside=_FITS),
         Good.entry(_CONVOLUTION.format(stride="2x2", mark=""), file=_AFTER, beside=_FITS),
         Good.entry(_GEMM.format(columns=35, mark="")),
-        Bad.entry(_TOP.format(dtype="f32", k=17, mark="  // error")),
-        Bad.entry(_TOP.format(dtype="f16", k=16, mark="  // error")),
-        Good.entry(_TOP.format(dtype="f32", k=16, mark="")),
         Good.entry(_ONEDNN.format(scales="[5,6]", mark="")),
         Good.entry(_SCAN.format(operands="p", mark="")),
         Good.entry(_ATTENTION.format(operands="q, k, k", mark="")),
@@ -386,43 +182,6 @@ class UnfitForCallee(Rule):
         if misfits and not any(any(_misfits(old)) for old in change.before.computations):
             for call, message in misfits:
                 yield Finding(call, f"{call.custom_call_target}: {message}")
-
-    def check_made(self, change: PassPair) -> Findings:
-        """New or changed regions that their emitter rejects."""
-        module = change.after
-        if module.has_tiles:
-            return
-        backend, release = (change.release or "gpu").partition("-")[0], jax_release(change.release)
-        regions = [
-            region
-            for region in callees()[1]
-            if region.is_of_pass and backend in region.backends and region.is_of(release)
-        ]
-        fused = [body for body in change.added if body.name in module.fusion_computations]
-        new = list(_new(change, {region.opcode for region in regions}))
-        suspects = [
-            {body.name for body in bodies if may_misuse(region, body)}
-            for region in regions
-            for bodies in [fused if region.opcode == "fusion" else change.added]
-        ]
-        every = frozenset().union(*suspects)
-        callers = [
-            computation.at(number)
-            for computation in (module.computations if every else ())
-            for number, called in calls_of(computation).items()
-            if not every.isdisjoint(called)
-        ]
-        for region, names in zip(regions, suspects, strict=True):
-            runners = {runner.name: runner for runner in new if runner.opcode == region.opcode}
-            for runner in callers:
-                if runner.opcode == region.opcode and not names.isdisjoint(
-                    runner.called_computations
-                ):
-                    runners[runner.name] = runner
-            misuses = list(misused(region, module, runners.values()))
-            if misuses and not any(misused(region, change.before)):
-                for runner, message in misuses:
-                    yield Finding(runner, message, severity=Severity.WARNING)
 
     def check(self, module: Module, stage: Stage) -> Findings:
         """Calls that match no signature of their target, and regions that their emitter rejects."""
@@ -439,7 +198,7 @@ class UnfitForCallee(Rule):
                 yield Finding(call, f"{call.custom_call_target} {message}")
         release = jax_release(stage.release)
         for region in regions:
-            if region.is_of_pass or not region.is_of(release):
+            if not region.is_of(release):
                 continue
             severity = Severity.WARNING if region.releases and not release else None
             for runner, message in misused(region, module):
@@ -487,29 +246,3 @@ def _dimensions(config: Mapping[str, Json]) -> str:
         if isinstance(numbers, Sequence) and numbers:
             attributes += f", {name}_dims={{{','.join(map(str, numbers))}}}"
     return attributes
-
-
-def _new(change: PassPair, opcodes: set[str]) -> Iterator[Instruction]:
-    """Instructions of these opcodes that are new, or whose type or attributes changed."""
-    changed = {id(pair.after): pair for pair in change.changed}
-    for computation in change.added:
-        rows = computation.rows
-        pair = changed.get(id(computation))
-        kept = {} if pair is None else {after: before for before, after in pair.kept}
-        for number in range(len(rows)) if pair is None else pair.added:
-            if opcode_of(rows[number]) not in opcodes:
-                continue
-            before = pair.before.rows[kept[number]] if pair and number in kept else None
-            if before is not None and _runs_alike(before, rows[number]):
-                continue
-            yield computation.at(number)
-
-
-def _runs_alike(before: InstructionRecord, after: InstructionRecord) -> bool:
-    """True if two instructions differ at most in operands and metadata."""
-    return (
-        opcode_of(before) == opcode_of(after)
-        and type_of(before) == type_of(after)
-        and attributes_before_metadata(attributes_of(before))
-        == attributes_before_metadata(attributes_of(after))
-    )
