@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections import Counter
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from hlo_lint.analysis.pass_stats import Effect, PassStats, passes
+from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.options import read_pass_runs
 from hlo_lint.dumps.selection import dump_at, in_order, longest_run
 from hlo_lint.text.errors import UsageError
@@ -168,3 +170,16 @@ def test_a_directory_without_dumps_is_wrong_use(tmp_path: Path) -> None:
     ran = run("passes", str(tmp_path))
     assert ran.status == 2
     assert "no compiler's dumps are in it" in ran.errors
+
+
+def test_without_times_of_xla_those_between_the_files_count(tmp_path: Path) -> None:
+    steps = ["before_optimizations", "0001.fusion.after_cse.before_dce", "cpu_after_optimizations"]
+    files = [tmp_path / f"module_0001.jit_f.{step}.txt" for step in steps]
+    for number, file in enumerate(files):
+        file.write_text(BEFORE)
+        os.utime(file, ns=(0, 10**9 + number * 7_000_000))
+    (pipeline,) = open_dump(tmp_path)
+    assert [step.microseconds for step in passes(pipeline)] == [None, 7000, 7000]
+    os.utime(files[0], ns=(0, 3 * 10**9))  # as a copy in the order of the names has it
+    (pipeline,) = open_dump(tmp_path)
+    assert [step.microseconds for step in passes(pipeline)] == [None, None, None]

@@ -57,6 +57,32 @@ def test_the_second_command_shows_what_the_pass_did_otherwise() -> None:
     assert "the final modules differ" in result.stdout
 
 
+def test_a_scatter_across_the_layout_is_not_called_faster(tmp_path: Path) -> None:
+    """openxla/xla#47203: fewer bytes and kernels, and five times slower."""
+    text = """HloModule jit_f, is_scheduled=true
+
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }
+
+ENTRY e {
+  p = f32[%s]{1,0} parameter(0)
+  i = s32[64,1]{1,0} parameter(1)
+  u = f32[64,%s]{2,1,0} parameter(2)
+  %s
+  ROOT r = f32[%s]{1,0} scatter(p, i, u), update_window_dims={1,2}, inserted_window_dims={}, \
+scatter_dims_to_operand_dims={%s}, index_vector_dim=1, to_apply=add
+}
+"""
+    rows = text % ("128,256", "1,256", "n = f32[128,256]{1,0} negate(p)", "128,256", "0")
+    columns = text % ("256,128", "256,1", "", "256,128", "1")
+    for name, module in (("rows.hlo", rows), ("columns.hlo", columns)):
+        (tmp_path / name).write_text(module)
+    shown = compare(tmp_path / "rows.hlo", tmp_path / "columns.hlo", "--target", "h100").stdout
+    row = next(line for line in shown.splitlines() if line.startswith("estimated time "))
+    assert "unknown" in row
+    assert "each update writes 1024 bytes side by side" in shown
+    assert "each update writes 4 bytes side by side" in shown
+
+
 def test_out_of_memory_after_an_upgrade_leads_to_the_pass_and_the_line() -> None:
     """Copies of loop state became asynchronous, and each has a place of its own."""
     releases = [RELEASES / f"gpu-jax{release}.tar.xz" for release in ("0.9.0", "0.11.2")]

@@ -159,6 +159,30 @@ def test_each_rank_has_a_folder_and_the_page_leads_to_ranks(
     assert "next: hlo-lint ranks hlo-dump" in lines
 
 
+def test_each_process_of_a_launcher_has_a_folder(tmp_path: Path) -> None:
+    launcher = tmp_path / "torchrun"
+    launcher.write_text(
+        f"#!{sys.executable}\nimport os, subprocess, sys\n"
+        "for rank in '01':\n"
+        "    subprocess.run([sys.executable, *sys.argv[1:]], env={**os.environ, 'RANK': rank})\n"
+        "sys.exit(3)\n"
+    )
+    launcher.chmod(0o755)
+    Path("rank.py").write_text(
+        "import os, re\nfrom pathlib import Path\n"
+        "folder = Path(re.search(r'--xla_dump_to=(\\S+)', os.environ['XLA_FLAGS'])[1])\n"
+        "folder.mkdir()\n"
+        "name = 'module_0001.jit_f.cpu_after_optimizations.txt'\n"
+        "(folder / name).write_text('HloModule jit_f\\n\\nENTRY e {\\n  ROOT p = f32[] "
+        "parameter(0)\\n}\\n')\n"
+    )
+    ran = subprocess.run([*EXEC, str(launcher), "rank.py"], capture_output=True, text=True)
+    assert ran.returncode == 3, ran.stderr
+    assert len(list(Path("hlo-dump").glob("rank[01]/module_0001.jit_f.*"))) == 2
+    assert "next: hlo-lint ranks hlo-dump\n" in ran.stderr
+    assert "2 ranks, 1 module: the collectives agree\n" in ran.stdout
+
+
 def test_the_children_of_a_program_that_hangs_are_killed() -> None:
     death = "import subprocess; subprocess.run(['sleep', '4321'])"
     lines = page_of(death, None, "--hang-seconds", "0.5")
