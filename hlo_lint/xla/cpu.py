@@ -44,7 +44,7 @@ MAX_BYTES: Final = 8 << 30
 
 JUDGE: Final[Flags] = {
     "xla_disable_hlo_passes": (
-        "algsimp,batch-dot-simplification,comparison-expander,conditional-canonicalizer,constant_folding,convolution-canonicalization,cse,dce,"
+        "algsimp,batch-dot-simplification,conditional-canonicalizer,constant_folding,convolution-canonicalization,cse,dce,"
         "dot-library-rewriter,fusion,gemv-rewriter,literal-canonicalizer,reduce-decomposer,"
         "reshape-decomposer,reshape-mover,shape-canonicalizer,simplification,"
         "simplification_after_layout_assignment,simplify-conditional,simplify-fp-conversions,"
