@@ -20,7 +20,7 @@ from hlo_lint.engine.memo import RunMemo
 from hlo_lint.engine.stages import StageOf, Stages
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Rule, Stage
-from hlo_lint.rules.checks import VIOLATIONS, Check, WatchedStage
+from hlo_lint.rules.checks import VIOLATIONS, Check
 from hlo_lint.rules.findings import Finding
 
 if TYPE_CHECKING:
@@ -144,48 +144,21 @@ class Timeline:
             self._violations[key] = violations if violations.by_check else None
         return self._violations[key]
 
-    def can_skip(self, check: Check, modules: Iterable[tuple[Module, Stage]]) -> bool:
-        """True if a check cannot have findings in some modules."""
-        rule = check.rule
-        if check.view == VIOLATIONS:
-            own = check.claims.keys()
-            held = (self.violations(module, stage) for module, stage in modules)
-            return all(part is None or own.isdisjoint(part.by_check) for part in held)
-        may_skip = type(rule).can_skip is not Rule.can_skip
-        return all(may_skip and rule.can_skip(module, stage) for module, stage in modules)
-
     def finds_at_end(self, check: Check) -> bool:
         """True if a check finds something at the end of the run, in any of the `last` dumps."""
-        ends = self.ends
-        if check.rule.handwritten_only:
-            ends = tuple((module, stage) for module, stage in ends if not stage.unique_names)
-        if self.can_skip(check, ends):
+        if check.rule.handwritten_only and all(stage.unique_names for _, stage in self.ends):
             return False
         return any(True for position in self.last for _ in self.find_at(check, position))
 
     def find(self, check: Check) -> Iterator[Occurrence]:
         """The findings of a check in all dumps."""
         rule = check.rule
-        modules = (
-            (module, stage)
-            for refs, module in self._modules
-            for stage in dict.fromkeys(map(self.stage, refs))
-        )
-        if self.can_skip(check, modules):
-            return
         everything = self._everything(check.view)
         for view in _with_opcodes(
             check, everything.outside_fusions if rule.skip_fusion_bodies else everything.stages
         ):
-            # An unchanged computation is dumped at several stages. The check runs again only if it
-            # reads a field of the stage that differs from earlier stages.
-            earlier: list[tuple[WatchedStage, tuple[Finding, ...]]] = []
-            stages = everything.stages[view] if check.takes_stage else (None,)
-            for stage in stages:
-                if stage is None or len(stages) == 1:
-                    findings = self._run(check, view, stage)
-                else:
-                    findings = self._run_at_stages(check, view, stage, earlier)
+            for stage in everything.stages[view] if check.takes_stage else (None,):
+                findings = self._run(check, view, stage)
                 if not findings:
                     continue
                 places = list(self._places(check.view, rule.skip_fusion_bodies, view, stage))
@@ -212,22 +185,6 @@ class Timeline:
             violations = self.violations(view, stage)
             return () if violations is None else check.run(violations._replace(module=view))
         return check.run(view, stage)
-
-    def _run_at_stages(
-        self,
-        check: Check,
-        view: object,
-        stage: Stage,
-        earlier: list[tuple[WatchedStage, tuple[Finding, ...]]],
-    ) -> tuple[Finding, ...]:
-        """The findings at a stage, from `earlier` if an equivalent stage was checked."""
-        for watched, findings in earlier:
-            if watched.is_equivalent(stage):
-                return findings
-        watched = WatchedStage(stage)
-        findings = self._run(check, view, watched)
-        earlier.append((watched, findings))
-        return findings
 
     def _everything(self, view_name: str) -> _Everything:
         cached = self._views.get(view_name)

@@ -361,10 +361,6 @@ class Rule:
         """
         return True
 
-    def can_skip(self, module: Module, stage: Stage) -> bool:
-        """True if the rule certainly has no findings in a module."""
-        return False
-
     def introduction_notes(
         self, instruction: Instruction, before: Module, after: Module
     ) -> tuple[str, ...]:

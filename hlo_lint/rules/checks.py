@@ -22,22 +22,6 @@ OnCrash = Callable[[Rule, object, Exception], None]
 """Callback for a rule that crashed on a subject: the rule, the subject and the exception."""
 
 
-class WatchedStage:
-    """A stage that records which of its fields a check read: the others did not matter."""
-
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
-        self.asked: dict[str, object] = {}
-
-    def __getattr__(self, name: str) -> object:
-        value = self.asked[name] = getattr(self._stage, name)
-        return value
-
-    def is_equivalent(self, stage: Stage) -> bool:
-        """True if another stage has equal values in all fields that were read."""
-        return all(getattr(stage, name) == value for name, value in self.asked.items())
-
-
 class Check:
     """A method `check` or `check_…` of a rule."""
 
@@ -87,7 +71,7 @@ class Check:
     def run(
         self,
         subject: object,
-        stage: Stage | WatchedStage | None = None,
+        stage: Stage | None = None,
         artefacts: Mapping[str, object] | None = None,
     ) -> tuple[Finding, ...]:
         """The findings in a subject.

@@ -1,7 +1,7 @@
 """No filter hides a finding: where nothing is left out, each rule finds the same.
 
-`opcodes` and `mentions` say where a rule is not imported and not asked, `can_skip` where it is not
-run, and the marks of a check of XLA's verifier which instructions it looks at.
+`opcodes` and `mentions` say where a rule is not imported and not asked, the marks of a check of
+XLA's verifier which instructions it looks at.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from hlo_lint.engine import timeline
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.memo import RunMemo
 from hlo_lint.engine.runner import Checker, Task
-from hlo_lint.engine.timeline import Timeline
 from hlo_lint.engine.verifier import Verifier
 from hlo_lint.hlo.ir import Module
 from hlo_lint.rules.base import Rule
@@ -74,7 +73,6 @@ def assert_nothing_is_hidden(path: Path, before: str | None = None) -> None:
     every = ChosenRules([ChosenRule(entry) for entry in UNFILTERED if entry.name in chosen])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(timeline, "_with_opcodes", lambda check, views: views)
-        patch.setattr(Timeline, "can_skip", lambda timeline, check, modules: False)
         assert found(path, every, RunMemo(UnfilteredVerifier()), before) == filtered
 
 

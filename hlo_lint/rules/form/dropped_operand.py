@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hlo_lint.hlo.ir import Computation, Module
+from hlo_lint.hlo.ir import Computation
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
 from hlo_lint.hlo.records import opcode_of, operands_of, references_of
-from hlo_lint.rules.base import Bad, Finding, Findings, Good, MeasuredHarm, Rule, Severity, Stage
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, MeasuredHarm, Rule, Severity
 from hlo_lint.text.patterns import late
 
 _without_brackets = late(r"\[[^][(){}]*\]|\{[^][(){}]*\}|\([^][(){}]*\)").sub
@@ -35,10 +35,6 @@ class DroppedOperand(Rule):
             ROOT n = f32[8]{0} add(f32[8]{0} p, /*index=1*/ p)
         """),
     )
-
-    def can_skip(self, module: Module, stage: Stage) -> bool:
-        """True for text that XLA's printer wrote."""
-        return not any(computation.has_spans for computation in module.computations)
 
     def check(self, computation: Computation) -> Findings:
         """Instructions with fewer operands than their commas suggest."""

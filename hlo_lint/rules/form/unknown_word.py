@@ -6,15 +6,13 @@ from collections.abc import Iterable
 from functools import cache, lru_cache
 from typing import Final
 
-from hlo_lint.analysis.calls import opcodes_of
-from hlo_lint.analysis.kinds import different_computations, types_in
 from hlo_lint.hlo.attributes.splitting import split_attributes
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES
-from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
+from hlo_lint.hlo.ir import Computation, Instruction, cached_analysis
 from hlo_lint.hlo.kinds import reading_of, types_of
 from hlo_lint.hlo.opcodes import OPCODES, SUGAR, wrapped_opcode
 from hlo_lint.hlo.records import attributes_before_metadata, type_of
-from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule, Stage
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule
 from hlo_lint.text.errors import nearest
 from hlo_lint.text.patterns import late
 
@@ -70,14 +68,6 @@ class UnknownWord(Rule):
             ROOT d = f32[24]{0} reshape-done(s)
         """),
     )
-
-    def can_skip(self, module: Module, stage: Stage) -> bool:
-        """True if all words of a module are known."""
-        return (
-            opcodes_of(module) <= _OPCODES
-            and not any(map(_unknown_names, different_computations(module)))
-            and not any(map(_unknown_types, types_in(module)))
-        )
 
     def check(self, computation: Computation) -> Findings:
         """A finding for each unknown word of a computation, at the first instruction with it."""

@@ -90,10 +90,6 @@ class LayoutChanged(Rule):
         ),
     )
 
-    def can_skip(self, module: Module, stage: Stage) -> bool:
-        """True if layouts need not be exact at this stage."""
-        return not stage.exact_layouts
-
     def check(self, computation: Computation, stage: Stage) -> Findings:
         """Operands whose order or packing differs from the result's."""
         if not stage.exact_layouts:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from hlo_lint.analysis.calls import instructions_of
-from hlo_lint.analysis.kinds import types_in
 from hlo_lint.analysis.walks import reached
 from hlo_lint.hlo.attributes.shapes import ProgramShape
 from hlo_lint.hlo.ir import Computation, Instruction, Module
@@ -85,14 +84,6 @@ custom_call_has_side_effect=true, frontend_attributes={_xla_buffer_placement="pi
             ROOT m = f32[8]{0} multiply(c, c)
         """),
     )
-
-    def can_skip(self, module: Module, stage: Stage) -> bool:
-        """True if no value of the module is in host memory."""
-        return not (
-            any("S(5)" in text for text in types_in(module))
-            or "S(5)" in module.header
-            or any(_is_moved(call) for call in instructions_of(module, "custom-call"))
-        )
 
     def check(self, module: Module, stage: Stage) -> Findings:
         """Device instructions that read or write host memory and do more than move it."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from hlo_lint.analysis.kinds import types_in
 from hlo_lint.hlo.arrays import operand_array, result_array
-from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.kinds import types_of
 from hlo_lint.hlo.opcodes import FIRST_INDEX
 from hlo_lint.hlo.records import opcode_of, type_of
@@ -70,10 +69,6 @@ class HostMemoryLeak(Rule):
             artefacts=_FINAL,
         ),
     )
-
-    def can_skip(self, module: Module, stage: Stage) -> bool:
-        """True if the stage is unknown, or if all values are in the default memory."""
-        return not _binds(stage) or not any(map(_is_placed, types_in(module)))
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
         """Results in host memory before HostOffloader, and slices between memory spaces."""
