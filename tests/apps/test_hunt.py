@@ -216,18 +216,6 @@ def test_what_is_for_several_devices_says_so() -> None:
     assert all("sharding=" not in text for text in texts if devices_of(text)[1] == 1)
 
 
-def test_what_makes_rare_passes_fire_is_drawn_more_often(tmp_path: Path) -> None:
-    campaign = Campaign(tmp_path)
-    for seed in range(400):
-        module = generate(seed)
-        rare = "sorting" in module.traits
-        passes = ("algsimp", *(["simplify-sorts"] if rare and seed % 4 == 0 else []))
-        record = JudgeVerdict(SAME, passes, seed=seed, by="x", traits=module.traits)
-        campaign.records["x", seed] = record
-    weights = campaign.weights()
-    assert weights["sorting"] == max(weights.values()) > 1
-
-
 @pytest.mark.slow
 def test_the_command_hunts_reduces_and_goes_on(tmp_path: Path) -> None:
     (tmp_path / "modules").mkdir()

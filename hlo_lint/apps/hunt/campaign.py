@@ -14,19 +14,17 @@ import re
 import signal
 import time
 import tomllib
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import takewhile, zip_longest
 from multiprocessing import get_context
 from pathlib import Path
-from statistics import mean, median
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from hlo_lint.apps.hunt import show
-from hlo_lint.apps.hunt.draft import STEPS
 from hlo_lint.apps.hunt.generate import Generated, generate, mutated
 from hlo_lint.apps.hunt.judge import (
     FOUND,
@@ -56,10 +54,6 @@ SETTLING: Final = 0.25
 """The share of the time that is kept for reductions."""
 OVERTIME: Final = 60.0
 """Seconds that a process has to end after the time is over."""
-RECENT: Final = 500
-"""The number of latest verdicts that decide the weights of steps."""
-WEIGHTS: Final = 0.3, 4.0
-"""The least and the largest weight of a step."""
 _KNOWN: Final[dict[str, str]] = tomllib.loads(
     Path(__file__).with_name("known.toml").read_text("utf-8")
 )["known"]
@@ -159,22 +153,6 @@ class Campaign:
                 seed, traits = module.seed, module.traits
                 self._keep(replace(verdict, seed=seed, by=name, traits=traits))
             note(f"{number} modules")
-
-    def weights(self) -> dict[str, float]:
-        """The weight of each step: higher if rare passes changed its modules."""
-        recent = [*self.records.values()][-RECENT:]
-        counts = Counter((record.by, name) for record in recent for name in record.passes)
-        rarities: dict[str, list[float]] = defaultdict(list)
-        for record in recent:
-            rarity = sum(1 / counts[record.by, name] for name in record.passes)
-            for trait in {*record.traits}:
-                rarities[trait].append(rarity)
-        means = {name: mean(values) for name, values in rarities.items() if len(values) >= 20}
-        middle = median(means.values()) if len(means) >= len(STEPS) // 2 else 0
-        least, most = WEIGHTS
-        return {
-            name: min(max(value / middle, least), most) for name, value in means.items() if middle
-        }
 
     def settle(
         self, judges: Judges, note: HuntNote = lambda _: None, share: tuple[int, int] = (0, 1)
@@ -282,9 +260,7 @@ class HuntPlan:
             guard = stack.enter_context(parser())
 
             def drawn(seed: int) -> Generated | None:
-                if self.texts:
-                    return mutated(self.texts, seed, guard)
-                return generate(seed, campaign.weights())
+                return mutated(self.texts, seed, guard) if self.texts else generate(seed)
 
             campaign.run(judges, filter(None, map(drawn, seeds)), note)
             Campaign.at(self.folder).settle(judges, note, (job, self.jobs))

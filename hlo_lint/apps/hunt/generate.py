@@ -79,17 +79,13 @@ class Generated:
     """The steps of the module, in order."""
 
 
-def generate(seed: int, weights: Mapping[str, float] | None = None) -> Generated:
-    """The module of a seed; `weights` are the relative frequencies of steps, 1 by default."""
+def generate(seed: int) -> Generated:
+    """The module of a seed."""
     random = Random(seed)
-    return Generated(
-        seed, *drawn_module(random, random.choices(DEVICES, (8, 1, 1))[0], weights or {})
-    )
+    return Generated(seed, *drawn_module(random, random.choices(DEVICES, (8, 1, 1))[0]))
 
 
-def drawn_module(
-    random: Random, devices: tuple[int, int], weights: Mapping[str, float]
-) -> tuple[str, tuple[str, ...]]:
+def drawn_module(random: Random, devices: tuple[int, int]) -> tuple[str, tuple[str, ...]]:
     """A module for numbers of replicas and partitions, and its traits.
 
     Four of five modules have only integers, whose values are compared bit for bit.
@@ -100,11 +96,10 @@ def drawn_module(
     dtype = "pred" if draft.chance(12) else random.choice(FLOATS if draft.chance(5) else INTEGERS)
     first = draft.shape(dtype, random.choice((0, 1, 1, 2, 2, 3, 3, 4)))
     sources = [draft.source(first), *(draft.parameter(first) for _ in range(draft.chance(3)))]
-    chances = [weights.get(name, 1.0) for name in STEPS]
     values: list[DrawnValue] = []
     traits: list[str] = []
     for _ in range(random.randint(2, MOST_STEPS)):
-        (name,) = random.choices(list(STEPS), chances)
+        name = random.choice(list(STEPS))
         start = random.choice([*values, *sources]) if draft.chance(3) else (values or sources)[-1]
         texts = [text for kinds, text in STEPS[name] if kind_of(start.array.dtype) in kinds]
         if texts and (value := _step(draft, name, random.choice(texts), start)):

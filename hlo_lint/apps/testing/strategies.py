@@ -33,7 +33,7 @@ def modules(draw: st.DrawFn, *, layouts: bool = True) -> str:
     entry have random layouts; elementwise instructions keep the layout of an operand.
     """
     random: Random = draw(st.randoms(use_true_random=False))
-    text, _ = drawn_module(random, (1, 1), {})
+    text, _ = drawn_module(random, (1, 1))
     text = _laid_out(text, random) if layouts else text
     return text if random.randrange(2) else text.replace("HloModule hunted", _SCHEDULED, 1)
 

@@ -19,7 +19,9 @@ _arrays = re.compile(r"^  %(\w+) = (\w+\[[^ ]*\]) .*\n", re.M)
 def random_module(seed: int) -> str:
     """A module of a hunt; the copy is in the entry, what it calls, a loop or a fusion."""
     random = Random(seed)
-    text, _ = drawn_module(random, (1, 1), {"conditional": 0})  # that has copies of its own
+    text, steps = drawn_module(random, (1, 1))
+    while "conditional" in steps:  # it has copies of its own
+        text, steps = drawn_module(random, (1, 1))
     entry = text.index("ENTRY")
     # Scalars elsewhere are those of combiners and comparators, which stay what they are.
     found = [m for m in _arrays.finditer(text) if m.start() > entry or not m[2].endswith("[]")]

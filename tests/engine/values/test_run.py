@@ -554,7 +554,7 @@ ENTRY e {{
 
 @pytest.mark.parametrize("seed", range(40))
 def test_a_hunted_module(seed: int, run: Run) -> None:
-    text, _ = drawn_module(Random(seed), (1, 1), {})
+    text, _ = drawn_module(Random(seed), (1, 1))
     if not re.search(r"\b[su][24]\[", text):  # XLA:CPU errs where it packs: docs/found.md
         check(run, parse(text), seed)
 
