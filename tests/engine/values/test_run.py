@@ -555,7 +555,9 @@ ENTRY e {{
 @pytest.mark.parametrize("seed", range(40))
 def test_a_hunted_module(seed: int, run: Run) -> None:
     text, _ = drawn_module(Random(seed), (1, 1))
-    if not re.search(r"\b[su][24]\[", text):  # XLA:CPU errs where it packs: docs/found.md
+    # XLA:CPU errs where it packs (docs/found.md), and reduces on devices by few operations. What
+    # negative padding leaves of a bounded dimension is not lowered.
+    if not re.search(r"\b[su][24]\[|all-reduce|<=.*pad(ding)?=.*-", text):
         check(run, parse(text), seed)
 
 
