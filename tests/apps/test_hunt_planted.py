@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from hlo_lint.apps.hunt.campaign import reduced
-from hlo_lint.apps.hunt.draft import STEPS
 from hlo_lint.apps.hunt.generate import generate
 from hlo_lint.apps.hunt.judge import FOUND, BugFinding, Judge, JudgeVerdict
 
@@ -85,11 +84,8 @@ class PlantedJudge(Judge):
 
 def _modules(name: str) -> Iterator[str]:
     """Modules that hold what the plant rewrites."""
-    steps = {"less": "comparison", "maximum": "binary", "update": "dynamic-update-slice"}
-    step = {**steps, "sort": "sorting"}.get(name, "")
-    weights = {trait: 6.0 if trait in (name, step) else 1.0 for trait in STEPS}
     for seed in range(MOST_MODULES):
-        text = generate(seed, weights).text
+        text = generate(seed).text
         if PLANTS[name][1](text) != text:
             yield text
 
