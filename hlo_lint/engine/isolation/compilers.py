@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 WITHOUT_PASSES: Final = "xla_disable_all_hlo_passes"
 """The flag with which XLA emits a module as it stands."""
+_NO_FLAGS: Final = "Flag parsing failed"
 _ROUND_TRIP: Final = "[hlo verifier]"
 """The words of a refusal of a module that StableHLO's folders changed."""
 
@@ -226,8 +227,12 @@ class AbsentKernels:
 
     def whole(self, text: str, flags: str) -> Ending:
         """Compile a module with more flags."""
-        flags = f"{self._flags} {flags}".strip()
-        return self._compiler.compile(text, self._target, flags, devices_of(text))
+        everything = f"{self._flags} {flags}".strip()
+        ending = self._compiler.compile(text, self._target, everything, devices_of(text))
+        if _NO_FLAGS in ending.message and self._flags:
+            self._flags = ""  # the value of a flag has spaces
+            return self.whole(text, flags)
+        return ending
 
     def run(self, cut: KernelCut, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
         """Raises NotRun."""

@@ -37,9 +37,11 @@ SEEDS: Final = (0, 1, 2)
 LARGE: Final = 1 << 20
 """Kernels with more bytes of inputs get the first two sets."""
 is_unregistered = re.compile(
-    r"No (?:FFI handler registered|registered implementation)|Failed to lookup host symbol"
+    r"No (?:FFI handler registered|registered implementation)|Failed to lookup host symbol|"
+    r"Failed to parse (?:Triton|Mosaic GPU) module"
 ).search
-"""Custom calls of jax and of its users, which their own processes register."""
+"""Custom calls of jax and of its users: their processes register them, and a text does not keep the
+bytes of their kernels."""
 
 
 class AloneStatus(Enum):
@@ -95,7 +97,7 @@ def judge_kernel(cut: KernelCut, compiler: KernelCompiler, judge: XlaCpu) -> Ker
     if needs and compiler.runs:
         return KernelVerdict(cut, AloneStatus.NOT_ASKED, f"{min(needs)} does not run alone")
     ending = compiler.compile(cut)
-    if ending.status in ("unknown", "refused") or is_unregistered(ending.message):
+    if ending.status in ("unknown", "refused", "timeout") or is_unregistered(ending.message):
         return KernelVerdict(cut, AloneStatus.NOT_ASKED, ending.message)
     if ending.status != "ok":
         status = AloneStatus.REFUSED if ending.status == "error" else AloneStatus.DIED

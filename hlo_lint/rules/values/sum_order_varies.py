@@ -66,8 +66,8 @@ class SumOrderVaries(Rule):
     enabled_by_default = False
     evidence = (
         MeasuredHarm(
-            "With xla_gpu_exclude_nondeterministic_ops XLA:GPU of jax 0.11.2 compiles the scatter "
-            "of the bad example to a scan and a scatter of unique indices."
+            "On an H100 with jax 0.11.2 a scatter that adds 2^20 floats to 64 elements has 20 "
+            "different results in 20 runs, and one with xla_gpu_exclude_nondeterministic_ops."
         ),
     )
     examples = (
