@@ -66,6 +66,7 @@ _without_errors_of_python = late(
     r"(?![^\n]*(?:[A-Z]+_[A-Z]+|INTERNAL|UNIMPLEMENTED|UNKNOWN|ABORTED|CANCELLED)\b)[^\n]*$",
     re.M,
 ).sub
+_find_operation = late(r"'(\w+)\.([\w.]+)' op\b").search
 _places = late(r"(?<![\w/.])((?:[\w.+-]+/)*)(\w[\w.-]*\.(?:cc|h|cpp|cu)):(\d+)").finditer
 
 
@@ -87,6 +88,8 @@ class Component:
     None if that is unknown."""
     calls: str = ""
     """A pattern in the attributes of the calls and fusions that it compiles or runs."""
+    dialects: str = ""
+    """A pattern for the dialects of MLIR whose operations it writes."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,15 @@ def find_sources(log: str) -> tuple[MessageSource, ...]:
     """
     log = log[-MAX_LOG:]
     quoted = tuple(_quoted(log))
-    return quoted[:_MOST_SOURCES] if quoted else _by_words(log)
+    return quoted[:_MOST_SOURCES] if quoted else _by_words(log) or tuple(_by_dialect(log))
+
+
+def _by_dialect(log: str) -> Iterator[MessageSource]:
+    """The component that writes the operation of MLIR that an error names: `'tt.load' op`."""
+    if operation := _find_operation(log):
+        for _, component in _tables().components:
+            if component.dialects and re.fullmatch(component.dialects, operation[1]):
+                yield MessageSource(f"'{operation[1]}.{operation[2]}'", component, (), (), "M")
 
 
 def _quoted(log: str) -> Iterator[MessageSource]:
@@ -321,6 +332,7 @@ def _tables() -> _Tables:
                 entry.get("optional", False),
                 tuple(entry["passes"]) if "passes" in entry else None,
                 entry.get("calls", ""),
+                entry.get("dialects", ""),
             ),
         )
         for entry in data["component"]

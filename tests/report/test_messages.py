@@ -104,6 +104,8 @@ def test_a_message_of_no_rule_leads_to_a_command_or_is_refused() -> None:
             'RuntimeError: "Given root operation\n    is not in this computation."',
             ("the builder of HLO", "by its words"),
         ),
+        # By the dialect of an operation that MLIR refuses.
+        ("loc(1): 'tt.load' op operation destroyed but still has uses", ("the Triton emitter",)),
         (
             "Expected the sort_dimension 3 of sort to be smaller than the rank 2 of the operand",
             ("the HLO verifier", "hlo-lint check --select verifier DUMP"),
