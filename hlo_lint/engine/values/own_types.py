@@ -137,11 +137,13 @@ def _may_lose(before: Program, after: Program) -> bool:
     has.
     """
     gone, new = _ranged(before) - _ranged(after), _ranged(after) - _ranged(before)
-    had = {shape.dtype for node in before.nodes for shape in node.shapes}
+    had = {s.dtype for node in before.nodes for s in node.shapes if is_float(s.dtype)}
+    widest = max((ELEMENT_TYPES[dtype].significand_bits for dtype in had), default=0)
+    narrow = {dtype for dtype in had if ELEMENT_TYPES[dtype].significand_bits < widest}
     quotients = any(name == "divide" for name, _ in gone)
     products = any(name == "multiply" for name, _ in new)
     return (quotients and products) or any(
-        name == "convert" and dtype in had for name, dtype in new
+        name == "convert" and dtype in narrow for name, dtype in new
     )
 
 
