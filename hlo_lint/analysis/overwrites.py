@@ -6,7 +6,6 @@ After copy insertion the values of one buffer are never alive at once
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -25,7 +24,6 @@ from hlo_lint.analysis.shared_buffers import (
     arrays_in,
     buffers_of,
     copied_place,
-    passes_on,
     source_place,
     source_places,
     start_of,
@@ -160,12 +158,11 @@ def _in_computation(
     for writer, written in writers:
         for buffer in written:
             writes[buffer].append(writer)
-    # A late read needs a writer between the beginning of a value and its possible last reader.
-    # Nearly all buffers have no such writer, so their exact readers are not needed.
+    # A late read needs a writer after the beginning of a value.
     values = {
         buffer: places
         for buffer, places in values.items()
-        if any(_is_late(begins[place], writes[buffer], readers, place) for place in places)
+        if writes[buffer] and any(begins[place] < writes[buffer][-1] for place in places)
     }
     reading = {place: readers.of(place) for places in values.values() for place in places}
     last_read = {place: max(numbers, default=-1) for place, numbers in reading.items()}
@@ -194,12 +191,6 @@ def _in_computation(
                             value = computation.at(maker), index
                             yield Overwrite(computation.at(writer), value, read)
                             break
-
-
-def _is_late(begin: int, writes: Sequence[int], readers: _Readers, value: NumberedPart) -> bool:
-    """True if there is a write between the beginning of a value and its possible last reader."""
-    later = bisect_right(writes, begin)
-    return later < len(writes) and writes[later] < readers.latest(value)
 
 
 class _Order:
@@ -236,39 +227,7 @@ class _Readers:
         self._result = root.number if root is not None and root.opcode in PASSES_ON else None
         self._users: dict[int, tuple[Mapping[int | None, Sequence[int]], Sequence[int]]] = {}
         self._operands: dict[int, dict[str, list[tuple[int, Index]]]] = {}
-        self._latest: dict[int, int] = {}
         self._values: dict[int, dict[NumberedPart | None, list[NumberedPart]]] = {}
-
-    def latest(self, value: NumberedPart) -> int:
-        """An upper bound of the position of a value's last reader, by references alone."""
-        position, index = value
-        rows = self._computation.rows
-        if index:
-            elements, others = self._users_of(position)
-            users = [*elements.get(index[0], ()), *others]
-        else:
-            users = [*self._computation.users.get(name_of(rows[position]), ())]
-        passing = [number for number in users if passes_on(opcode_of(rows[number]))]
-        return max([*users, *map(self._latest_user, passing)], default=-1)
-
-    def _latest_user(self, position: int) -> int:
-        """The last reader of an instruction that passes a value on."""
-        rows, users = self._computation.rows, self._computation.users
-        latest = self._latest.get(position)
-        if latest is None:
-            latest = -1
-            for passing in reached([position], self._passing_on):
-                for number in users.get(name_of(rows[passing]), ()):
-                    latest = max(latest, number, self._latest.get(number, -1))
-            self._latest[position] = latest
-        return latest
-
-    def _passing_on(self, position: int) -> Iterable[int]:
-        """The users that pass a value on, and whose last readers are not cached."""
-        rows = self._computation.rows
-        for number in self._computation.users.get(name_of(rows[position]), ()):
-            if number not in self._latest and passes_on(opcode_of(rows[number])):
-                yield number
 
     def of(self, value: NumberedPart) -> list[int]:
         """The positions of the readers, in the order of the text.
