@@ -10,6 +10,7 @@ for a chip that is absent. Prints a row of a Markdown table for each compilation
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -78,7 +79,10 @@ def _dumped(work: str, folder: Path, given: argparse.Namespace) -> str:
     """The reason why a module or a program does not compile; empty if it does, and left dumps."""
     if not Path(work).is_file():
         command = [given.python or sys.executable, "-c", _COMPILE, work, given.chip or "cpu"]
-        done = subprocess.run([*command, f"{folder}"], capture_output=True, text=True)
+        own = {"JAX_PLATFORMS": "cpu"} if given.chip else {}
+        done = subprocess.run(
+            [*command, f"{folder}"], capture_output=True, text=True, env={**os.environ, **own}
+        )
         return _first(done.stderr.strip().rpartition("\n")[2]) if done.returncode else ""
     with XlaCpu(**(GPU_LIMITS if given.gpu else {})) as xla:
         text = encode(Path(work).read_text("utf-8"))

@@ -133,6 +133,9 @@ class ReleaseCompiler(ExitStack):
         is_own = self.release in may_be
         self.speaks_for_dump = is_own or not may_be or bool(release or python)
         """False if another release wrote the dump, and the caller did not ask this one."""
+        if is_own and len(may_be) > 1:
+            others = f"{may_be[0]} to {may_be[-1]}"
+            self.title += f"; {others} may have written the dump (--jax RELEASE asks another)"
         if not is_own:
             self.title += (
                 f"; {' or '.join(may_be)} wrote the dump (--jax {may_be[-1]} asks it)"
