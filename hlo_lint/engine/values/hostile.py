@@ -207,6 +207,8 @@ def _floats(random: numpy.random.Generator, dtype: str, input_: Input, seed: int
     with np.errstate(over="ignore"):
         fitting = np.array(input_.wanted.numbers, float).astype(target).astype(float)
     numbers = wanted_numbers = fitting[np.isfinite(fitting)].tolist()
+    if input_.wanted.is_count:  # a loop until values converge
+        return np.asarray(ordinary, target)
     share = 4
     if seed >= OWN:
         # In a dot of two large arrays every sum is infinite: in some runs every second is small.

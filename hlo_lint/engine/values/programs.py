@@ -129,7 +129,7 @@ class Runs:
     """True if programs that f64 finds equal need not run in their own types."""
     _kept: dict[Hashable, list[NDArray[Any]] | NotRun] = field(default_factory=dict)
     """Inputs and results, the most recently used at the end."""
-    _failures: dict[tuple[int, bool], NotRun] = field(default_factory=dict)
+    _failures: dict[tuple[int, bool, bool], NotRun] = field(default_factory=dict)
     """The reason why a graph does not run in its own types, or in f64."""
     _unjudged: set[int] = field(default_factory=set)
     """Graphs that do not run without XLA:CPU's rewrites, or not in time."""
@@ -175,8 +175,10 @@ class Runs:
         def run() -> list[NDArray[Any]]:
             if program.endless:
                 raise NotRun(program.endless[0][1])
-            if failure := self._failures.get((program.graph.number, bool(types))):
-                raise failure  # a refusal, or too long a run, on other inputs too
+            # A refusal, or too long a run, on other inputs too; ends of ranges may end no loop.
+            key = program.graph.number, bool(types), seed >= EDGES
+            if failure := self._failures.get(key):
+                raise failure
             arguments = in_types(self.inputs(inputs, seed), program, types)
             text = self._text(program, types)
             size = sum(array.nbytes for array in arguments)
@@ -184,7 +186,7 @@ class Runs:
             try:
                 return self.xla.run(text, arguments, flags=flags)
             except NotRun as error:
-                self._failures[program.graph.number, bool(types)] = error
+                self._failures[key] = error
                 raise
 
         return self._once((inputs, seed, program.graph.number, bool(types)), run)
