@@ -625,7 +625,9 @@ def judge_dumps(old: Compiled, new: Compiled, outcome: Outcome) -> None:
     ]
     # The verifier runs after a pipeline, whose name it gives.
     guilty = {outcome.guilty, *outcome.passes, *outcome.changed} - {"", "pipeline-start"}
-    if any(names & guilty for names in new_ones.values()):
+    # Where the verifier refuses the input, no pass is to be named.
+    is_input = outcome.guilty == "pipeline-start" and len(old.dumps) == 1
+    if any(names & guilty for names in new_ones.values()) or (is_input and new_ones):
         outcome.verdict = "found"
     elif any(new_ones.values()):
         outcome.verdict = "other pass"
