@@ -142,6 +142,9 @@ def test_a_cause_is_written_for_a_maintainer(tmp_path: Path) -> None:
         )
         write_cause(record, tmp_path / target)
         assert (tmp_path / target / file).exists()
+        report = (tmp_path / target / "REPORT.md").read_text("utf-8")
+        assert report.startswith("# [XLA:")
+        assert "stablehlo/spec#add)" in report
     (numbers,) = inputs((tmp_path / "cpu" / "reduced.hlo").read_text("utf-8"))
     assert (numbers.dtype.name, numbers.shape) == ("int8", (3,))
 

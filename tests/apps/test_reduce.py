@@ -446,4 +446,4 @@ def test_the_files_of_changed_values_show_it(tmp_path: Path) -> None:
     fixed = run_in(folder, *run, PYTHON=str(OLD_JAX), HLO_MODULE=str(fine))
     assert fixed.returncode == 0, fixed.stdout
     assert "RunAndCompareTwoModules" in (folder / "repro_test.cc").read_text()
-    assert "# cublas-gemm-rewriter changes the values" in (folder / "REPORT.md").read_text()
+    assert "] cublas-gemm-rewriter changes the values" in (folder / "REPORT.md").read_text()

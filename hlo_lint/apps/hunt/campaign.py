@@ -42,7 +42,7 @@ from hlo_lint.engine.reduce.interest import InterestVerdict
 from hlo_lint.engine.reduce.search import Reduction
 from hlo_lint.engine.values.validate import SEEDS
 from hlo_lint.hlo.parser.module import parse_file
-from hlo_lint.report.repro import Environment, Repro, write_repro
+from hlo_lint.report.repro import Environment, Repro, semantics, write_repro
 from hlo_lint.text.errors import DumpError, UsageError, os_errors_as
 from hlo_lint.text.files import write
 from hlo_lint.xla.limits import Deadline, NoTimeLeft
@@ -91,11 +91,16 @@ def write_cause(record: JudgeVerdict, folder: Path) -> None:
         write_repro(Repro(record.reduced, message, (before, after), given), folder)
         return
     by, shows = record.finding.pass_name or "XLA", ", ".join(record.shows)
+    first, platform = message.partition("\n")[0], target.upper() if target in LIMITS else "TPU"
     lines = [f"{record.finding.kind} by {by}, jax {shows}:", *message.splitlines()]
     lines.append(f"python -m {show.__name__} reduced.hlo")
     arrays = hunt_inputs(parse_file(record.reduced).modules[0], SEEDS[0])
     lines += [f"input: {array.dtype.name} {array.tolist()}" for array in arrays]
-    write(folder / "reduced.hlo", "".join([*(f"// {line}\n" for line in lines), record.reduced]))
+    module = "".join([*(f"// {line}\n" for line in lines), record.reduced])
+    write(folder / "reduced.hlo", module)
+    title = f"# [XLA:{platform}] {by}: {first}"
+    report = (title, f"Shown by jax {shows}:", f"```\n{module}```", semantics(record.reduced))
+    write(folder / "REPORT.md", "\n\n".join(report) + "\n")
 
 
 def _read(entry: dict[str, Any]) -> BugFinding | JudgeVerdict:

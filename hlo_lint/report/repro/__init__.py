@@ -23,6 +23,7 @@ from string import Template
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.reduce.interest import LOOSE
 from hlo_lint.engine.reduce.values import DUMPING
+from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.report.text import render_concise
 from hlo_lint.rules.base import Rule
 from hlo_lint.text.files import write
@@ -30,6 +31,9 @@ from hlo_lint.xla import pjrt
 from hlo_lint.xla.environments import Platform
 
 FIXED = "fixed.hlo"
+_SPECIFICATION = "https://openxla.org/stablehlo/spec"
+_RENAMED = {"broadcast": "broadcast_in_dim", "dot": "dot_general", "conditional": "case"}
+"""The names in StableHLO of operations that XLA calls otherwise."""
 _TEMPLATES = Path(__file__).parent
 
 _PASSES = {
@@ -269,11 +273,12 @@ def _sections(repro: Repro) -> Iterator[str]:
         if repro.changes_values
         else "compiles the module and reports the result"
     )
-    yield f"# {where}{first}"
+    yield f"# [XLA:GPU] {where}{first}"
     yield f"Reduced from {before} instructions to {after}:"
     yield f"```\n{repro.text.strip()}\n```"
     yield "## Message"
     yield f"```\n{repro.message.strip()}\n```"
+    yield semantics(repro.text)
     notes = list(_notes(repro))
     if notes:
         yield "\n".join(f"- {note}" for note in notes)
@@ -295,6 +300,17 @@ def _sections(repro: Repro) -> Iterator[str]:
         broken, fixed = (text.splitlines(keepends=True) for text in (repro.text, repro.fixed))
         difference = "".join(unified_diff(broken, fixed, repro.module, FIXED))
         yield f"## A correct module\n\n```diff\n{difference.rstrip()}\n```"
+
+
+def semantics(text: str) -> str:
+    """The sections of StableHLO's specification that define the operations of a module."""
+    (module, *_), names = parse_file(text).modules, dict[str, None]()
+    for computation in module.computations:
+        for instruction in computation.instructions:
+            opcode = instruction.opcode
+            names |= {_RENAMED.get(opcode, opcode.replace("-", "_")): None}
+    links = (f"[{name}]({_SPECIFICATION}#{name})" for name in names if name != "parameter")
+    return f"What is right, by StableHLO's specification: {', '.join(links)}."
 
 
 def _notes(repro: Repro) -> Iterator[str]:
