@@ -499,7 +499,7 @@ def whole(ptx: Ptx) -> bool:
 
 @pytest.mark.slow
 @given(st.text())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_any_text_is_read(text: str) -> None:
     assert whole(read_ptx(text))
 
@@ -514,7 +514,7 @@ PIECES = st.sampled_from(
 
 @pytest.mark.slow
 @given(st.lists(PIECES, max_size=60))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_any_heap_of_pieces_is_read(pieces: list[str]) -> None:
     heap = " ".join(pieces)
     assert whole(read_ptx(heap))
@@ -636,7 +636,7 @@ def computations(draw: st.DrawFn) -> tuple[list[str], list[int]]:
 
 @pytest.mark.slow
 @given(computations())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_a_range_holds_what_every_thread_computes(computation: tuple[list[str], list[int]]) -> None:
     lines, values = computation
     last = max(int(name) for name in re.findall(r"%r(\d+)", " ".join(lines)))
