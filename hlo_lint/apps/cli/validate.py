@@ -97,6 +97,8 @@ def command(
     settings = common.settings_of(paths, shared)
     output_format = output_format or settings.output_format
     dump = common.open_given(paths, settings, shared)
+    if not kernels and (release or python or target or on_gpu):
+        raise click.UsageError("--jax, --python, --target and --on-gpu go with --kernels")
     if kernels:
         from hlo_lint.apps.cli.kernel_table import print_kernels_as_json, show_kernels
         from hlo_lint.apps.isolation import judged_kernels

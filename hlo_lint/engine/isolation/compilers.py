@@ -180,12 +180,16 @@ def _for_stablehlo(draft: Draft) -> Draft:
     def changed(body: DraftComputation) -> DraftComputation:
         rows: list[DraftInstruction] = []
         for row in body.rows:
-            if row.opcode == "bitcast":
+            if row.opcode == "bitcast" and row.reads:
                 dtype, _, _ = body.row(row.reads[0]).type_text.partition("[")
                 is_same = row.type_text.startswith(f"{dtype}[")
                 opcode = "reshape" if is_same else "bitcast-convert"
                 row = row._replace(opcode=opcode, attributes_text="")
-            if row.opcode in BINARY and len(set(row.references)) == 1 and not body.is_entry:
+            if (
+                row.opcode in BINARY
+                and row.references[1:] == row.references[:1]
+                and not body.is_entry
+            ):
                 (name, _), hidden = row.references, f"{row.name}.hidden"
                 shape = body.row(row.reads[0]).type_text
                 rows.append(DraftInstruction.of(hidden, shape, "copy", [name]))

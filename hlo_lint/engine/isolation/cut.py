@@ -88,6 +88,18 @@ def kernels_of(module: Module) -> Iterator[Instruction]:
                 yield instruction
 
 
+def _is_whole(module: Module) -> bool:
+    """True if all that instructions read and call is there."""
+    names = [computation.name for computation in module.computations]
+    return len(set(names)) == len(names) and all(
+        computation.root is not None
+        and all(operand.instruction is not None for row in rows for operand in row.operands)
+        and all(name in names for row in rows for name in row.called_computations)
+        for computation in module.computations
+        for rows in [computation.instructions]
+    )
+
+
 def _constants_of(module: Module) -> Iterator[Instruction]:
     """The constants of the entry computation, which XLA:GPU emits as variables."""
     for constant in module.entry.with_opcode("constant") if module.entry else ():
@@ -99,20 +111,23 @@ def with_calls(draft: Draft) -> Draft:
     """The module with its fusions as calls, for XLA to fuse again."""
 
     def called(_: DraftComputation, row: DraftInstruction) -> DraftInstruction:
-        if row.opcode != "fusion":
+        if row.opcode != "fusion" or len(row.callees) != 1:
             return row
-        (callee,) = row.callees
-        return row._replace(opcode="call", attributes_text=f", to_apply=%{callee}")
+        return row._replace(opcode="call", attributes_text=f", to_apply=%{row.callees[0]}")
 
     return draft.with_rows(called)
 
 
 def cuts_of(module: Module, *, constants: bool = False) -> Iterator[KernelCut]:
     """The kernels of a module, each as a module of its own; then its constants, if asked for."""
+    if module.problems or not _is_whole(module):
+        return  # XLA refuses it before it has kernels
     draft = _bare(Draft.of(module))
     bodies = {body.name: body for body in draft.bodies}
     for instruction in chain(kernels_of(module), _constants_of(module) if constants else ()):
-        body = bodies[instruction.computation.name]
+        body = bodies.get(instruction.computation.name)
+        if body is None:
+            continue  # a computation that is written in place
         yield KernelCut(instruction, _cut(draft, bodies, body, body.row(instruction.name)))
 
 
