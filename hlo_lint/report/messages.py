@@ -107,6 +107,16 @@ def meaning_of(log: str, *, general: bool = True) -> Meaning | None:
     return next((meaning for meaning in chosen if meaning.words.search(log)), None)
 
 
+def meaning_and_sources(log: str) -> tuple[Meaning | None, tuple[MessageSource, ...]]:
+    """The meaning of a message, and the files it comes from where they say more."""
+    sources = find_sources(log)
+    meaning = meaning_of(failure_in(log), general=False)
+    # Words that say less than the file, or than the message that has them.
+    if meaning and not (sources and sources[0].quoted):
+        sources = ()
+    return meaning if meaning or sources else meaning_of(log), sources
+
+
 def kernels_behind(log: str) -> str:
     """A pattern in the attributes of the calls and fusions that may say a message, or empty."""
     meaning = meaning_of(failure_in(log), general=False)

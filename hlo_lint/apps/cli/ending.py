@@ -338,8 +338,7 @@ def _mentioned(message: str, run: Pipeline) -> Iterator[str]:
 
 def explained(message: str) -> Iterator[str]:
     """The meaning of a message, as far as it is known."""
-    from hlo_lint.dumps.messages import find_sources
-    from hlo_lint.report.messages import meaning_of, origin, rules_for
+    from hlo_lint.report.messages import meaning_and_sources, origin, rules_for
     from hlo_lint.rules.registry import all_rules
 
     rules = rules_for(message, all_rules())
@@ -347,13 +346,10 @@ def explained(message: str) -> Iterator[str]:
         for rule in rules[:SHOWN]:
             yield f"{rule.name()}: {rule.summary()}"
         return
-    meaning = meaning_of(message, general=False)
-    sources = find_sources(message)
-    if meaning is None and not sources:
-        meaning = meaning_of(message)
+    meaning, sources = meaning_and_sources(message)
     if meaning:
         yield meaning.means
-    if sources and (meaning is None or sources[0].quoted):
+    if sources:
         yield from origin(sources).splitlines()
 
 

@@ -98,26 +98,24 @@ def answer(log: str, dump: Dump | None = None) -> str:
     Raises:
         UsageError: nothing is known of it.
     """
-    from hlo_lint.dumps.messages import failure_in, find_sources
-    from hlo_lint.report.messages import meaning_of, messages_of, origin, rules_for, rules_for_files
+    from hlo_lint.report.messages import (
+        meaning_and_sources,
+        messages_of,
+        origin,
+        rules_for,
+        rules_for_files,
+    )
 
     rules = rules_for(log, all_rules())
-    sources = find_sources(log)
-    meaning = meaning_of(failure_in(log), general=False)
+    meaning, sources = meaning_and_sources(log)
     places = "" if dump is None else _places(log, dump)
     parts = [origin(sources)] if sources else []
-    is_quoted = bool(sources and sources[0].quoted)
     if len(rules) == 1:
         parts += [places] if places else []
         return "\n".join([*parts, f"{_asked(rules[0].name())}\n\n{render_page(rules[0])}"])
     if rules:
         title = f"{len(rules)} rules stand for such messages"
     else:
-        # Words that say less than the file, or than the message that has them.
-        if meaning and not is_quoted:
-            parts = []
-        if not parts:
-            meaning = meaning or meaning_of(log)
         if meaning:
             parts.insert(0, f"{meaning}\n")
         rules = rules_for_files(log, all_rules())
