@@ -26,6 +26,7 @@ from hlo_lint.engine.isolation.cut import cuts_of, emitter_of
 from hlo_lint.engine.isolation.judge import KernelCompiler, KernelVerdict, judge_kernel
 from hlo_lint.engine.mentions import names_in
 from hlo_lint.hlo.ir import Module
+from hlo_lint.text.errors import DumpError
 from hlo_lint.xla.compiler import XlaCompiler
 from hlo_lint.xla.cpu import XlaCpu
 from hlo_lint.xla.environments import (
@@ -200,6 +201,8 @@ def judged_kernels(
     deadline = Deadline(inf if seconds is None else seconds)
     dump = only_module(as_dump(target, settings or Settings()), module, ["the dump"])
     pipelines = [pipeline for pipeline in dump if not pipeline.is_helper]
+    if not pipelines:
+        raise DumpError("the dump has no module to compile")
     seen: dict[tuple[str, str], KernelVerdict] = {}
     with XlaCpu(memory=memory, deadline=deadline) as judge:
         for pipeline in pipelines:
