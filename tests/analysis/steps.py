@@ -353,3 +353,15 @@ def plant(
         for body in after.bodies
     )
     return before, replace(after, bodies=bodies)
+
+
+def alter(program: Program, chance: Random) -> Program | None:
+    """A program that computes another value by one operation, on the same operands."""
+    becomes = {"add": "subtract", "maximum": "minimum", "sine": "cosine", "multiply": "add"}
+    places = program.places(lambda line: line.opcode in becomes and "pred" not in line.type)
+    if not places:
+        return None
+    number, place = chance.choice(places)
+    lines = list(program.bodies[number].lines)
+    lines[place] = replace(lines[place], opcode=becomes[lines[place].opcode])
+    return program.with_body(number, lines)

@@ -9,7 +9,7 @@ from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.engine.views import checks_of
 from hlo_lint.rules.base import Stage
 from hlo_lint.rules.registry import all_rules
-from tests.analysis.steps import LOSSES, PRESERVING, Program, plant
+from tests.analysis.steps import LOSSES, PRESERVING, Program, alter, plant
 from tests.conftest import DUMPS
 
 CHECKS = [
@@ -60,4 +60,16 @@ def test_a_lost_property_is_found() -> None:
         if step is not None:
             count += 1
             missed += [] if said(*step) else [f"{kind}, {name}"]
+    assert len(missed) <= 0.05 * count, missed
+
+
+def test_another_operation_is_found_whatever_the_names() -> None:
+    chance, missed, count = Random(43), list[str](), 0
+    while count < 100:
+        name = chance.choice(("rename", "reorder", "clone", "outline", "fuse", "inline"))
+        step = PRESERVING[name](drawn(chance), chance)
+        after = None if step is None else alter(step[1], chance)
+        if step is not None and after is not None:
+            count += 1
+            missed += [] if said(step[0], after) else [name]
     assert len(missed) <= 0.05 * count, missed

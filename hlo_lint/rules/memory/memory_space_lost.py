@@ -8,11 +8,12 @@ from hlo_lint.analysis.calls import instructions_of
 from hlo_lint.analysis.kinds import types_in
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.side_effects import MARKERS
+from hlo_lint.analysis.step_map.links import Link, LinkKind
 from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.attributes.shapes import ProgramShape
-from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.hlo.records import opcode_of, type_of
+from hlo_lint.hlo.ir import Module
+from hlo_lint.hlo.records import type_of
 from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity
 
@@ -89,16 +90,12 @@ class MemorySpaceLost(Rule):
         """A finding at the first instruction whose result lost its memory space."""
         if may(change.pass_name, "placement"):
             return
-        lost: list[tuple[Instruction, Instruction]] = []
-        for computation in change.changed:
-            rows, others = computation.before.rows, computation.after.rows
-            for number, position in computation.kept:
-                row, new_row = rows[number], others[position]
-                if opcode_of(row) != opcode_of(new_row) or ":S(" not in type_of(row):
-                    continue
-                old, new = computation.before.at(number), computation.after.at(position)
-                if _has_moved(old, new):
-                    lost.append((old, new))
+        links = change.map.links(lambda row: ":S(" in type_of(row))
+        lost = [
+            (link.old, link.new)
+            for link in links
+            if (link.is_equal or link.kind == LinkKind.KEPT) and _has_moved(link)
+        ]
         if lost:
             (old, new), more = lost[0], f" and {len(lost) - 1} more" if len(lost) > 1 else ""
             yield Finding(
@@ -150,16 +147,18 @@ class MemorySpaceLost(Rule):
             )
 
 
-def _has_moved(old: Instruction, new: Instruction) -> bool:
+def _has_moved(link: Link) -> bool:
     """True if an unchanged operation now has its result in the default memory."""
-    ours, theirs = old.shape_or_none, new.shape_or_none
+    ours, theirs = link.old.shape_or_none, link.new.shape_or_none
+    is_same = link.old.operand_names == link.new.operand_names or link.is_equal
     return (
-        isinstance(ours, ArrayShape)
+        link.old.opcode == link.new.opcode
+        and isinstance(ours, ArrayShape)
         and isinstance(theirs, ArrayShape)
         and bool(ours.memory_space)
         and not theirs.memory_space
         and (ours.dtype, ours.dims) == (theirs.dtype, theirs.dims)
-        and old.operand_names == new.operand_names
+        and is_same
     )
 
 
