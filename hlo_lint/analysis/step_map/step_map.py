@@ -100,9 +100,10 @@ class StepMap:
         """The links of instructions that did not keep their name and operands."""
         left = list(gone)
         new: set[Instruction] = set()
-        for stage in (self._equal, self._alike, self._named, self._loops, self._replaced):
+        # A kept name is cheap to follow; values are numbered for what has lost its name.
+        for stage in (self._named, self._equal, self._alike, self._loops, self._replaced):
             linked: set[Instruction] = set()
-            for link in stage(left):
+            for link in stage(left) if left else ():
                 linked.add(link.old)
                 new.add(link.new)
                 yield link
@@ -163,7 +164,10 @@ class StepMap:
         is_here = self._partners.get(first[0]) is second[0]
         if is_here and old.name == new.name:
             return Link(old, new, LinkKind.KEPT, (new,))
-        if is_merged:
+        # A name that was there before is the other instruction, which has the same value now.
+        pair = self._pairs.get(id(first[0])) if is_here else None
+        is_other = pair is not None and pair.keeps_names and new.name in pair.before.index
+        if is_merged or is_other:
             return Link(old, new, LinkKind.MERGED, (new,))
         if not is_here:
             return Link(old, new, LinkKind.MOVED, (new, *self.runners(new.computation)))

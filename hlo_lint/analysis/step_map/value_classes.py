@@ -13,6 +13,7 @@ from functools import cached_property, lru_cache
 from typing import Any, Final, TypeVar
 
 from hlo_lint.analysis.calls import calls_of
+from hlo_lint.analysis.kinds import template_of
 from hlo_lint.analysis.pass_pairs import PassPair, bare_type
 from hlo_lint.analysis.value_numbering import ValueNumbering
 from hlo_lint.hlo.attributes.splitting import split_attributes
@@ -56,8 +57,6 @@ _FORWARDS: Final = frozenset(
 _ELEMENTWISE: Final = HAS_GROUPS - {"all-to-all", "ragged-all-to-all"} | {"collective-permute"}
 """Collectives that treat each operand alone: a combined collective has a value for each."""
 _MAX_DEPTH: Final = 50
-_MAX_APPLIED: Final = 16
-"""The number of instructions of the largest reducer."""
 _MAX_ROWS: Final = 4
 """The number of times that all instructions may be read on average; calls beyond are not read
 through."""
@@ -69,17 +68,15 @@ class ValueClasses(ValueNumbering):
     def __init__(self, change: PassPair) -> None:
         super().__init__()
         pairs = [pair for pair in change.changed if pair.keeps_names]
-        names = frozenset(pair.before.name for pair in pairs)
-        self.before = _Side(self, change.before, change.removed, names, {})
-        # What the pass left alone is the same value: a rewritten operand does not hide its readers.
-        same: dict[str, dict[str, ValueNumber]] = {}
-        for pair in pairs:
-            values = self.before.read_alone(pair.before)
-            same[pair.after.name] = {name: values[name] for name in pair.unchanged}
-        self.after = _Side(self, change.after, change.added, same.keys(), same)
-        for pair in pairs:
-            self.after.read_alone(pair.after)
+        # What the pass left alone has one value before and after: it is not numbered by its
+        # operands, and a rewritten operand does not hide its readers.
+        before = {pair.before.name: pair.unchanged for pair in pairs}
+        after = {pair.after.name: pair.unchanged for pair in pairs}
+        self.before = _Side(self, change.before, change.removed, before)
+        self.after = _Side(self, change.after, change.added, after)
         for side, module in ((self.before, change.before), (self.after, change.after)):
+            for pair in pairs:
+                side.read_alone(pair.before if side is self.before else pair.after)
             if module.entry is not None and module.entry not in side.values:
                 side.read_alone(module.entry)
 
@@ -101,17 +98,15 @@ class _Side:
         classes: ValueClasses,
         module: Module,
         changed: Sequence[Computation],
-        paired: Set[str],
-        same: Mapping[str, Mapping[str, ValueNumber]],
+        same: Mapping[str, Set[str]],
     ) -> None:
         self._classes = classes
         self._module = module
-        self._read_through = {computation.name for computation in changed} - paired
+        self._read_through = {computation.name for computation in changed} - same.keys()
         self._same = same
         self._left = _MAX_ROWS * sum(len(computation.rows) for computation in module.computations)
         self._done: dict[tuple[str, tuple[ValueNumber, ...]], ValueNumber] = {}
         self._active: set[str] = set()
-        self._applied: dict[Computation, int] = {}
         self.members: dict[int, list[Place]] = {}
         """The instructions of each class, in the order in which the program runs them."""
         self.values: dict[Computation, Mapping[str, ValueNumber]] = {}
@@ -124,7 +119,7 @@ class _Side:
             self._node(("parameter", where, parameter.parameter_number))
             for parameter in computation.parameters
         ]
-        same = self._same.get(computation.name, {})
+        same = self._same.get(computation.name, frozenset())
         values = self.values[computation] = self._values(computation, arguments, same)
         return values
 
@@ -138,35 +133,32 @@ class _Side:
         key = name, tuple(arguments)
         if key not in self._done:
             self._active.add(name)
-            values = self._values(computation, arguments, {})
+            values = self._values(computation, arguments, frozenset())
             root = computation.root
             self._done[key] = self._node(("empty",)) if root is None else values[root.name]
             self._active.discard(name)
         return self._done[key]
 
     def _values(
-        self,
-        computation: Computation,
-        arguments: Sequence[ValueNumber],
-        same: Mapping[str, ValueNumber],
+        self, computation: Computation, arguments: Sequence[ValueNumber], same: Set[str]
     ) -> Mapping[str, ValueNumber]:
         values: dict[str, ValueNumber] = {}
         calls = calls_of(computation)
-        self._left -= len(computation.rows)
+        self._left -= len(computation.rows) - len(same)
+        where = "" if computation is self._module.entry else computation.name
         for number, row in enumerate(computation.rows):
-            name = name_of(row)
-            operands = [self._read(values, reference) for reference in references_of(row)]
-            if opcode_of(row) == "parameter":
+            name, opcode = name_of(row), opcode_of(row)
+            if opcode == "parameter":
                 at = whole_number(operands_of(row).strip())
                 is_given = at is not None and 0 <= at < len(arguments)
-                values[name] = (
-                    arguments[at or 0]
-                    if is_given
-                    else self._node(("parameter", computation.name, name))
-                )
+                values[name] = arguments[at or 0] if is_given else self._node(("free", where, name))
                 continue
-            value = self._value(row, operands, calls.get(number, ()), (computation, number))
-            values[name] = same.get(name, value)
+            if name in same and opcode not in ("constant", "tuple"):
+                values[name] = self._node(("kept", where, name))
+                continue
+            operands = [self._read(values, reference) for reference in references_of(row)]
+            place = computation, number
+            values[name] = self._value(row, operands, calls.get(number, ()), place)
         return values
 
     def _read(self, values: Mapping[str, ValueNumber], reference: str) -> ValueNumber:
@@ -302,16 +294,8 @@ class _Side:
         Reducers and comparators count by what they do: passes share them and copy them.
         """
         computation = self._module.computation(name)
-        if computation is None or len(computation.rows) > _MAX_APPLIED:
-            return self._node(("computation", name))
-        number = self._applied.get(computation)
-        if number is None:
-            free = [self._node(("applied", place)) for place in range(len(computation.parameters))]
-            result = self._values(computation, free, {})
-            root = computation.root
-            value = self._node(("empty",)) if root is None else result[root.name]
-            number = self._applied[computation] = self._node(("callee",), (value,))
-        return number
+        template = None if computation is None else template_of(computation)
+        return self._node(("computation", name) if template is None else ("callee", template))
 
 
 def _inverted(members: Mapping[T, Sequence[Place]]) -> Mapping[Place, Sequence[T]]:
