@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from hlo_lint.analysis.calls import calls_of
 from hlo_lint.analysis.kinds import template_of
-from hlo_lint.analysis.pass_pairs import PassPair, bare_type
+from hlo_lint.analysis.pass_pairs import ChangedComputation, PassPair, bare_type
 from hlo_lint.analysis.value_numbering import ValueNumbering
 from hlo_lint.hlo.attributes.splitting import split_attributes
 from hlo_lint.hlo.ir import Computation, Module
@@ -56,6 +56,8 @@ _FORWARDS: Final = frozenset(
 """Opcodes whose value is that of operand 0. The layout does not count."""
 _ELEMENTWISE: Final = HAS_GROUPS - {"all-to-all", "ragged-all-to-all"} | {"collective-permute"}
 """Collectives that treat each operand alone: a combined collective has a value for each."""
+_NEVER_MERGED: Final = frozenset({"bitcast", "call", "copy", "fusion", "get-tuple-element"})
+"""Opcodes of which a pass adds many; they are followed by their readers."""
 _MAX_DEPTH: Final = 50
 _MAX_ROWS: Final = 4
 """The number of times that all instructions may be read on average; calls beyond are not read
@@ -70,13 +72,18 @@ class ValueClasses(ValueNumbering):
         pairs = [pair for pair in change.changed if pair.keeps_names]
         # What the pass left alone has one value before and after: it is not numbered by its
         # operands, and a rewritten operand does not hide its readers.
-        before = {pair.before.name: pair.unchanged for pair in pairs}
-        after = {pair.after.name: pair.unchanged for pair in pairs}
-        self.before = _Side(self, change.before, change.removed, before)
-        self.after = _Side(self, change.after, change.added, after)
+        # Only an operation of a vanished or new name may be merged with it, or be its clone.
+        moved = {pair.before.name: _opcodes_moved(pair) for pair in pairs}
+        same = {pair.before.name: pair.unchanged for pair in pairs}
+        self.before = _Side(self, change.before, change.removed, same, moved, {})
+        for pair in pairs:
+            self.before.read_alone(pair.before)
+        values = {pair.after.name: self.before.values[pair.before] for pair in pairs}
+        same = {pair.after.name: pair.unchanged for pair in pairs}
+        self.after = _Side(self, change.after, change.added, same, {}, values)
+        for pair in pairs:
+            self.after.read_alone(pair.after)
         for side, module in ((self.before, change.before), (self.after, change.after)):
-            for pair in pairs:
-                side.read_alone(pair.before if side is self.before else pair.after)
             if module.entry is not None and module.entry not in side.values:
                 side.read_alone(module.entry)
 
@@ -99,11 +106,13 @@ class _Side:
         module: Module,
         changed: Sequence[Computation],
         same: Mapping[str, Set[str]],
+        moved: Mapping[str, Set[str]],
+        known: Mapping[str, Mapping[str, ValueNumber]],
     ) -> None:
         self._classes = classes
         self._module = module
         self._read_through = {computation.name for computation in changed} - same.keys()
-        self._same = same
+        self._same, self._moved, self._known = same, moved, known
         self._left = _MAX_ROWS * sum(len(computation.rows) for computation in module.computations)
         self._done: dict[tuple[str, tuple[ValueNumber, ...]], ValueNumber] = {}
         self._active: set[str] = set()
@@ -146,6 +155,8 @@ class _Side:
         calls = calls_of(computation)
         self._left -= len(computation.rows) - len(same)
         where = "" if computation is self._module.entry else computation.name
+        earlier = self._known.get(computation.name, {}) if same else {}
+        moved = self._moved.get(computation.name, frozenset()) if same else frozenset()
         for number, row in enumerate(computation.rows):
             name, opcode = name_of(row), opcode_of(row)
             if opcode == "parameter":
@@ -153,7 +164,10 @@ class _Side:
                 is_given = at is not None and 0 <= at < len(arguments)
                 values[name] = arguments[at or 0] if is_given else self._node(("free", where, name))
                 continue
-            if name in same and opcode not in ("constant", "tuple"):
+            if name in same and name in earlier:
+                values[name] = earlier[name]
+                continue
+            if name in same and opcode not in moved:
                 values[name] = self._node(("kept", where, name))
                 continue
             operands = [self._read(values, reference) for reference in references_of(row)]
@@ -296,6 +310,14 @@ class _Side:
         computation = self._module.computation(name)
         template = None if computation is None else template_of(computation)
         return self._node(("computation", name) if template is None else ("callee", template))
+
+
+def _opcodes_moved(pair: ChangedComputation) -> frozenset[str]:
+    """The opcodes of instructions whose name vanished or is new, of constants and of tuples."""
+    rows, others = pair.before.rows, pair.after.rows
+    gone = [opcode_of(rows[n]) for n in pair.removed if name_of(rows[n]) not in pair.after.index]
+    new = [opcode_of(others[n]) for n in pair.added if name_of(others[n]) not in pair.before.index]
+    return frozenset((*gone, *new)) - _NEVER_MERGED | {"constant", "tuple"}
 
 
 def _inverted(members: Mapping[T, Sequence[Place]]) -> Mapping[Place, Sequence[T]]:
