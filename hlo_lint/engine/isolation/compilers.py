@@ -185,11 +185,8 @@ def _for_stablehlo(draft: Draft) -> Draft:
                 is_same = row.type_text.startswith(f"{dtype}[")
                 opcode = "reshape" if is_same else "bitcast-convert"
                 row = row._replace(opcode=opcode, attributes_text="")
-            if (
-                row.opcode in BINARY
-                and row.references[1:] == row.references[:1]
-                and not body.is_entry
-            ):
+            is_pair = row.opcode in BINARY and len(row.references) == 2
+            if is_pair and len(set(row.references)) == 1 and not body.is_entry:
                 (name, _), hidden = row.references, f"{row.name}.hidden"
                 shape = body.row(row.reads[0]).type_text
                 rows.append(DraftInstruction.of(hidden, shape, "copy", [name]))
