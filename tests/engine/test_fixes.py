@@ -210,7 +210,7 @@ def test_several_modules_of_a_file_are_all_fixed() -> None:
 
 def test_a_fix_of_two_edits_fixes_one_finding() -> None:
     rule = find_rule("reshape-runs-as-kernel")
-    texts = [example.text for example in rule.examples if isinstance(example, Bad)]
+    texts = [example.source for example in rule.examples if isinstance(example, Bad)]
     results = [hlo_lint.fix(text, [rule.name()], unsafe_fixes=True) for text in texts]
     assert (2, 1) in [(len(result.edits), len(result.fixed)) for result in results]
     for text, result in zip(texts, results, strict=True):
