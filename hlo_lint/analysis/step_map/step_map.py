@@ -181,13 +181,17 @@ class StepMap:
         for computation in self._change.removed:
             for number, names in calls_of(computation).items():
                 here = computation, number
-                numbers = before.classes_of.get(here, ())
-                there = [place for number in numbers for place in after.members.get(number, ())]
-                called = [calls_of(body).get(position, ()) for body, position in there]
-                is_alone = all(len(before.members[number]) == 1 for number in numbers)
-                if len(called) == 1 and is_alone:
+                # Only a caller that is alone in its class: equal callers may be thousands.
+                numbers = [
+                    number
+                    for number in before.classes_of.get(here, ())
+                    if len(before.members[number]) == len(after.members.get(number, ())) == 1
+                ]
+                if len(numbers) == 1:
+                    body_after, position = after.members[numbers[0]][0]
+                    called = calls_of(body_after).get(position, ())
                     bodies = map(self._change.before.computation, names)
-                    others = map(self._change.after.computation, called[0])
+                    others = map(self._change.after.computation, called)
                     for body, partner in zip(bodies, others, strict=False):
                         if body is not None and partner is not None:
                             partners.setdefault(body, partner)
