@@ -282,7 +282,7 @@ def _add_directory(
         unread += _add_folder(dump, directory, kept, seen)
     empty = len(dump.pipelines) == before
     runs = [run for run in dump.pipelines[before:] if run.names and not run.is_helper]
-    if not all(run.steps for run in runs):
+    if not all(run.steps and not run.stops_before_emission for run in runs):
         from hlo_lint.dumps.gaps import gaps
 
         dump.skipped += gaps(root, runs)

@@ -10,7 +10,7 @@ from hlo_lint.dumps.names import numbered_twice
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.phases import BEFORE_LAYOUTS
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.text.phrases import NOT_LOOKED_AT, counted
+from hlo_lint.text.phrases import NOT_LOOKED_AT, counted, listed
 from hlo_lint.text.stored import archive_of
 
 NO_PASSES = f"{NOT_LOOKED_AT}what each pass did; XLA_FLAGS=--xla_dump_hlo_pass_re=.* dumps it"
@@ -49,16 +49,21 @@ def _begins(dump: PassDump) -> bool:
 
 
 def gaps(folder: Path, runs: Sequence[Pipeline]) -> list[Skipped]:
-    """The reason why passes of a folder were not checked; empty if they were."""
+    """The passes of a folder that were not checked, and modules that may not have been emitted."""
+    reasons = []
     cached = [run for run in runs if run.final and not run.begins and not run.steps]
     options = cached[0].options if cached else None
     if options is not None and "xla_dump_hlo_pass_re" in options.values:
-        reason = (
+        reasons.append(
             f"{NOT_LOOKED_AT}what each pass did in {counted(len(cached), 'module')}: a persistent "
             "cache answered, and no pass ran; JAX_ENABLE_COMPILATION_CACHE=false forces a compile"
         )
-    elif any(run.steps for run in runs):
-        return []
-    else:
-        reason = NO_PASSES
-    return [Skipped(str(folder), reason)]
+    elif not any(run.steps for run in runs):
+        reasons.append(NO_PASSES)
+    optimized = [run.title for run in runs if run.stops_before_emission]
+    if optimized:
+        reasons.append(
+            f"{NOT_LOOKED_AT}the emission of {listed(optimized, 3)}, which left no PTX or thunks; "
+            "`hlo-lint check --ask-xla` asks the compiler"
+        )
+    return [Skipped(str(folder), reason) for reason in reasons]

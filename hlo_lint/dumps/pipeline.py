@@ -50,6 +50,8 @@ class _Place(NamedTuple):
 
 
 _NOWHERE = _Place((), 0, 0)
+_EMITTED = (".thunk_sequence.txt", ".ptx")
+"""Endings of the files that XLA:GPU writes once it has emitted thunks and kernels."""
 
 
 class Pipeline:
@@ -111,6 +113,16 @@ class Pipeline:
         if self.final is not None or self.is_helper or self.lone:
             return False
         return self.begins and bool(self.steps or self.options)
+
+    @property
+    def stops_before_emission(self) -> bool:
+        """True if XLA:GPU wrote the final module, but no thunk sequence or PTX after it."""
+        final = self.final
+        if final is None or final.name is None or self.lone or not self.begins:
+            return False
+        is_gpu = "gpu_after_optimizations" in final.name.rest
+        # In a copy of chosen files, the options are absent, too.
+        return is_gpu and not any(map(self.artefact_path, _EMITTED)) and self.options is not None
 
     @property
     def begins(self) -> bool:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
+
+import pytest
 
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.gaps import EARLIER
+from tests.conftest import FIXTURES
 
 TEXT = "HloModule jit_f\n\nENTRY e {\n  ROOT c = s32[] constant(0)\n}\n"
 FIRST = ("0000.a.after_pipeline-start.before_x", "0001.a.after_x.before_y", "0002.a.after_y")
@@ -48,3 +52,15 @@ def test_steps_of_one_run_stay_whatever_their_times(tmp_path: Path) -> None:
     os.utime(tmp_path / "module_0001.jit_f.before_optimizations.txt", (2_000_000,) * 2)
     steps, left = read(tmp_path)
     assert (len(steps), left) == (3, 0)
+
+
+@pytest.mark.parametrize("death", ["copy_left", "stable_sort"])
+def test_a_module_that_was_not_emitted_is_named(death: str) -> None:
+    (gap,) = open_dump(FIXTURES / "deaths" / death).skipped
+    assert "the emission of module_0001.jit_program" in gap.reason
+
+
+def test_thunks_beside_a_module_show_its_emission(tmp_path: Path) -> None:
+    shutil.copytree(FIXTURES / "deaths" / "copy_left", tmp_path, dirs_exist_ok=True)
+    (tmp_path / "module_0001.jit_program.thunk_sequence.txt").write_text("000: kGemm")
+    assert not any("emission" in entry.reason for entry in open_dump(tmp_path).skipped)
