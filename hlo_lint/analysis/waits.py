@@ -32,7 +32,7 @@ _MESSAGES: Final = (
 )
 _MAX_LINE: Final = 4096
 _patterns: Final = tuple(map(re.compile, _MESSAGES))
-_find_key = re.compile(r"^(?P<kind>[a-z- ]+?) RendezvousKey\{.*?op_id=(?P<number>\d+)").search
+_find_key = re.compile(r"^(?P<kind>[a-z- ]+?) RendezvousKey\{.*?op_id=(?P<number>\d{1,18})").search
 
 
 class Wait(NamedTuple):

@@ -15,7 +15,6 @@ FOUND = {
     "analysis/match/reader.py: next(iter(keywords))": "in a branch where there are keywords",
     "analysis/shape_inference/indexing.py: next(from_indices)": "counted by the loop's range",
     "analysis/shape_inference/indexing.py: next(from_window)": "the places are as many as offsets",
-    "analysis/verifier/verify.py: next(reversed(self.memo.outcomes[before].values()))": "of a memo",
     "kernels/autotuning/fragile_winner.py: next((best for best in bests if best.backend "
     "== won.backend))": "the winner is a candidate",
     "rules/form/unknown_word.py: next((index for index, row in "
@@ -25,7 +24,6 @@ FOUND = {
     "_size(type_of(computation.rows[number])) == largest))": "the largest of these sizes",
     "rules/pipeline/interface_changed.py: next((name for name in (*olds, *news) if name "
     "not in olds or name not in news))": "the keys differ",
-    "rules/pipeline/unfit_for_callee.py: next(iter(_FITS))": "a table of the rule",
     "rules/verifier/bad_collective.py: next(iter(groups.sizes))": "there is a single size",
     "rules/verifier/broken_structure.py: next((number for number in range(last) if "
     "number not in by_number))": "there are fewer numbers than the largest",
@@ -40,6 +38,7 @@ NUMBERS = {
     "analysis/match/reader.py: int(token)": "a pattern of the command line",
     "analysis/shape_inference/windows.py: int(select_last)": "a truth value",
     "analysis/verifier/scope.py: int(text)": "nine digits of a pattern",
+    "analysis/waits.py: int(key['number'])": "18 digits of a pattern",
     "rules/pipeline/divergent_collective.py: int(compare(*values))": "a truth value",
 }
 """Conversions that take no number of a text, or a short one, each with the reason."""

@@ -675,7 +675,9 @@ def test_what_xla_died_of_is_found(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in CAUSES if CAUSES[name][0] == "compiler-refuses"])
 def test_xla_says_of_what_its_emitters_died(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", os.environ["HLO_LINT_RELEASES"])
-    refused, _ = refusals(open_dump(DEATHS / name))
+    refused, unasked = refusals(open_dump(DEATHS / name))
+    if unasked:
+        pytest.skip(unasked[0].reason)  # no environment of that release is made for the tests
     assert [CAUSES[name][1] in diagnostic.message for diagnostic in refused] == [True]
 
 

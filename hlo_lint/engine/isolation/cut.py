@@ -212,7 +212,9 @@ class _Entry:
         """
         if name not in self._names:
             source = origin = self._body.row(name)
-            while origin.opcode == "copy":
+            passed = {name}
+            while origin.opcode == "copy" and not passed.issuperset(origin.reads):
+                passed.update(origin.reads)  # in a text with a cycle, copies may read each other
                 origin = self._body.row(origin.reads[0])
             literal = origin.operands_text
             is_short = len(literal) < MAX_LITERAL and "..." not in literal

@@ -78,20 +78,20 @@ def test_what_xla_refuses_is_never_taken(reads: Guard) -> None:
         def __call__(self, text: str) -> InterestVerdict:
             return InterestVerdict("reduce(" in text)
 
-    reduction = Search(Anything(), reads).run(random_module(13))
+    reduction = Search(Anything(), reads).run(random_module(11))
     assert reads(reduction.text)
     assert reduction.after.size == 5  # the computation it calls needs two parameters
 
 
 def test_without_jaxlib_what_is_malformed_is_never_taken() -> None:
-    reads, text = Guard(None), random_module(1)
+    reads, text = Guard(None), random_module(4)
     assert reads(text)
     assert not reads(text.replace("parameter(0)", "parameter(0", 1))
     assert not reads(text.replace("dimensions=", "dimension=", 1))
 
 
 def test_a_run_goes_on_from_its_state(tmp_path: Path, reads: Guard) -> None:
-    text, path = random_module(26), tmp_path / "state"
+    text, path = random_module(6), tmp_path / "state"
 
     class Stopping(HasOpcode):
         def __call__(self, text: str) -> InterestVerdict:
