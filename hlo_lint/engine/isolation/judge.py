@@ -36,6 +36,8 @@ SEEDS: Final = (0, 1, 2)
 """The sets of inputs: of both signs, positive, and negative."""
 LARGE: Final = 1 << 20
 """Kernels with more bytes of inputs get the first two sets."""
+_OF_LOOP: Final = '"dynamic_slice_config"'
+"""The configuration of a slice whose offset XLA:GPU computes from the loop around it."""
 is_unregistered = re.compile(
     r"No (?:FFI handler registered|registered implementation)|Failed to lookup host symbol|"
     r"Failed to parse (?:Triton|Mosaic GPU) module"
@@ -93,9 +95,8 @@ class KernelCompiler(Protocol):
 
 def judge_kernel(cut: KernelCut, compiler: KernelCompiler, judge: XlaCpu) -> KernelVerdict:
     """The verdict on a kernel."""
-    needs = {row.opcode for body in cut.draft.bodies for row in body.rows} & NOT_ALONE
-    if needs and compiler.runs:
-        return KernelVerdict(cut, AloneStatus.NOT_ASKED, f"{min(needs)} does not run alone")
+    if compiler.runs and (reason := _needs_more(cut)):
+        return KernelVerdict(cut, AloneStatus.NOT_ASKED, reason)
     ending = compiler.compile(cut)
     if ending.status in ("unknown", "refused", "timeout") or is_unregistered(ending.message):
         return KernelVerdict(cut, AloneStatus.NOT_ASKED, ending.message)
@@ -108,6 +109,21 @@ def judge_kernel(cut: KernelCut, compiler: KernelCompiler, judge: XlaCpu) -> Ker
         return _compared(cut, compiler, judge)
     except (NotLowered, NotRun) as error:
         return KernelVerdict(cut, AloneStatus.COMPILES, f"not run: {error}")
+
+
+def _needs_more(cut: KernelCut) -> str:
+    """The reason why the results of a kernel alone decide nothing; empty if they decide."""
+    rows = [row for body in cut.draft.bodies for row in body.rows]
+    if needs := {row.opcode for row in rows} & NOT_ALONE:
+        return f"{min(needs)} does not run alone"
+    if cut.instruction.opcode == "while":
+        # Rounding grows from iteration to iteration: a recurrent network on an H100 is not wrong.
+        has_floats = any(is_float(leaf.dtype) for leaf in arrays(cut.instruction.shape))
+        return "a loop of floats is judged by its kernels" if has_floats else ""
+    if any(_OF_LOOP in row.attributes_text for row in rows):
+        # XLA:GPU copies such a slice, with an offset that it counts from the iteration.
+        return "its offset is that of an iteration of a loop"
+    return ""
 
 
 def _compared(cut: KernelCut, compiler: KernelCompiler, judge: XlaCpu) -> KernelVerdict:
@@ -124,7 +140,8 @@ def _compared(cut: KernelCut, compiler: KernelCompiler, judge: XlaCpu) -> Kernel
         if sum(array.nbytes for array in drawn) > LARGE and seed not in SEEDS[:2]:
             break
         results = compiler.run(cut, _all_inputs(cut.module, program, drawn, seed))
-        difference = _beyond_bound(program, drawn, results, judge)
+        is_library = cut.instruction.opcode == "custom-call"
+        difference = _beyond_bound(program, drawn, results, judge, is_library=is_library)
         if difference is not None:
             return KernelVerdict(cut, AloneStatus.WRONG, "", difference, seed)
     return KernelVerdict(cut, AloneStatus.RIGHT)
@@ -146,16 +163,28 @@ def _all_inputs(
 
 
 def _beyond_bound(
-    program: Program, inputs: Sequence[NDArray[Any]], results: list[NDArray[Any]], judge: XlaCpu
+    program: Program,
+    inputs: Sequence[NDArray[Any]],
+    results: list[NDArray[Any]],
+    judge: XlaCpu,
+    *,
+    is_library: bool,
 ) -> LargestDifference | None:
     """The largest difference of results beyond rounding; None if they keep the bound."""
-    from numpy import errstate
+    from numpy import errstate, isfinite, where
 
     def truth(types: Mapping[str, str]) -> list[NDArray[Any]]:
         text = emit_graph(program.graph, types)
         return judge.run(text, in_types(inputs, program, types), flags=JUDGE)
 
     native, bound = truth(NATIVE), fallback_bound(program, program)
+    if is_library:
+        # A library may solve a singular system as it likes: cuBLAS gives inf for NaN.
+        pairs = zip(native, results, strict=True)
+        results = [
+            where(isfinite(own), other, own) if own.dtype.kind in "fc" else other
+            for own, other in pairs
+        ]
     difference = result_difference(native, results, bound)
     if difference is None:
         return None
