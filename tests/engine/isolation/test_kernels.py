@@ -11,7 +11,7 @@ from hlo_lint import parse
 from hlo_lint.apps.isolation import judged_kernels
 from hlo_lint.engine.isolation.compilers import RunningKernels
 from hlo_lint.engine.isolation.cut import KernelCut, cuts_of
-from hlo_lint.engine.isolation.judge import AloneStatus, judge_kernel
+from hlo_lint.engine.isolation.judge import AloneStatus, judge_kernel, reason_not_alone
 from hlo_lint.xla.cpu import XlaCpu
 from tests.conftest import DUMPS
 
@@ -76,8 +76,18 @@ def test_right_kernels_are_right(xla: XlaCpu) -> None:
     verdicts = {
         name: judge_kernel(cut, RunningKernels(xla, {}), xla).status for name, cut in cuts().items()
     }
-    assert verdicts.pop("w") is AloneStatus.NOT_ASKED  # XLA:CPU makes a call of so small a loop
+    assert verdicts.pop("w") is AloneStatus.NOT_ASKED  # a loop of floats
     assert set(verdicts.values()) == {AloneStatus.RIGHT}
+
+
+@pytest.mark.parametrize(("configured", "is_asked"), [('"loop_index":"0"', False), ("", True)])
+def test_a_slice_whose_offset_is_an_iteration_is_not_asked_alone(
+    configured: str, is_asked: bool
+) -> None:
+    config = f'backend_config={{"dynamic_slice_config":{{{configured}}}}}'
+    text = PROGRAM.replace("dynamic_slice_sizes={1}", f"dynamic_slice_sizes={{1}}, {config}")
+    (cut,) = (cut for cut in cuts_of(parse(text)) if cut.instruction.name == "s")
+    assert (reason_not_alone(cut) == "") is is_asked
 
 
 @pytest.mark.slow

@@ -36,7 +36,7 @@ _LOGICAL: Final = ("__cublas$", "__cudnn$", "__onednn$", "SPMD")
 _MULTIPLIER: Final = 0x9E3779B1
 """An odd number near 2^32 over the golden ratio: its multiples lie far from each other."""
 
-_WITH_SCRATCH: Final = ("__cublas$", "__cudnn$", "__cub$", "xla.gpu.ext.cub_")
+WITH_SCRATCH: Final = ("__cublas$", "__cudnn$", "__cub$", "xla.gpu.ext.cub_")
 """XLA's own calls whose last result is scratch memory, in bytes."""
 
 
@@ -69,7 +69,7 @@ def cut(
             rows.append(in_memory(lowering.nodes, node, leaf) if leaf.dims else node)
     results = lying(shape)
     given = [str(result.with_layout(None)) for result in results]
-    if what.startswith(_WITH_SCRATCH) and isinstance(shape, TupleShape) and results:
+    if what.startswith(WITH_SCRATCH) and isinstance(shape, TupleShape) and results:
         # The size of scratch memory is known late, and is not read.
         given = given[: len(given) - (results[-1].dtype in ("u8", "s8"))]
     signature = f"{[str(row.shape) for row in rows]} -> {given}"
