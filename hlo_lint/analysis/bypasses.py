@@ -121,7 +121,7 @@ def _changes_values(step: Instruction, source: Instruction, module: Module) -> b
             is_sum = reducer is not None and "add" in reducer.opcodes
             return is_sum and any(len(group) > 1 for group in device_groups(step, module))
         case "collective-permute":
-            return any(source != target for source, target in device_groups(step, module))
+            return any(len(set(pair)) > 1 for pair in device_groups(step, module))
         case "reduce-precision":
             facts = ELEMENT_TYPES.get(source.type_text.partition("[")[0])
             if facts is None or not facts.is_float:

@@ -199,7 +199,8 @@ def _text(ours: ValueNode, theirs: ValueNode, old: Instruction, new: Instruction
     if opcode == "constant" and label[1] == other[1]:
         return f"the value of the constant from {label[2]} to {other[2]}"
     is_combined = old.opcode != new.opcode or len(old.operand_names) != len(new.operand_names)
-    if len(label) != 3 or label[1] != other[1] or is_combined:
+    # Only the label of an operation ends in its attributes.
+    if len(label) != 3 or not isinstance(label[2], tuple) or label[1] != other[1] or is_combined:
         return ""
     names = {name for name, _ in {*label[2]} ^ {*other[2]}}
     texts = [
