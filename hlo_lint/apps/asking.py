@@ -117,11 +117,9 @@ def _passes_before(pipeline: Pipeline, asked: PassDump) -> str:
         return ""
     ran = [dump.name for dump in pipeline.steps]
     before = {name.after for name in ran if name.step is not None and name.step <= step}
-    later = {name.after for name in ran if name.step is not None and name.step > step}
     if (release := pipeline.release) is not None:
         for place in pipeline.places(release, asked)[:1]:
             before |= {name for _, name in release.passes[:place]}  # some left no dump
-            later |= {name for _, name in release.passes[place + 1 :]}
     options = pipeline.options.values if pipeline.options is not None else {}
     if "xla_enable_hlo_passes_only" in options:
         return ""  # XLA takes one of the two flags
