@@ -18,7 +18,7 @@ from hlo_lint.analysis.calls import opcodes_of, with_opcodes
 from hlo_lint.analysis.sequential_calls import Calls, sequential_calls
 from hlo_lint.analysis.walks import chain, reached
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
-from hlo_lint.hlo.opcodes import CONTROL_FLOW, FORWARDS, SUGAR, TRANSFERS
+from hlo_lint.hlo.opcodes import CONTROL_FLOW, FORWARDS, TRANSFERS, without_sugar
 from hlo_lint.hlo.shape import Index, Shape, TupleShape
 
 SHARDING: Final = frozenset({"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"})
@@ -61,10 +61,7 @@ def is_done(instruction: Instruction) -> bool:
 
 def operation(instruction: Instruction) -> str:
     """The operation that a start, an update or a done is part of: `all-gather`, `async`, `send`."""
-    opcode = instruction.opcode
-    for ending in SUGAR:
-        opcode = opcode.removesuffix(ending)
-    return opcode
+    return without_sugar(instruction.opcode)
 
 
 class LiveInterval(NamedTuple):

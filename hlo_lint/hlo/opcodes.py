@@ -295,6 +295,17 @@ DONE_OF: Final = {
 """The done of each asynchronous opcode of the table that calls no computation to run."""
 
 
+def without_sugar(opcode: str) -> str:
+    """The operation that a start, an update or a done is part of.
+
+    >>> [without_sugar(name) for name in ("all-gather-done", "async-update", "send", "add-start")]
+    ['all-gather', 'async', 'send', 'add']
+    """
+    for ending in SUGAR:
+        opcode = opcode.removesuffix(ending)
+    return opcode
+
+
 def wrapped_opcode(opcode: str) -> str | None:
     """The opcode that asynchronous sugar wraps: `negate` of `negate-start`, `-update` and `-done`.
 

@@ -16,7 +16,7 @@ from hlo_lint.analysis.pass_pairs import ChangedComputation, PassPair
 from hlo_lint.analysis.step_map.links import Link, LinkKind
 from hlo_lint.analysis.step_map.value_classes import Place, ValueClasses
 from hlo_lint.hlo.ir import Computation, Instruction
-from hlo_lint.hlo.opcodes import COMMUNICATES, SUGAR
+from hlo_lint.hlo.opcodes import COMMUNICATES, without_sugar
 from hlo_lint.hlo.records import InstructionRecord, name_of, opcode_of, type_of
 from hlo_lint.text.patterns import late
 
@@ -159,7 +159,9 @@ class StepMap:
         if runner is not None and runner.opcode == "async-start":
             return Link(old, runner, LinkKind.CONVERTED, (runner, *runner.users, new))
         is_combined = len(old.operand_names) != len(new.operand_names)
-        if _base(old.opcode) == _base(new.opcode) and (old.opcode != new.opcode or is_combined):
+        if without_sugar(old.opcode) == without_sugar(new.opcode) and (
+            old.opcode != new.opcode or is_combined
+        ):
             return Link(old, new, LinkKind.CONVERTED, (new, *new.users))
         is_here = self._partners.get(first[0]) is second[0]
         if is_here and old.name == new.name:
@@ -303,9 +305,3 @@ class StepMap:
 def _clone_key(row: InstructionRecord) -> tuple[str, ...]:
     """Opcode, type and the name up to the number of a clone."""
     return opcode_of(row), type_of(row), _NUMBERS.sub("", name_of(row))
-
-
-def _base(opcode: str) -> str:
-    for ending in SUGAR:
-        opcode = opcode.removesuffix(ending)
-    return opcode

@@ -18,7 +18,7 @@ from hlo_lint.analysis.pass_pairs import ChangedComputation, PassPair, bare_type
 from hlo_lint.analysis.value_numbering import ValueNumbering
 from hlo_lint.hlo.attributes.splitting import split_attributes
 from hlo_lint.hlo.ir import Computation, Module
-from hlo_lint.hlo.opcodes import COMMON, COMMUTATIVE, HAS_GROUPS, OPCODES, SUGAR
+from hlo_lint.hlo.opcodes import COMMON, COMMUTATIVE, HAS_GROUPS, OPCODES, without_sugar
 from hlo_lint.hlo.records import (
     InstructionRecord,
     attributes_before_metadata,
@@ -199,9 +199,7 @@ class _Side:
     ) -> ValueNumber:
         """The value of an instruction, entered among the members of its class."""
         opcode = opcode_of(row)
-        base = opcode
-        for ending in SUGAR:
-            base = base.removesuffix(ending)
+        base = without_sugar(opcode)
         if opcode == "tuple":
             value: ValueNumber = tuple(operands)
             self._enter(("tuple",), operands, place)
