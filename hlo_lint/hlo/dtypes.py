@@ -110,6 +110,11 @@ def is_complex(dtype: str) -> bool:
     return dtype in PART_OF_COMPLEX
 
 
+def is_inexact(dtype: str) -> bool:
+    """True for a real or complex floating-point type, whose results are rounded."""
+    return is_float(dtype) or is_complex(dtype)
+
+
 def is_signed(dtype: str) -> bool:
     """True for a signed integer type."""
     return dtype.startswith("s") and dtype in ELEMENT_TYPES

@@ -24,14 +24,18 @@ from hlo_lint.analysis.shape_inference.types import (
     same_size,
     same_type,
 )
-from hlo_lint.hlo.dtypes import BITS, COMPLEX_OF_PART, is_complex, is_float, is_integer, is_signed
+from hlo_lint.hlo.dtypes import (
+    BITS,
+    COMPLEX_OF_PART,
+    is_complex,
+    is_float,
+    is_inexact,
+    is_integer,
+    is_signed,
+)
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, BufferShape, Shape
 
 _TypeTest = Callable[[str], bool]
-
-
-def _float_or_complex(dtype: str) -> bool:
-    return is_float(dtype) or is_complex(dtype)
 
 
 def _number(dtype: str) -> bool:
@@ -39,7 +43,7 @@ def _number(dtype: str) -> bool:
 
 
 def _signed(dtype: str) -> bool:
-    return is_signed(dtype) or _float_or_complex(dtype)
+    return is_signed(dtype) or is_inexact(dtype)
 
 
 def _bits(dtype: str) -> bool:
@@ -47,7 +51,7 @@ def _bits(dtype: str) -> bool:
 
 
 _UNARY: Final[dict[_TypeTest, str]] = {
-    _float_or_complex: "acos acosh asin asinh atanh cosine cosh exp2 exponential "
+    is_inexact: "acos acosh asin asinh atanh cosine cosh exp2 exponential "
     "exponential-minus-one log log-plus-one log2 logistic rsqrt sine sinh sqrt tan tanh real imag",
     is_float: "cbrt ceil erf floor is-finite round-nearest-afz round-nearest-even",
     is_integer: "count-leading-zeros popcnt",
@@ -60,7 +64,7 @@ _UNARY: Final[dict[_TypeTest, str]] = {
 _BINARY: Final[dict[_TypeTest, str]] = {
     lambda _: True: "add maximum minimum mulhi multiply",
     _bits: "and or xor",
-    _float_or_complex: "atan2",
+    is_inexact: "atan2",
     _number: "divide power remainder shift-left shift-right-arithmetic shift-right-logical "
     "subtract",
 }

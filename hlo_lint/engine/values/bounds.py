@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hlo_lint.analysis.walks import reached
 from hlo_lint.engine.values.compare import Bound, largest_error
 from hlo_lint.engine.values.lowering.graph import nodes_in_order
-from hlo_lint.hlo.dtypes import BITS, ELEMENT_TYPES, PART_OF_COMPLEX, is_float
+from hlo_lint.hlo.dtypes import BITS, ELEMENT_TYPES, PART_OF_COMPLEX, is_float, is_inexact
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,7 +51,7 @@ def _constants(program: Program) -> set[tuple[str, bytes]]:
         (node.shape.dtype, node.literal.tobytes())
         for node in program.nodes
         if node.literal is not None
-        and _is_rounded(node.shape.dtype)
+        and is_inexact(node.shape.dtype)
         and (node.literal.ndim or not _is_short(float(abs(node.literal))))
     }
 
@@ -62,7 +62,7 @@ def _readers(program: Program) -> Counter[tuple[str, bytes]]:
     for node in program.nodes:
         for operand in node.operands if node.opcode != "broadcast" else ():
             source = operand.operands[0] if operand.opcode == "broadcast" else operand
-            if source.literal is not None and _is_rounded(source.shape.dtype):
+            if source.literal is not None and is_inexact(source.shape.dtype):
                 readers[source.shape.dtype, source.literal.tobytes()] += 1
     return readers
 
@@ -125,10 +125,6 @@ def rounded_share(before: Program, after: Program) -> float:
     return min(map(unit_of, narrow), default=0.0) / FINE_PARTS
 
 
-def _is_rounded(dtype: str) -> bool:
-    return is_float(dtype) or dtype in PART_OF_COMPLEX
-
-
 def _is_short(number: float) -> bool:
     """True for a number of at most 3 significant bits, which every type holds exactly."""
     from math import frexp, isfinite
@@ -180,9 +176,9 @@ def is_exact_on_sparse(program: Program) -> bool:
 
 def _is_smooth(node: Node) -> bool:
     read = [shape.dtype for operand in node.operands for shape in operand.shapes]
-    if not any(map(_is_rounded, read)):
+    if not any(map(is_inexact, read)):
         return True
-    is_number = node.opcode == "convert" and not _is_rounded(node.shape.dtype)
+    is_number = node.opcode == "convert" and not is_inexact(node.shape.dtype)
     return node.opcode in SMOOTH and not is_number
 
 
@@ -247,12 +243,12 @@ def is_by_sign_of_nan(program: Program) -> bool:
     reads_bits = any(
         ("type", "TOTALORDER") in node.attributes
         if node.opcode == "compare"
-        else node.opcode == "bitcast-convert" and not _is_rounded(node.shape.dtype)
+        else node.opcode == "bitcast-convert" and not is_inexact(node.shape.dtype)
         for node in program.nodes
-        if node.operands and _is_rounded(node.operands[0].shape.dtype)
+        if node.operands and is_inexact(node.operands[0].shape.dtype)
     )
     return reads_bits and any(
-        node.opcode in _MAKES_NAN and _is_rounded(node.shape.dtype) for node in program.nodes
+        node.opcode in _MAKES_NAN and is_inexact(node.shape.dtype) for node in program.nodes
     )
 
 
@@ -263,7 +259,7 @@ def is_masked_by_product(program: Program) -> bool:
     """
     return any(
         node.opcode in _PRODUCTS
-        and _is_rounded(node.shape.dtype)
+        and is_inexact(node.shape.dtype)
         and any(map(_is_mask, node.operands))
         for node in program.nodes
     )
@@ -307,10 +303,10 @@ def fallback_bound(before: Program, after: Program) -> Bound:
         depth: dict[int, int] = {}
         for node in nodes_in_order(program.graph.roots):
             deepest = max((depth[operand.number] for operand in node.operands), default=0)
-            rounded = any(_is_rounded(shape.dtype) for shape in node.shapes)
+            rounded = any(is_inexact(shape.dtype) for shape in node.shapes)
             depth[node.number] = deepest + rounded * OPERATION_ULPS.get(node.opcode, 1)
             if rounded:
-                unit = max(unit, *(unit_of(s.dtype) for s in node.shapes if _is_rounded(s.dtype)))
+                unit = max(unit, *(unit_of(s.dtype) for s in node.shapes if is_inexact(s.dtype)))
         ulps = max(ulps, *depth.values())
     share = min(FALLBACK_ULPS * ulps * unit, 0.5)
     return Bound(relative=share, of_largest=share)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hlo_lint.engine.values.compare import Bound, LargestDifference, array_difference, is_rounded
 from hlo_lint.engine.values.lowering.graph import nodes_in_order
-from hlo_lint.hlo.dtypes import ELEMENT_TYPES, PART_OF_COMPLEX, is_float
+from hlo_lint.hlo.dtypes import ELEMENT_TYPES, is_float, is_inexact
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -57,12 +57,8 @@ def _ranged(program: Program) -> Counter[tuple[str, str]]:
         (node.opcode, node.shapes[0].dtype)
         for node in program.nodes
         if node.opcode in _RANGED
-        and any(_is_float(value.shapes[0].dtype) for value in (node, *node.operands))
+        and any(is_inexact(value.shapes[0].dtype) for value in (node, *node.operands))
     )
-
-
-def _is_float(dtype: str) -> bool:
-    return is_float(dtype) or dtype in PART_OF_COMPLEX
 
 
 def drops_rounding(before: Program, after: Program) -> bool:
@@ -112,7 +108,7 @@ def hidden_difference(
 def _is_exact(root: Node) -> bool:
     """True if no operation before a result rounds a float."""
     return all(
-        node.opcode in _EXACT or not any(_is_float(shape.dtype) for shape in node.shapes)
+        node.opcode in _EXACT or not any(is_inexact(shape.dtype) for shape in node.shapes)
         for node in nodes_in_order([root])
     )
 

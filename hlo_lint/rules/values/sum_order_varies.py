@@ -8,7 +8,7 @@ from typing import Final
 from hlo_lint.analysis.calls import instructions_of
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.hlo.arrays import operand_array
-from hlo_lint.hlo.dtypes import PART_OF_COMPLEX, is_float
+from hlo_lint.hlo.dtypes import is_inexact
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Bad, Compilation, Finding, Findings, Good, Rule, Severity
 from hlo_lint.rules.evidence import MeasuredHarm
@@ -127,7 +127,7 @@ def _adds_floats(instruction: Instruction, module: Module) -> bool:
     root = None if reducer is None else reducer.root
     return (
         array is not None
-        and (is_float(array.dtype) or array.dtype in PART_OF_COMPLEX)
+        and is_inexact(array.dtype)
         and root is not None
         and root.opcode in ("add", "multiply")
     )
