@@ -37,22 +37,26 @@ _SAME: Final = Bound(of_largest=2.0**-200)
 """Equal except for the signs of zeros."""
 
 
-def rewrites_range(before: Program, after: Program) -> bool:
-    """True if two programs differ in operations that overflow, vanish or round."""
-    return _ranged(before) != _ranged(after)
+Ranged = Counter[tuple[str, str]]
+"""The number of operations that overflow, vanish or round, by opcode and type."""
 
 
-def may_hide(before: Program, after: Program) -> bool:
+def ranged_changes(before: Program, after: Program) -> tuple[Ranged, Ranged]:
+    """The operations that overflow, vanish or round and that only `before`, or `after`, has."""
+    ours, theirs = _ranged(before), _ranged(after)
+    return ours - theirs, theirs - ours
+
+
+def may_hide(before: Program, after: Program, gone: Ranged, new: Ranged) -> bool:
     """True if the difference of two programs may show in their own types alone."""
     if max(len(side.nodes) for side in (before, after)) > MAX_NODES:
         return False
-    ours, theirs = _ranged(before), _ranged(after)
-    differing = (ours - theirs) | (theirs - ours)
+    differing = gone | new
     # XLA chooses the types of products.
     return bool(differing) and not any(name == "dot" for name, _ in differing)
 
 
-def _ranged(program: Program) -> Counter[tuple[str, str]]:
+def _ranged(program: Program) -> Ranged:
     return Counter(
         (node.opcode, node.shapes[0].dtype)
         for node in program.nodes
@@ -89,7 +93,8 @@ def hidden_difference(
     With `rounds_freely` a pass may have dropped a conversion to a narrower type and back.
     """
     roots = zip(before.graph.roots, after.graph.roots, strict=True)
-    may_gain, may_lose = _may_gain(before, after), _may_lose(before, after)
+    gone, new = ranged_changes(before, after)
+    may_gain, may_lose = _may_gain(gone, new), _may_lose(before, gone, new)
     for number, (ours, theirs) in enumerate(roots):
         arrays = [side[number] for side in (*native, *wide)]
         if _is_exact(ours) and _is_exact(theirs):
@@ -113,26 +118,23 @@ def _is_exact(root: Node) -> bool:
     )
 
 
-def _may_gain(before: Program, after: Program) -> bool:
+def _may_gain(gone: Ranged, new: Ranged) -> bool:
     """True if the pass may have made an infinite number finite on purpose.
 
     XLA writes `log(exp(x))` as `x`, `exp(x) * exp(y)` as `exp(x + y)`, and computes in a wider type
     than the text names.
     """
-    gone = _ranged(before) - _ranged(after)
-    new = _ranged(after) - _ranged(before)
     return any(opcode in _GROWING for opcode, _ in gone) or any(
         opcode == "convert" for opcode, _ in new
     )
 
 
-def _may_lose(before: Program, after: Program) -> bool:
+def _may_lose(before: Program, gone: Ranged, new: Ranged) -> bool:
     """True if the pass may have left the range of a type on purpose.
 
     XLA writes `(x / y) / z` as `x / (y * z)`, and rounds more numbers to a type that the program
     has.
     """
-    gone, new = _ranged(before) - _ranged(after), _ranged(after) - _ranged(before)
     had = {s.dtype for node in before.nodes for s in node.shapes if is_float(s.dtype)}
     widest = max((ELEMENT_TYPES[dtype].significand_bits for dtype in had), default=0)
     narrow = {dtype for dtype in had if ELEMENT_TYPES[dtype].significand_bits < widest}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from math import isfinite, prod
@@ -45,7 +45,7 @@ from hlo_lint.engine.values.hostile import (
 )
 from hlo_lint.engine.values.inputs import EDGES, FINE, SMALL_EDGES, SPARSE, value
 from hlo_lint.engine.values.lowering.emit import NATIVE, WIDE, emit_graph
-from hlo_lint.engine.values.own_types import MAX_NODES, hidden_difference, may_hide, rewrites_range
+from hlo_lint.engine.values.own_types import MAX_NODES, hidden_difference, may_hide, ranged_changes
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.parser.literals import numpy_dtype
 from hlo_lint.xla.cpu import JUDGE, MAX_EXECUTABLES, NotRun, XlaCpu
@@ -261,47 +261,53 @@ class Runs:
         share = rounded_share(before, after)
         if share and (rounded := self._rounded(before, after, inputs, share)):
             return rounded
-        if all(map(is_exact_on_sparse, (before, after))) and (
+        is_sparse = all(map(is_exact_on_sparse, (before, after))) and (
             any(verdict.outcome is StepOutcome.NOT_COMPARABLE for verdict in verdicts)
             or self._is_overflow(after, inputs, seeds[0])
             or any(node.opcode in HIDING for node in after.nodes)
-        ):
-            verdict = self._compared(before, after, inputs, SPARSE)
+        )
+        for verdict in self._further(before, after, inputs, is_sparse, rounds_freely):
             if verdict.outcome is StepOutcome.CHANGED:
                 return _unless_excused(verdict, before, after)
+        return max(verdicts, key=lambda verdict: verdict.outcome is StepOutcome.WITHIN_BOUND)
+
+    def _further(
+        self, before: Program, after: Program, inputs: Inputs, is_sparse: bool, rounds_freely: bool
+    ) -> Iterator[Comparison]:
+        """The verdicts on inputs that are out to break two programs which are equal so far.
+
+        With `is_sparse` few elements are not 0 in the first of them.
+        """
+        if is_sparse:
+            yield self._compared(before, after, inputs, SPARSE)
         hostile, count = hostile_inputs(before, after, inputs), run_count(before, after, inputs)
         for seed in range(HOSTILE, HOSTILE + count):
             verdict = self._compared(before, after, hostile, seed)
-            if verdict.outcome is StepOutcome.CHANGED:
-                return _unless_excused(verdict, before, after)
+            yield verdict
             if verdict.outcome is StepOutcome.NOT_RUN:
                 break
         opcodes = {node.opcode for node in before.nodes}
         opcodes |= {instruction.opcode for instruction in before.origins.values()}
         has_edges = EDGELESS.isdisjoint(opcodes)
         if has_edges:
-            verdict = self._compared_at_edges(before, after, inputs, EDGES)
-            if verdict.outcome is StepOutcome.CHANGED:
-                return _unless_excused(verdict, before, after)
+            yield self._compared_at_edges(before, after, inputs, EDGES)
             # A step may add products with 0 to a sum, which are NaNs for infinities.
             has_sums = not opcodes.isdisjoint(SUMS_OF_PRODUCTS)
             for seed in () if has_sums else range(SPECIAL, SPECIAL + count // 8):
                 verdict = self._compared_at_edges(before, after, hostile, seed)
                 if verdict.outcome is StepOutcome.CHANGED and _has_finite(verdict.difference):
-                    return _unless_excused(verdict, before, after)
+                    yield verdict
+        gone, new = ranged_changes(before, after)
         # Where the step rewrites exponentials or quotients, infinities may come and go.
-        is_steady = has_edges and not rewrites_range(before, after)
+        is_steady = has_edges and not (gone or new)
         large_runs = 1 if count == MIN_RUNS else LARGE_RUNS
         for seed in range(LARGE, LARGE + large_runs) if is_steady else ():
-            verdict = self._compared(before, after, hostile, seed)
-            if verdict.outcome is StepOutcome.CHANGED:
-                return _unless_excused(verdict, before, after)
+            yield self._compared(before, after, hostile, seed)
         own_runs = 1 if count == MIN_RUNS else OWN_RUNS
-        for seed in range(OWN, OWN + own_runs) if may_hide(before, after) else ():
+        for seed in range(OWN, OWN + own_runs) if may_hide(before, after, gone, new) else ():
             hidden = self._hidden(before, after, hostile, seed, rounds_freely)
             if hidden is not None:
-                return _unless_excused(hidden, before, after)
-        return max(verdicts, key=lambda verdict: verdict.outcome is StepOutcome.WITHIN_BOUND)
+                yield hidden
 
     def _compared_at_edges(
         self, before: Program, after: Program, inputs: Inputs, seed: int
