@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import compress, count
@@ -201,6 +201,21 @@ class PassPair:
             for old, new in pairs
             if old is not None and old is not new and not old.has_text_of(new)
         )
+
+    def changed_places(
+        self, *, is_before: bool
+    ) -> Iterator[tuple[Computation, Sequence[int], Computation | None]]:
+        """The computations that differ on a side, with the positions of their changed instructions
+        and the computation of the other side, if it has one."""
+        ends = {
+            id(pair.before if is_before else pair.after): (
+                (pair.removed, pair.after) if is_before else (pair.added, pair.before)
+            )
+            for pair in self.changed
+        }
+        for computation in self.removed if is_before else self.added:
+            positions, partner = ends.get(id(computation), (range(len(computation.rows)), None))
+            yield computation, positions, partner
 
     @cached_property
     def map(self) -> StepMap:

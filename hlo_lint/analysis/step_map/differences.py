@@ -111,21 +111,15 @@ def _chosen(row: InstructionRecord) -> tuple[object, ...]:
 
 
 def _changed_rows(change: PassPair, *, is_before: bool) -> Iterator[InstructionRecord]:
-    pairs = {pair.before: pair.removed for pair in change.changed}
-    pairs |= {pair.after: pair.added for pair in change.changed}
-    for computation in change.removed if is_before else change.added:
-        numbers = pairs.get(computation)
-        rows = computation.rows
-        yield from rows if numbers is None else map(rows.__getitem__, numbers)
+    for computation, numbers, _ in change.changed_places(is_before=is_before):
+        yield from map(computation.rows.__getitem__, numbers)
 
 
 def _bitcasts(change: PassPair, *, is_before: bool) -> Counter[tuple[str, str | None]]:
     """The number of changed bitcasts of each type and type of the operand."""
-    pairs = {pair.before: pair.removed for pair in change.changed}
-    pairs |= {pair.after: pair.added for pair in change.changed}
     types = Counter[tuple[str, str | None]]()
-    for computation in change.removed if is_before else change.added:
-        changed = set(pairs.get(computation, range(len(computation.rows))))
+    for computation, numbers, _ in change.changed_places(is_before=is_before):
+        changed = set(numbers)
         for bitcast in computation.with_opcode("bitcast"):
             if bitcast.number in changed:
                 source = bitcast.producer()

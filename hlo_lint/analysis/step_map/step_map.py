@@ -267,11 +267,11 @@ class StepMap:
         for old in gone:
             wanted[_clone_key(old.row)].append(old)
         others: dict[tuple[str, ...], list[Place]] = defaultdict(list)
-        for computation, number in self._unnamed(self._change.removed, before=True):
+        for computation, number in self._unnamed(is_before=True):
             if (identity := _clone_key(computation.rows[number])) in wanted:
                 others[identity].append((computation, number))
         clones: dict[tuple[str, ...], list[Place]] = defaultdict(list)
-        for computation, number in self._unnamed(self._change.added, before=False):
+        for computation, number in self._unnamed(is_before=False):
             if (identity := _clone_key(computation.rows[number])) in wanted:
                 clones[identity].append((computation, number))
         for identity, candidates in clones.items():
@@ -287,16 +287,10 @@ class StepMap:
                         parts = new, *self.runners(computation)
                         yield Link(old, new, LinkKind.MOVED, parts)
 
-    def _unnamed(self, computations: Sequence[Computation], *, before: bool) -> Iterator[Place]:
+    def _unnamed(self, *, is_before: bool) -> Iterator[Place]:
         """The changed instructions whose name is not on the other side."""
-        pairs = {id(pair.before if before else pair.after): pair for pair in self._change.changed}
-        for computation in computations:
-            pair = pairs.get(id(computation))
-            numbers: Sequence[int] = range(len(computation.rows))
-            there: Mapping[str, int] = {}
-            if pair is not None:
-                numbers = pair.removed if before else pair.added
-                there = (pair.after if before else pair.before).index
+        for computation, numbers, partner in self._change.changed_places(is_before=is_before):
+            there: Mapping[str, int] = {} if partner is None else partner.index
             for number in numbers:
                 if name_of(computation.rows[number]) not in there:
                     yield computation, number
