@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hlo_lint.engine.isolation.cut import KernelCut, emitter_of, kernels_of, with_calls
 from hlo_lint.engine.reduce.draft import Draft, DraftComputation, DraftInstruction
@@ -42,6 +42,15 @@ _ROUND_TRIP: Final = "[hlo verifier]"
 """The words of a refusal of a module that StableHLO's folders changed."""
 
 
+class _Source(NamedTuple):
+    """The text of a kernel for a compiler that reads StableHLO."""
+
+    text: str
+    flags: dict[str, Any]
+    leaves: Sequence[int] | None = None
+    """The parameters that it takes; None for all."""
+
+
 class RunningKernels:
     """Kernels that XLA:CPU or the GPU of this machine compiles and runs.
 
@@ -56,25 +65,28 @@ class RunningKernels:
     def __init__(self, xla: XlaCpu, flags: Mapping[str, Any], *, is_cpu: bool = True) -> None:
         self._xla, self._flags = xla, dict(flags)
         self._is_cpu = is_cpu
-        self._rewritten: set[KernelCut] = set()
-        """The kernels that are compiled from their operations."""
-        self._leaves: dict[KernelCut, list[int]] = {}
-        """The parameters that the operations of a kernel read, where not all of them."""
+        self._sources: dict[KernelCut, _Source] = {}
+        """The texts of the kernels that compiled."""
 
     def compile(self, cut: KernelCut) -> Ending:
         """Compile a kernel; `unknown` if it reaches no emitter as it is."""
-        emitted = self._compiled(*self._as_is(cut)) if self._is_as_is(cut) else None
-        if isinstance(emitted, Module) and _opcodes(emitted) == _opcodes(cut.module):
-            return Ending("ok", "")
+        emitted: Module | Ending | None = None
+        if self._is_cpu and _is_plain(cut):
+            source = _Source(_for_stablehlo(cut.draft).text, self._flags | {WITHOUT_PASSES: True})
+            emitted = self._compiled(source.text, source.flags)
+            if isinstance(emitted, Module) and _opcodes(emitted) == _opcodes(cut.module):
+                self._sources[cut] = source
+                return Ending("ok", "")
         try:
-            again = self._compiled(*self._from_operations(cut))
+            source = self._from_operations(cut)
+            again = self._compiled(source.text, source.flags)
         except NotLowered as error:
             return Ending("unknown", f"{error}")
         if isinstance(again, Ending):
             return again
         made, wanted = _emitters(again), _emitters(cut.module)
         if made <= wanted:
-            self._rewritten.add(cut)
+            self._sources[cut] = source
             return Ending("ok", "")
         if isinstance(emitted, Ending) and _ROUND_TRIP not in emitted.message:
             return emitted
@@ -93,11 +105,9 @@ class RunningKernels:
         Raises:
             NotRun: it does not run.
         """
-        if self._is_as_is(cut) and cut not in self._rewritten:
-            return self._results(*self._as_is(cut), inputs)
-        leaves = self._leaves.get(cut)
+        text, flags, leaves = self._sources[cut]
         taken = inputs if leaves is None else [inputs[leaf] for leaf in leaves]
-        return self._results(*self._from_operations(cut), taken)
+        return self._results(text, flags, taken)
 
     def _results(
         self, text: str, flags: dict[str, Any], inputs: Sequence[NDArray[Any]]
@@ -109,21 +119,15 @@ class RunningKernels:
         except (ChildDied, ChildError) as error:
             raise NotRun(f"{error}") from error
 
-    def _is_as_is(self, cut: KernelCut) -> bool:
-        return self._is_cpu and _is_plain(cut)
-
-    def _as_is(self, cut: KernelCut) -> tuple[str, dict[str, Any]]:
-        return _for_stablehlo(cut.draft).text, self._flags | {WITHOUT_PASSES: True}
-
-    def _from_operations(self, cut: KernelCut) -> tuple[str, dict[str, Any]]:
+    def _from_operations(self, cut: KernelCut) -> _Source:
         if _has_default_layouts(cut):
-            return with_calls(_for_stablehlo(cut.draft)).text, self._flags
+            return _Source(with_calls(_for_stablehlo(cut.draft)).text, self._flags)
         # A bitcast to another layout is a transpose: the operations are those of the values.
         program = Lowering(cut.module, Nodes()).program()
         if program.cuts:
             raise NotLowered(f"{program.cuts[0].what} has no meaning in HLO")
-        self._leaves[cut] = [given.leaf for given in program.inputs]
-        return emit_graph(program.graph, NATIVE), self._flags
+        leaves = [given.leaf for given in program.inputs]
+        return _Source(emit_graph(program.graph, NATIVE), self._flags, leaves)
 
     def _compiled(self, text: str, flags: dict[str, Any]) -> Module | Ending:
         """The module that XLA emits, or the end of the compilation."""
@@ -252,6 +256,8 @@ class DeviceKernels:
         self._compiler, self._target, self._xla, self._again = compiler, target, xla, again
         self._flags = f"{flags} --{WITHOUT_PASSES}=true".strip()
         self._code: dict[KernelCut, bytes] = {}
+        self._endings: dict[KernelCut, Ending] = {}
+        """How the kernels whose code does not load compiled again."""
 
     def compile(self, cut: KernelCut) -> Ending:
         """Compile a kernel."""
@@ -274,8 +280,9 @@ class DeviceKernels:
                 )
             )
         except (ChildDied, ChildError) as error:
-            ending = self._again.compile(cut)
-            if ending.status != "ok":
+            if cut not in self._endings:
+                self._endings[cut] = self._again.compile(cut)
+            if self._endings[cut].status != "ok":
                 raise NotRun(f"{error}") from error
         return self._again.run(cut, inputs)
 
