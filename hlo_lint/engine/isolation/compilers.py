@@ -257,7 +257,7 @@ class DeviceKernels:
         self._flags = f"{flags} --{WITHOUT_PASSES}=true".strip()
         self._code: dict[KernelCut, bytes] = {}
         self._endings: dict[KernelCut, Ending] = {}
-        """How the kernels whose code does not load compiled again."""
+        """The ending of the second compilation of each kernel whose code does not load."""
 
     def compile(self, cut: KernelCut) -> Ending:
         """Compile a kernel."""
