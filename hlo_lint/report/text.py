@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import IO, TYPE_CHECKING, NamedTuple
@@ -85,48 +86,50 @@ def describe(ref: PassRef) -> str:
     return f"pass {ref.pass_name} of {ref.pipeline}, {step}"
 
 
-def plain_report(report: Report, *, verbose: bool = False) -> Iterator[str]:
+def plain_report(
+    report: Report, seconds: float | None = None, *, quiet: bool = False, verbose: bool = False
+) -> Iterator[str]:
     """Pieces of the text that `print_report` prints without colours and where nothing is folded.
 
     To import rich takes longer than to check a small file.
     """
-    lines = [f"{line.plain}\n" for line in _skipped(report, verbose)]
+    lines = [] if quiet else [f"{line.plain}\n" for line in _skipped(report, verbose)]
     yield from lines
     if lines and report.findings:
         yield "\n"
-    yield from plain_findings(report.findings, verbose=verbose)
-    for line in closing_lines(report):
-        yield f"{line}\n"
-
-
-def plain_findings(findings: Sequence[Diagnostic], *, verbose: bool = False) -> Iterator[str]:
-    """Pieces of the text that `print_text` prints without colours and where nothing is folded."""
-    for group in _worst_last(findings, verbose):
+    for group in _worst_last(report.findings, verbose):
         yield f"{group_text(group)}\n\n"
+    for closing in () if quiet else _closing_lines(report, seconds, sys.stdout):
+        yield f"{closing}\n"
 
 
 def print_report(
-    console: Console, report: Report, seconds: float | None = None, *, verbose: bool = False
+    console: Console,
+    report: Report,
+    seconds: float | None = None,
+    *,
+    quiet: bool = False,
+    verbose: bool = False,
 ) -> None:
     """Print the skipped inputs, the groups of findings, the worst last, and lines that count.
 
-    With `verbose`, each finding is printed, and each input that was skipped.
+    With `quiet`, only the findings; with `verbose`, each finding, and each input that was skipped.
     """
-    lines = list(_skipped(report, verbose))
+    lines = [] if quiet else list(_skipped(report, verbose))
     for line in lines:
         for text in _folded(line, console):
             console.print(text, soft_wrap=True)
     if lines and report.findings:
         console.print()
     print_text(console, report.findings, verbose=verbose)
-    first, *rest = closing_lines(report)
-    for closing in (first + took(seconds, console.file), *rest):
-        _print(console, closing)
+    for closing in () if quiet else _closing_lines(report, seconds, console.file):
+        console.print(closing, highlight=False, markup=False, soft_wrap=True)
 
 
-def closing_lines(report: Report) -> Iterator[str]:
+def _closing_lines(report: Report, seconds: float | None, output: IO[str]) -> Iterator[str]:
     """The summary, the number of fixes and the number of hidden findings by rule."""
-    yield summary(report)
+    is_timed = seconds is not None and output.isatty()  # for people
+    yield summary(report) + (f"; {seconds:.1f} s" if is_timed else "")
     if fixes := fixable(report.findings):
         yield fixes
     if report.hidden:
@@ -161,15 +164,6 @@ def skipped_lines(report: Report, *, minor: bool = False, each: bool = False) ->
             yield f"{label}{where}: {text}"
 
 
-def took(seconds: float | None, output: IO[str]) -> str:
-    """The time of a run after its summary, for people: empty if the output is not a terminal."""
-    return f"; {seconds:.1f} s" if seconds is not None and output.isatty() else ""
-
-
-def _print(console: Console, line: str) -> None:
-    console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-
 def print_text(console: Console, findings: Sequence[Diagnostic], *, verbose: bool = False) -> None:
     """Print each group of findings with an excerpt, an empty line after each; the worst come last.
 
@@ -180,8 +174,8 @@ def print_text(console: Console, findings: Sequence[Diagnostic], *, verbose: boo
     width = width_of(console)
     if console.color_system is None and not width:
         # rich takes a millisecond for each thing that it prints.
-        for text in plain_findings(findings, verbose=verbose):
-            console.out(text, end="", highlight=False)
+        for group in _worst_last(findings, verbose):
+            console.out(f"{group_text(group)}\n\n", end="", highlight=False)
         return
     for group in _worst_last(findings, verbose):
         lines = [text for line in _lines(group, width) for text in _folded(line, console)]

@@ -15,7 +15,7 @@ from hlo_lint.apps.fixes import FixResult
 from hlo_lint.apps.fixes import fix as fix_all
 from hlo_lint.dumps.directory import FIXED, Dump, fixed_in
 from hlo_lint.dumps.names import parse_name
-from hlo_lint.report.text import print_report, print_text
+from hlo_lint.report.text import print_report
 from hlo_lint.text.errors import DumpError, UsageError
 from hlo_lint.text.files import (
     copy_file,
@@ -106,15 +106,13 @@ def command(
         written = list(_write_fixed(result, [Path(path) for path in paths], out))
         if not quiet and (written or not fix_only):
             errors.print(_fixed(result, written), highlight=False, markup=False, soft_wrap=True)
-    if not fix_only and quiet:
-        print_text(errors, result.findings, verbose=verbose)
-    elif not fix_only:
-        print_report(errors, result.remaining, verbose=verbose)
-        if result.edits and not diff:
-            from hlo_lint.apps.cli.advice import advice
+    if not fix_only:
+        print_report(errors, result.remaining, quiet=quiet, verbose=verbose)
+    if result.edits and not (fix_only or quiet or diff):
+        from hlo_lint.apps.cli.advice import advice
 
-            for line in advice(result.fixed, dump):
-                errors.print(line, highlight=False, markup=False, soft_wrap=True)
+        for line in advice(result.fixed, dump):
+            errors.print(line, highlight=False, markup=False, soft_wrap=True)
     if exit_non_zero_on_fix and result.edits:
         ctx.exit(1)
     ctx.exit(common.exit_status(result.remaining, shared, exit_zero=exit_zero or fix_only))
@@ -141,7 +139,8 @@ def _write_diff(result: FixResult) -> None:
     """Print the fixes as `diff -u` does."""
     for file in result.files:
         name = shown(str(file.path))
-        before, after = (_lines(text) for text in (file.before, file.after))
+        # Only a line feed ends a line, as for `diff` and `patch`.
+        before, after = (re.findall(r"[^\n]*\n|[^\n]+", text) for text in (file.before, file.after))
         for line in unified_diff(before, after, name, name, n=2):
             end = "" if line.endswith("\n") else "\n\\ No newline at end of file\n"
             if sys.stdout.isatty():
@@ -184,16 +183,12 @@ def _write_fixed(result: FixResult, inputs: Sequence[Path], out: Path | None) ->
             read = changed[path].before if target == path else None
             write(target, changed[path].after, read=read)
             if changed[path].edits and parse_name(target.name) is not None:
-                _record(target)
+                # Its folder lists a dump that is no longer what the compiler met.
+                names = fixed_in(target.parent) | {target.name}
+                write(target.with_name(FIXED), "".join(f"{name}\n" for name in sorted(names)))
             yield target
         else:
             copy_file(path, target)
-
-
-def _record(target: Path) -> None:
-    """List an edited dump in its folder: it is no longer what the compiler met."""
-    names = fixed_in(target.parent) | {target.name}
-    write(target.with_name(FIXED), "".join(f"{name}\n" for name in sorted(names)))
 
 
 def _fixed(result: FixResult, written: Sequence[Path]) -> str:
@@ -202,8 +197,3 @@ def _fixed(result: FixResult, written: Sequence[Path]) -> str:
         return "nothing fixed" if any(at.fix for at in result.findings) else "nothing to fix"
     where = shown(str(written[0])) if len(written) == 1 else f"{len(written)} files"
     return f"fixed {counted(len(result.fixed), 'finding')} in {where}"
-
-
-def _lines(text: str) -> list[str]:
-    """The lines with their ends; only a line feed ends a line, as for `diff` and `patch`."""
-    return [line for line in re.split(r"(?<=\n)", text) if line]

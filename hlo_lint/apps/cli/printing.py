@@ -55,37 +55,26 @@ def output_report(
     report: Report, output_format: str, options: ReportOptions, seconds: float | None = None
 ) -> None:
     """Print a report, or write it to the file that the options name."""
-    if options.blame and output_format == "text":
+    output, details = options.output, {"quiet": options.quiet, "verbose": options.verbose}
+    is_plain = output is not None or common.is_plain()
+    if output_format != "text" or options.statistics:
+        write_report(_rendered(report, output_format, options), output)
+    elif options.blame:
         from hlo_lint.report.history import plain_history, print_history
 
-        details = {"quiet": options.quiet, "verbose": options.verbose}
-        if options.output is not None or common.is_plain():
-            write_report(plain_history(report, **details), options.output)
+        if is_plain:
+            write_report(plain_history(report, **details), output)
         else:
             print_history(common.console(), report, **details)
-        return
-    if output_format == "text" and not options.statistics and options.output is None:
-        from hlo_lint.report import text
+    else:
+        from hlo_lint.report.text import plain_report, print_report
 
-        if common.is_plain():
-            plain = text.plain_findings(report.findings, verbose=options.verbose)
-            whole = text.plain_report(report, verbose=options.verbose)
-            sys.stdout.writelines(plain if options.quiet else whole)
-            sys.stdout.flush()
-            return
-        if not (report.findings or report.skipped):  # rich takes longer to import than to check
-            if not options.quiet:
-                first, *rest = text.closing_lines(report)
-                first += text.took(seconds, sys.stdout)
-                write_report("".join(f"{line}\n" for line in (first, *rest)), None)
-            return
-        console = common.console()
-        if options.quiet:
-            text.print_text(console, report.findings, verbose=options.verbose)
+        # rich takes longer to import than to check
+        if is_plain or not (report.findings or report.skipped):
+            on_terminal = seconds if output is None else None
+            write_report("".join(plain_report(report, on_terminal, **details)), output)
         else:
-            text.print_report(console, report, seconds, verbose=options.verbose)
-        return
-    write_report(_rendered(report, output_format, options), options.output)
+            print_report(common.console(), report, seconds, **details)
 
 
 def write_report(text: str, output: Path | None) -> None:
@@ -104,14 +93,6 @@ def _rendered(report: Report, output_format: str, options: ReportOptions) -> str
         from hlo_lint.report.statistics import render_statistics
 
         return render_statistics(report, "json" if output_format == "json" else "text")
-    if options.quiet and output_format == "text":
-        from hlo_lint.report.text import plain_findings
-
-        return "".join(plain_findings(report.findings, verbose=options.verbose))
-    if options.verbose and output_format == "text":
-        from hlo_lint.report.text import plain_report
-
-        return "".join(plain_report(report, verbose=True))
     from hlo_lint.report.formats import NO_ROOM, render
 
     def warn(line: str) -> None:
