@@ -52,7 +52,6 @@ if TYPE_CHECKING:
         DumpFolder,
         FinalModule,
         Findings,
-        Form,
         Good,
         Rule,
         Stage,
@@ -90,7 +89,7 @@ _HOMES = {
     "hlo_lint.hlo.ir": "Computation Instruction Module",
     "hlo_lint.report.report": "Report",
     "hlo_lint.rules.base": (
-        "AutotuningRuns Bad BeforeAutotuner Compilation DumpFolder FinalModule Findings Form "
+        "AutotuningRuns Bad BeforeAutotuner Compilation DumpFolder FinalModule Findings "
         "Good Rule Stage"
     ),
     "hlo_lint.rules.findings": "Finding Severity",
@@ -133,7 +132,6 @@ __all__ = [
     "FindingsError",
     "Fix",
     "FixResult",
-    "Form",
     "Good",
     "HloLintError",
     "HloSyntaxError",

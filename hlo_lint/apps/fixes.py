@@ -16,7 +16,7 @@ from hlo_lint.dumps.pass_lists import known_pass
 from hlo_lint.engine.memo import RunMemo
 from hlo_lint.engine.runner import Checker, Progress, Task
 from hlo_lint.report.report import Report
-from hlo_lint.rules.base import Form, Rule, Stage
+from hlo_lint.rules.base import Rule, Stage
 from hlo_lint.text.edits import Edit, Safety
 from hlo_lint.text.phrases import counted
 
@@ -80,7 +80,7 @@ def fix(
     stage: Stage | str | None = None,
     settings: Settings | None = None,
     unsafe_fixes: bool | None = None,
-    form: Form | str | None = None,
+    form: str | None = None,
     allow: Sequence[Allowance] = (),
     baseline: str | Path | None = None,
     verify: bool = False,
@@ -100,8 +100,7 @@ def fix(
     settings = overridden(settings, select, ignore, before, stage, allow, baseline)
     settings = settings.overridden(unsafe_fixes=unsafe_fixes)
     if form is not None:
-        move = form.value if isinstance(form, Form) else form
-        settings = settings.with_option("reshape-moves-data", "move-as", move)
+        settings = settings.with_option("reshape-moves-data", "move-as", form)
     rules, before = settings.chosen_rules(), known_pass(settings.before)
     stage_of = settings.stage_of if settings.has_stages else None
     listed = baseline_of(settings)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
@@ -149,13 +148,6 @@ def first_line(dump: PassDump) -> Span:
     end = text.find("\n", start)
     line = text[start:end] if end >= 0 else text[start:]
     return Span(start, start + len(line.partition(",")[0]))
-
-
-class Form(Enum):
-    """Values of the option `move-as` of reshape-moves-data."""
-
-    COPY = "copy"
-    TRANSPOSE = "transpose"
 
 
 def _whole_of(text: str) -> str:
@@ -381,7 +373,7 @@ class Rule:
     @classmethod
     def name(cls) -> str:
         """The name in kebab-case: `reshape-moves-data` for `ReshapeMovesData`."""
-        return _kebab(cls.__name__)
+        return re.sub(r"(?<!^)(?=[A-Z])", "-", cls.__name__).lower()
 
     @classmethod
     def family(cls) -> str:
@@ -469,7 +461,3 @@ def _type_name(annotation: object) -> str:
     """The bare name of an annotation: `Module` for `Module`, `"Module"` or `"hlo_lint.Module"`."""
     name = annotation.__name__ if isinstance(annotation, type) else str(annotation)
     return name.rpartition(".")[2]
-
-
-def _kebab(name: str) -> str:
-    return re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower()
