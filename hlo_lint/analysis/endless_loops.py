@@ -46,7 +46,8 @@ def _reason(loop: Loop) -> str:
 
 def _counts(counter: Counter) -> str:
     goes_on = f"the loop goes on while it is {counter.direction} {counter.limit}"
-    return f"the counter starts at {counter.first}, {_steps(counter)}, and {goes_on}"
+    steps = f"each iteration adds {counter.step}" if counter.step else "no iteration changes it"
+    return f"the counter starts at {counter.first}, {steps}, and {goes_on}"
 
 
 def _leads_away(counter: Counter) -> bool:
@@ -92,7 +93,3 @@ def _rounded(value: float, dtype: str) -> float:
     except OverflowError:
         return inf
     return rounded
-
-
-def _steps(counter: Counter) -> str:
-    return f"each iteration adds {counter.step}" if counter.step else "no iteration changes it"

@@ -46,12 +46,8 @@ def is_descending(shape: ArrayShape) -> bool:
     >>> is_descending(parse_array("f32[4,6]{0,1}"))
     False
     """
-    order = _long(shape)
+    order = [d for d in shape.minor_to_major if shape.dims[d] != 1]
     return all(outer > inner for outer, inner in pairwise(order))
-
-
-def _long(shape: ArrayShape) -> list[int]:
-    return [d for d in shape.minor_to_major if shape.dims[d] != 1]
 
 
 def turned(instruction: Instruction) -> tuple[LayoutMismatch, ...]:

@@ -271,14 +271,10 @@ class Accesses:
         place = instruction, index
         values = self._values.get(place)
         if values is None:
-            values = self._values[place] = self._found_values(place)
+            sources = chain(place, lambda place: self._source(*place))
+            listed = (self._buffers.values_of(source.name, part) for source, part in sources)
+            values = self._values[place] = next(filter(None, listed), ())
         return values
-
-    def _found_values(self, place: ResultPart) -> tuple[AssignedValue, ...]:
-        for instruction, index in chain(place, lambda place: self._source(*place)):
-            if assigned := self._buffers.values_of(instruction.name, index):
-                return assigned
-        return ()
 
     def _source(self, instruction: Instruction, index: Index) -> ResultPart | None:
         opcode = instruction.opcode

@@ -190,7 +190,9 @@ def _matrix_flops(
         return 0
     if opcode == "convolution":
         return _convolution_flops(result, left, right, attributes)
-    contracted = _numbers(attributes, "lhs_contracting_dims")
+    words = _attribute(attributes, "lhs_contracting_dims").strip("{}").split(",")
+    numbers = (whole_number(word.strip()) for word in words)
+    contracted = [number for number in numbers if number is not None and number >= 0]
     if any(number >= left.rank for number in contracted):
         return 0
     return 2 * result.elements * prod(left.dims[number] for number in contracted)
@@ -262,12 +264,6 @@ def _attribute(attributes: str, name: str) -> str:
 
     span = attribute_span(attributes, name)
     return "" if span is None else attributes[span[0] : span[1]]
-
-
-def _numbers(attributes: str, name: str) -> tuple[int, ...]:
-    words = _attribute(attributes, name).strip("{}").split(",")
-    numbers = [whole_number(word.strip()) for word in words]
-    return tuple(number for number in numbers if number is not None and number >= 0)
 
 
 def library_cost(call: Instruction) -> Cost:

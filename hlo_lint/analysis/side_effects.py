@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from hlo_lint.analysis.calls import with_opcodes
@@ -57,7 +57,11 @@ def runs_of(module: Module) -> Mapping[str, Sequence[EffectRun]]:
 
     An effect with more than 64 chains, or in a recursion, is left out.
     """
-    if not any(map(effect_of, _rows_of(module))):
+    if not any(
+        effect_of(instruction.row)
+        for computation in module.computations
+        for instruction in with_opcodes(computation, REPEATED)
+    ):
         return {}
     calls = sequential_calls(module)
     runs: dict[str, list[EffectRun]] = {}
@@ -88,13 +92,6 @@ def _chains(
         if len(chains) + len(waiting) > _MAX_CHAINS or len(around) > _MAX_CHAINS:
             return None
     return chains
-
-
-def _rows_of(module: Module) -> Iterator[InstructionRecord]:
-    """The instructions that may have an effect."""
-    for computation in module.computations:
-        for instruction in with_opcodes(computation, REPEATED):
-            yield instruction.row
 
 
 def effect_of(record: InstructionRecord) -> str:

@@ -102,15 +102,11 @@ def _same_groups(old: Instruction, new: Instruction, name: str) -> bool:
         return False
     # A list and an iota tile assignment can only be compared when spelled out.
     texts = old.attributes[name], new.attributes[name]
-    ours, theirs = map(_sorted_groups, texts)
+    ours, theirs = (sorted("".join(text.split()).strip("{}").split("},{")) for text in texts)
     if name == _PAIRS:
         reached = [sorted(pair.partition(",")[2] for pair in side) for side in (ours, theirs)]
         return ours == theirs or reached[0] != reached[1]
     return any("<=" in text for text in texts) or ours == theirs
-
-
-def _sorted_groups(text: str) -> tuple[str, ...]:
-    return tuple(sorted("".join(text.split()).strip("{}").split("},{")))
 
 
 def is_of_user(call: Instruction) -> bool:

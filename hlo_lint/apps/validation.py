@@ -106,7 +106,12 @@ def validate(
     if against is None:
         compilations = [(pipeline,) for pipeline in _compilations(dump)]
     else:
-        compilations = list(_pairs(dump, as_dump(against, settings)))
+        others = by_module(as_dump(against, settings))
+        compilations = [
+            (pipeline, theirs.pop(0))
+            for pipeline in main_pipelines(dump)
+            if (theirs := others.get(names_of(pipeline)[-1]))
+        ]
 
     draw, given = value, frozenset[int]()
     if inputs is not None:
@@ -187,11 +192,3 @@ def _compilations(dump: Dump) -> Iterator[Pipeline]:
         if file_types != {FileType.HLO} or len(pipeline.dumps) < 2:
             continue
         yield pipeline
-
-
-def _pairs(ours: Dump, theirs: Dump) -> Iterator[tuple[Pipeline, Pipeline]]:
-    """Pair the compilations of the same name in two dumps, in order."""
-    by_name = by_module(theirs)
-    for pipeline in main_pipelines(ours):
-        if others := by_name.get(names_of(pipeline)[-1]):
-            yield pipeline, others.pop(0)

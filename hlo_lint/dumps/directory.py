@@ -378,7 +378,9 @@ def _add_folder(
             for path in artefacts.get((timestamp, key[1], module), ())
         }
         pipelines.append(Pipeline(dumps, list(others)))
-    _mark_fixed(pipelines, files.get(FIXED))
+    fixed = _names_of_fixed(files[FIXED]) if FIXED in files else ()
+    for step in chain.from_iterable(pipeline.dumps for pipeline in pipelines if fixed):
+        step.edited = step.path.name in fixed
     logs = [path for name, path in files.items() if name.endswith(LOG_ENDINGS)]
     beside = Path(f"{os.path.abspath(folder)}.log")
     if beside.is_file():
@@ -411,12 +413,6 @@ def _names_of_fixed(path: Path) -> set[str]:
         return set(decode(read_stored(path)).splitlines())
     except (OSError, DumpError):
         return set()
-
-
-def _mark_fixed(pipelines: Iterable[Pipeline], record: Path | None) -> None:
-    names = _names_of_fixed(record) if record is not None else ()
-    for dump in chain.from_iterable(pipeline.dumps for pipeline in pipelines if names):
-        dump.edited = dump.path.name in names
 
 
 _Key = tuple[str, int, str]

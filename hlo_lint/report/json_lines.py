@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from hlo_lint.report.formats import Warn
 from hlo_lint.report.json import VERSION, allowed_as_dict, as_dict
@@ -23,8 +22,5 @@ def render(report: Report, _: Warn) -> str:
         "skipped": [{"path": entry.path, "reason": entry.reason} for entry in report.skipped],
         "stats": dict(report.stats),
     }
-    return "".join(_line(entry) for entry in (*findings, *allowed, summary))
-
-
-def _line(values: dict[str, Any]) -> str:
-    return json.dumps(values, separators=(",", ":")) + "\n"
+    lines = (json.dumps(entry, separators=(",", ":")) for entry in (*findings, *allowed, summary))
+    return "".join(f"{line}\n" for line in lines)

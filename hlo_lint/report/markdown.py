@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from hlo_lint.report.formats import Warn
-from hlo_lint.report.groups import Group, grouped
+from hlo_lint.report.groups import grouped
 from hlo_lint.report.report import Report
 from hlo_lint.report.statistics import RuleCount, counts
 from hlo_lint.report.text import group_text, hidden_line, skipped_lines, summary
@@ -33,7 +33,8 @@ def render(report: Report, warn: Warn) -> str:
     size = sum(len(part.encode()) + 2 for part in parts)
     left = len(report.findings)
     for group in grouped(report.findings):
-        part = _group(group)
+        title = f"### {group.first.severity.value}: {group.first.rule}"
+        part = f"{title}\n\n{fenced(group_text(group))}"
         size += len(part.encode()) + 2
         if size > MAX_BYTES:
             cut = f"{left} findings do not fit"
@@ -63,8 +64,3 @@ def _skipped(lines: list[str]) -> str:
         lines[MAX_SKIPPED:] = [f"… {len(lines) - MAX_SKIPPED} more"]
     block = fenced("\n".join(lines))
     return f"<details><summary>Not looked at</summary>\n\n{block}\n\n</details>"
-
-
-def _group(group: Group) -> str:
-    first = group.first
-    return f"### {first.severity.value}: {first.rule}\n\n{fenced(group_text(group))}"

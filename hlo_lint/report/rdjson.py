@@ -39,27 +39,18 @@ def _diagnostic(finding: Diagnostic) -> dict[str, Any]:
         "severity": LEVELS[finding.severity],
         "code": {"value": finding.rule},
     }
-    if has_lines(finding.path) and _is_suggestion(finding):
-        assert finding.fix is not None
-        (edit,), (_, region) = finding.fix.edits, finding.regions
-        diagnostic["suggestions"] = [{"range": _range(region), "text": edit.text}]
+    fix = finding.fix
+    # Users accept each suggestion separately, so it has to be a whole fix.
+    if has_lines(finding.path) and fix and fix.safety is Safety.SAFE and len(fix.edits) == 1:
+        (edit,), (_, region) = fix.edits, finding.regions
+        if is_utf8(edit.text):
+            diagnostic["suggestions"] = [{"range": _range(region), "text": edit.text}]
     if finding.introduced_by is not None:
         dump = finding.introduced_by
         place = {"path": shown(relative_path(dump.path))}
         related = {"message": f"since {shown(describe(dump))}", "location": place}
         diagnostic["related_locations"] = [related]
     return diagnostic
-
-
-def _is_suggestion(finding: Diagnostic) -> bool:
-    """True if the fix can be a suggestion: it is safe and has a single edit.
-
-    Users accept each suggestion separately.
-    """
-    fix = finding.fix
-    if fix is None or fix.safety is not Safety.SAFE or len(fix.edits) != 1:
-        return False
-    return is_utf8(fix.edits[0].text)
 
 
 def _range(region: Region) -> dict[str, Any]:

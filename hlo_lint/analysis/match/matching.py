@@ -206,9 +206,8 @@ def _in_any_order(
         for extended in _operand(patterns[0], node, place, captures, mismatches):
             yield from _in_any_order(patterns[1:], node, places - {place}, extended, reasons)
     if mismatches:
-        reasons.append(
-            f"no operand of {node.title} is {an(_called(patterns[0]))} as asked: {mismatches[0]}"
-        )
+        asked = an(" or ".join(patterns[0].opcodes) or "instruction")
+        reasons.append(f"no operand of {node.title} is {asked} as asked: {mismatches[0]}")
 
 
 def _operand(
@@ -298,7 +297,3 @@ def _text(asked: Attribute) -> str:
             return "{" + ",".join(map(_text, asked)) + "}"
         case _:
             return str(asked)
-
-
-def _called(pattern: Pattern) -> str:
-    return " or ".join(pattern.opcodes) or "instruction"

@@ -27,7 +27,9 @@ def advice(causes: Sequence[Diagnostic], dump: Dump) -> Iterator[str]:
     """Lines of advice on the findings that were fixed in dumps of passes."""
     runs = {str(file.path): run for run in dump for file in run.dumps}
     by_kind = {
-        (cause.rule, cause.origin): runs[cause.path] for cause in causes if _is_of_pass(cause.path)
+        (cause.rule, cause.origin): runs[cause.path]
+        for cause in causes
+        if (name := parse_name(Path(cause.path).name)) is not None and name.step is not None
     }
     if by_kind:
         yield "note: editing a dump does not change the next compile"
@@ -35,8 +37,3 @@ def advice(causes: Sequence[Diagnostic], dump: Dump) -> Iterator[str]:
         demand = find_rule(rule).precondition
         line = f"note: {rule}" + (f" comes from {shown(str(place))}" if place else "")
         yield f"{line}; {_LIVE if demand is None else remedy(demand, run)}"
-
-
-def _is_of_pass(path: str) -> bool:
-    name = parse_name(Path(path).name)
-    return name is not None and name.step is not None

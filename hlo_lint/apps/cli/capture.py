@@ -185,13 +185,12 @@ def _job(
         shapes=[_shape(shape) for shape in shapes] if shapes else None,
         arguments=arguments,
         target=target_of(target),
-        options={name: _value(value) for name, _, value in pairs},
+        # XLA reads numbers and names from text, but not true and false.
+        options={
+            name: {"true": True, "false": False}.get(value.lower(), value)
+            for name, _, value in pairs
+        },
     )
-
-
-def _value(text: str) -> str | bool:
-    """Booleans as such: XLA reads numbers and names from text, but not true and false."""
-    return {"true": True, "false": False}.get(text.lower(), text)
 
 
 def _shape(text: str) -> Any:

@@ -112,16 +112,13 @@ def _show_divergence(module: RankedModule, divergence: Divergence) -> None:
     number = divergence.position + 1
     click.echo(f"  collective {number} is the first that differs:")
     for variant, collective in zip((ours, theirs), divergence.collectives, strict=True):
-        click.echo(f"  {_few(variant.ranks)}: {_spelled(collective, number)}")
+        words = f"no collective {number}" if collective is None else shown(str(collective))
+        click.echo(f"  {_few(variant.ranks)}: {words}")
         click.echo(f"    {_place(variant, collective)}")
         if collective and (origin := origin_of(collective.instruction, variant.module)):
             click.echo(f"    from: {shown(str(origin))}")
     for line in _cause(divergence):
         click.echo(f"  {line}")
-
-
-def _spelled(collective: Collective | None, number: int) -> str:
-    return f"no collective {number}" if collective is None else shown(str(collective))
 
 
 def _place(variant: Variant, collective: Collective | None) -> str:

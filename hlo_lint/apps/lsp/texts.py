@@ -109,8 +109,9 @@ class Text(TextDocument):
         """The offset of a position, at most the end of its line."""
         if position.line >= len(self.starts):
             return len(self.source)
-        start = self.starts[position.line]
-        return start + characters(self._line(position.line), position.character, self.encoding)
+        start, *following = self.starts[position.line : position.line + 2]
+        line = self.source[start : following[0] if following else None].rstrip("\r\n")
+        return start + characters(line, position.character, self.encoding)
 
     def position(self, offset: int) -> types.Position:
         """The position of an offset."""
@@ -129,11 +130,6 @@ class Text(TextDocument):
     def line_of(self, offset: int) -> int:
         """The line number of an offset, from 0."""
         return bisect_right(self.starts, offset) - 1
-
-    def _line(self, number: int) -> str:
-        following = number + 1
-        end = self.starts[following] if following < len(self.starts) else len(self.source)
-        return self.source[self.starts[number] : end].rstrip("\r\n")
 
 
 class Texts(Workspace):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
@@ -68,7 +68,8 @@ def render_html(
         allowed=len(report.allowed),
         releases=sorted({m["release"] for m in collected["index"]["modules"] if m["release"]}),
         rules=[
-            (rule.name(), rule_link(rule.name()), _html(rule, markdown)) for rule in _rules(named)
+            (rule.name(), rule_link(rule.name()), _html(rule, markdown))
+            for rule in [rule for rule in all_rules() if rule.name() in set(named)]
         ],
         index=script(collected["index"]),
         details=[script(detail) for detail in collected["details"]],
@@ -94,10 +95,6 @@ def jinja_environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-
-
-def _rules(names: Iterable[str]) -> list[Rule]:
-    return [rule for rule in all_rules() if rule.name() in set(names)]
 
 
 def _html(rule: Rule, markdown: MarkdownIt) -> str:

@@ -6,7 +6,6 @@ from hlo_lint.analysis.layout_mismatches import in_other_orders
 from hlo_lint.dumps.phases import SCATTERS_ARE_SIMPLE
 from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.ir import Computation, Instruction
-from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule, Stage
 
 _FILE = (
@@ -74,15 +73,11 @@ def _reason(scatter: Instruction) -> str:
             return (
                 f"the {name} of this scatter have different layouts: {', '.join(map(str, group))}"
             )
-    dimensions = _scatter_dimensions(scatter, updates[0])
+    windows = scatter.attribute_or_none("update_window_dims")
+    dimensions = updates[0].rank - len(windows) if isinstance(windows, tuple) else 0
     if dimensions > 1:
         return (
             f"this scatter has {dimensions} scatter dimensions, expected at most 1, since the "
             f"layout of {with_layout[0]} is not descending"
         )
     return ""
-
-
-def _scatter_dimensions(scatter: Instruction, update: ArrayShape) -> int:
-    windows = scatter.attribute_or_none("update_window_dims")
-    return update.rank - len(windows) if isinstance(windows, tuple) else 0

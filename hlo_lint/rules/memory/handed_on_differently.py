@@ -10,7 +10,7 @@ from hlo_lint.analysis.kinds import types_in
 from hlo_lint.hlo.attributes.shapes import ProgramShape
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.kinds import types_of
-from hlo_lint.hlo.shape import ArrayShape, Index, Shape, leaves, part, spelled_index
+from hlo_lint.hlo.shape import ArrayShape, Shape, leaves, part, spelled_index
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity, Stage
 
 _HANDS_ON: Final = ("tuple", "get-tuple-element", "opt-barrier", "copy-done")
@@ -175,7 +175,8 @@ def _differences(instruction: Instruction) -> Iterator[tuple[int, str]]:
             if not isinstance(ours, ArrayShape) or not isinstance(source, ArrayShape):
                 continue
             if ours.dims == source.dims and _differ(ours, source):
-                yield number, _message(operand.name, place, source, ours)
+                where = f", part {spelled_index(place)}," if place else ""
+                yield number, f"%{operand.name}{where} is {source}, but is passed on as {ours}"
 
 
 def _differ(given: ArrayShape, taken: ArrayShape) -> bool:
@@ -184,8 +185,3 @@ def _differ(given: ArrayShape, taken: ArrayShape) -> bool:
         return True
     memories = _memory(given), _memory(taken)
     return None not in memories and memories[0] != memories[1]
-
-
-def _message(name: str, place: Index, taken: ArrayShape, given: ArrayShape) -> str:
-    where = f", part {spelled_index(place)}," if place else ""
-    return f"%{name}{where} is {taken}, but is passed on as {given}"

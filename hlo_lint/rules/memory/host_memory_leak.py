@@ -72,7 +72,8 @@ class HostMemoryLeak(Rule):
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
         """Results in host memory before HostOffloader, and slices between memory spaces."""
-        if not _binds(stage):
+        is_option = stage.backend is None and not stage.host_memory  # an option, not a pipeline
+        if stage.assumed or not (stage.layouts or is_option):
             return
         if not any(map(_is_placed, types_of(computation))):
             return
@@ -87,11 +88,6 @@ class HostMemoryLeak(Rule):
         for opcode in FIRST_INDEX:
             for instruction in computation.with_opcode(opcode):
                 yield from _crossings(instruction, stage.backend)
-
-
-def _binds(stage: Stage) -> bool:
-    is_option = stage.backend is None and not stage.host_memory  # an option, not a pipeline
-    return not stage.assumed and (stage.layouts or is_option)
 
 
 def _crossings(instruction: Instruction, backend: str | None) -> Findings:

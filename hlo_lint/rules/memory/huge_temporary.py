@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Final, TypeGuard
+from typing import Final
 
 from hlo_lint.analysis.kinds import types_in
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.kinds import types_of
 from hlo_lint.hlo.records import opcode_of, type_of
-from hlo_lint.hlo.shape import ArrayShape, Shape, shape_or_none
+from hlo_lint.hlo.shape import ArrayShape, shape_or_none
 from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, Rule, Severity
 from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.options import Option
@@ -102,13 +102,10 @@ def _temporaries(module: Module, least: int) -> Iterator[tuple[int, Instruction]
 def bytes_on_device(text: str) -> int:
     """The size in bytes of an array type in device memory; 0 for any other type."""
     shape = shape_or_none(text)
-    return (shape.byte_size or 0) if _is_on_device(shape) else 0
-
-
-def _is_on_device(shape: Shape | None) -> TypeGuard[ArrayShape]:
-    return isinstance(shape, ArrayShape) and (
-        shape.layout is None or shape.layout.memory_space == DEVICE
-    )
+    if not isinstance(shape, ArrayShape):
+        return 0
+    is_on_device = shape.layout is None or shape.layout.memory_space == DEVICE
+    return (shape.byte_size or 0) if is_on_device else 0
 
 
 def _partitions_to_come(module: Module) -> int | None:

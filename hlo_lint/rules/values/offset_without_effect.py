@@ -96,9 +96,6 @@ def _whole(computation: Computation) -> Iterator[Instruction]:
             if array is None or part is None or array.dims != part.dims:
                 continue
             starts = zip(array.dims, instruction.operands[first:], strict=False)
-            if any(size > 1 and _is_computed(start.instruction) for size, start in starts):
+            moved = [start.instruction for size, start in starts if size > 1]
+            if any(start is not None and constant_integers(start) is None for start in moved):
                 yield instruction
-
-
-def _is_computed(start: Instruction | None) -> bool:
-    return start is not None and constant_integers(start) is None

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hlo_lint.analysis.calls import instructions_of
-from hlo_lint.analysis.loop_values import Context, LoopValues
+from hlo_lint.analysis.loop_values import LoopValues
 from hlo_lint.analysis.walks import reached
 from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.constants import INDEX_MAPS, index_rows, indexed_dimensions
@@ -164,10 +164,12 @@ def _clamped(instruction: Instruction, first: int, values: LoopValues) -> Findin
             index = values.value(operand, context)
             if index is not None and not 0 <= index <= size - taken:
                 used = min(max(index, 0), size - taken)
+                loop = next(iter(context.loops), None) if context is not None else None
+                turn = f" in iteration {loop.iteration} of %{loop.call.name}" if loop else ""
                 return Finding(
                     instruction,
                     f"this {instruction.opcode} starts at {index} in dimension {dimension}"
-                    f"{_iteration(context)}, but XLA clamps the start to {used}: it takes {taken} "
+                    f"{turn}, but XLA clamps the start to {used}: it takes {taken} "
                     f"of {size} elements",
                 )
     return None
@@ -187,8 +189,3 @@ def _starts(instruction: Instruction, first: int) -> Iterator[tuple[int, Operand
     for number, (size, taken) in enumerate(zip(whole.dims, part.dims, strict=True)):
         if 0 < taken < size:
             yield number, operands[first + number], size, taken
-
-
-def _iteration(context: Context | None) -> str:
-    loop = next(iter(context.loops), None) if context is not None else None
-    return "" if loop is None else f" in iteration {loop.iteration} of %{loop.call.name}"
