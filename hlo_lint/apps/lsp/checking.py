@@ -73,20 +73,23 @@ def check(
     dump = held_dump(document.file, document.path)
     report = lint(dump, settings=settings, progress=go_on, memo=memo)
     memo.keep(document.file)
-    findings = [
-        finding for finding in report.findings if finding.path == str(document.path)
-    ]  # not of settings
-    published = (PublishedFinding(finding, _diagnostic(document, finding)) for finding in findings)
+    published = (
+        PublishedFinding(finding, _diagnostic(document, finding))
+        for finding in report.findings
+        if finding.path == str(document.path)  # not of settings
+    )
     return Checked(document, tuple(published))
 
 
 def _diagnostic(document: Document, finding: Diagnostic) -> types.Diagnostic:
-    lines = document.file.lines
-    span = Span(lines.offset(finding.start), lines.offset(finding.end))
+    offset = document.file.lines.offset
+    span = Span(offset(finding.start), offset(finding.end))
     fix, link = finding.fix, rule_link(finding.rule)
+    origin = [f"from: {finding.origin}"] if finding.origin is not None else []
+    lines = [finding.message, *origin, *(f"note: {note}" for note in finding.notes)]
     return types.Diagnostic(
         range=document.text.range(span),
-        message="\n".join(_message(finding)),
+        message="\n".join(map(shown, lines)),
         severity=SEVERITIES[finding.severity],
         code=finding.rule,
         code_description=types.CodeDescription(link) if link else None,
@@ -97,13 +100,6 @@ def _diagnostic(document: Document, finding: Diagnostic) -> types.Diagnostic:
             "fix": None if fix is None else {"title": fix.title, "safety": fix.safety.value},
         },
     )
-
-
-def _message(finding: Diagnostic) -> Iterator[str]:
-    yield shown(finding.message)
-    if finding.origin is not None:
-        yield shown(f"from: {finding.origin}")
-    yield from (shown(f"note: {note}") for note in finding.notes)
 
 
 def _related(

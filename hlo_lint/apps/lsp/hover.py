@@ -51,22 +51,18 @@ class _Style(NamedTuple):
 
     markdown: bool
 
-    def code(self, text: str) -> str:
-        """Quote HLO within a line."""
-        text = _short(text)
+    def code(self, text: str, *, block: bool = False) -> str:
+        """Quote HLO within a line, or as a block."""
+        # A text of the dump, cut to a single printable line.
+        text = shown(shortened(text.replace("\n", " "), WIDTH))
         if not self.markdown:
             return text
-        fence = "`" * (1 + max(map(len, _backticks.findall(text)), default=0))
+        ticks = 1 + max(map(len, _backticks.findall(text)), default=0)
+        if block:
+            fence = "`" * max(3, ticks)
+            return f"{fence}hlo\n{text}\n{fence}"
         pad = " " if text.startswith("`") or text.endswith("`") else ""
-        return f"{fence}{pad}{text}{pad}{fence}"
-
-    def block(self, text: str) -> str:
-        """Quote HLO as a block."""
-        text = _short(text)
-        if not self.markdown:
-            return text
-        fence = "`" * max(3, 1 + max(map(len, _backticks.findall(text)), default=0))
-        return f"{fence}hlo\n{text}\n{fence}"
+        return f"{'`' * ticks}{pad}{text}{pad}{'`' * ticks}"
 
 
 def hover(document: Document, offset: int, *, markdown: bool = True) -> Hover | None:
@@ -109,7 +105,10 @@ def _instruction(document: Document, symbol: Symbol, style: _Style) -> Iterator[
     start, end = document.span(place, number)
     whole = document.text.source[start:end]
     head = whole.removesuffix(attributes_of(row))
-    yield style.block(whole if head == whole else head + _tail(attributes_of(row)))
+    # Metadata and backend_config are shown elsewhere, or unreadable.
+    cut = re.search(r", (?:metadata|origin|backend_config)=", attributes_of(row))
+    text = f"{whole[: len(head) + cut.start()]}, …" if cut and head != whole else whole
+    yield style.code(text, block=True)
     shape = shape_or_none(type_of(row))
     if symbol.element and shape is not None:
         shape = part(shape, symbol.element)
@@ -129,12 +128,6 @@ def _instruction(document: Document, symbol: Symbol, style: _Style) -> Iterator[
         callees = (style.code(f"%{callee.computation.name}") for callee in called)
         yield f"calls {listed(callees, NAMES)}"
     yield from _origin(place, number, style)
-
-
-def _tail(tail: str) -> str:
-    """Cut attributes before metadata and backend_config: shown elsewhere, or unreadable."""
-    cut = re.search(r", (?:metadata|origin|backend_config)=", tail)
-    return tail[: cut.start()] + ", …" if cut else tail
 
 
 def _origin(place: ComputationPlace, number: int, style: _Style) -> Iterator[str]:
@@ -179,7 +172,7 @@ def _typed(computation: Computation, reference: str, style: _Style) -> str:
 def _computation(document: Document, place: ComputationPlace, style: _Style) -> Iterator[str]:
     computation, module = place.computation, place.module
     title = f"ENTRY %{computation.name}" if computation.is_entry else f"%{computation.name}"
-    yield style.block(f"{title} {computation.signature}".rstrip())
+    yield style.code(f"{title} {computation.signature}".rstrip(), block=True)
     yield f"of {style.code(module.name)}: {counted(len(computation.rows), 'instruction')}"
     root = root_of(computation)
     if root is not None:
@@ -228,7 +221,7 @@ def _size(shape: ArrayShape) -> str:
         return "a dimension has no bound"
     if shape.elements >= 1 << 63:
         return "more elements than 64 bits count"
-    count = "1 element" if shape.elements == 1 else f"{shape.elements} elements"
+    count = counted(shape.elements, "element")
     size = shape.byte_size
     most = "at most " if any(shape.dynamic) else ""
     return most + (count if size is None else f"{count}, {_bytes(size)}")
@@ -300,9 +293,3 @@ def _rule(name: str) -> str | None:
         return None
     rules = (f"- {rule.name()}: {rule.summary()}" for rule in members)
     return "\n".join([f"**{name}**, a family of rules", "", *rules])
-
-
-def _short(text: str) -> str:
-    """A text of the dump, cut to a single printable line."""
-    line = " ".join(text.split("\n")) if "\n" in text else text
-    return shown(shortened(line, WIDTH))

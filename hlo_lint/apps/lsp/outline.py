@@ -31,8 +31,7 @@ _KINDS = {"constant": types.SymbolKind.Constant, "parameter": types.SymbolKind.T
 
 def symbols(document: Document) -> list[types.DocumentSymbol]:
     """The outline: modules, their computations, their instructions with shapes."""
-    rows = sum(len(place.computation.rows) for place in document.places)
-    listed = rows <= INSTRUCTIONS
+    listed = sum(len(place.computation.rows) for place in document.places) <= INSTRUCTIONS
     modules = []
     for module, extent in _extents(document):
         places = [place for place in document.places if place.module is module]
@@ -92,9 +91,7 @@ def _instructions(document: Document, place: ComputationPlace) -> Iterator[types
             continue
         span = document.span(place, number)
         start = document.text.source.find(name_of(row), span.start, span.end)
-        name = (
-            Span(start, start + len(name_of(row))) if start >= 0 else Span(span.start, span.start)
-        )
+        name = Span(start, start + len(name_of(row))) if start >= 0 else Span(span[0], span[0])
         yield types.DocumentSymbol(
             name=shown(name_of(row)),
             detail=shown(f"{shortened(type_of(row), DETAIL)} {opcode_of(row)}".strip()),

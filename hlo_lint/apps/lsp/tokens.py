@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from operator import itemgetter
 
 from lsprotocol import types
 
 from hlo_lint.apps.lsp.documents import Document
 from hlo_lint.apps.lsp.texts import width
-from hlo_lint.hlo.parser.tokens import Role, Token
-from hlo_lint.hlo.symbols import Statement
+from hlo_lint.hlo.parser.tokens import Role
 from hlo_lint.text.source import Span
 
 INSTRUCTIONS = 5_000
@@ -42,33 +40,21 @@ def semantic_tokens(document: Document, span: Span | None = None) -> types.Seman
         if sum(len(place.computation.rows) for place in document.places) > INSTRUCTIONS:
             return types.SemanticTokens(data=[])
         span = Span(0, len(document.text.source))
-    typed = [
-        (statement.begin + token.start, token, _kind(statement, token))
+    tokens = [
+        (statement.begin + token.start, statement, token)
         for statement in document.statements(span)
         for token in statement.tokens
         if token.role in _KINDS and "\n" not in token.text
     ]
-    typed.sort(key=itemgetter(0))  # an inline computation comes after its caller's tokens
-    return types.SemanticTokens(data=list(_encoded(document, typed)))
-
-
-def _kind(statement: Statement, token: Token) -> tuple[types.SemanticTokenTypes, bool]:
-    """The type of a token, and True if it is a definition."""
-    if token.role is Role.NAME and statement.number is None:
-        return _KINDS[Role.CALLED], True
-    return _KINDS[token.role], token.role is Role.NAME
-
-
-def _encoded(
-    document: Document, typed: list[tuple[int, Token, tuple[types.SemanticTokenTypes, bool]]]
-) -> Iterator[int]:
-    """Encode tokens in five numbers: relative line and column, length, type, modifiers."""
+    tokens.sort(key=itemgetter(0))  # an inline computation comes after its caller's tokens
+    # A token is five numbers: relative line and column, length, type, modifiers.
+    data: list[int] = []
     line, column = 0, 0
-    for start, token, (kind, defines) in typed:
+    for start, statement, token in tokens:
         place = document.text.position(start)
-        yield place.line - line
-        yield place.character - (column if place.line == line else 0)
-        yield width(token.text, document.text.encoding)
-        yield _ORDER.index(kind)
-        yield int(defines)
+        defines = token.role is Role.NAME
+        role = Role.CALLED if defines and statement.number is None else token.role
+        data += (place.line - line, place.character - (column if place.line == line else 0))
+        data += (width(token.text, document.text.encoding), _ORDER.index(_KINDS[role]), defines)
         line, column = place.line, place.character
+    return types.SemanticTokens(data=data)

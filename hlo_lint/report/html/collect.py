@@ -169,7 +169,11 @@ def collect(
             f"HLO, drawing and fix of {len(ranked) - MAX_DETAILS} findings: the page holds "
             f"{MAX_DETAILS}, the first of each card before the others"
         )
-    owners = _owners(dump)
+    owners = {
+        str(path): pipeline
+        for pipeline in dump
+        for path in (*pipeline.artefacts, *(file.path for file in pipeline.dumps))
+    }
     of_pipeline: dict[Pipeline, dict[int, Diagnostic]] = {}
     for number, finding in enumerate(ranked):
         owner = owners.get(finding.path)
@@ -206,17 +210,27 @@ def collect(
             "resolved" if finding.is_resolved else finding.severity.value
             for finding in every.values()
         )
-        compiled = _compiled(pipeline, "" if folder == "." else folder, line, counts)
-        compiled["measured"] = profiles.table(pipeline, folders[pipeline])
         graph = _graph(pipeline, every, instructions)
+        modules.append(
+            Compiled(
+                # The title of a file without a module's name is its path.
+                title=pipeline.title if pipeline.dumps[0].name else pipeline.dumps[0].path.name,
+                folder="" if folder == "." else folder,
+                release=pipeline.release_title if pipeline.releases else "",
+                state=_state(pipeline),
+                dumps=len(pipeline.dumps),
+                counts=dict(counts),
+                timeline=line,
+                measured=profiles.table(pipeline, folders[pipeline]),
+                graph=len(graphs) if graph is not None else None,
+                differences=len(differences) if any(lines) else None,
+            )
+        )
         if graph is not None:
-            compiled["graph"] = len(graphs)
             graphs.append(deflated(graph))
             instructions -= len(graph["names"])
         if any(lines):
-            compiled["differences"] = len(differences)
             differences.append(deflated(lines))
-        modules.append(compiled)
         worst = {number: finding for number, finding in mine.items() if number in detailed}
         details |= dict(details_of(pipeline, worst, sources))
         pipeline.release_text()
@@ -282,33 +296,6 @@ def _graph(pipeline: Pipeline, findings: Mapping[int, Diagnostic], room: int) ->
     dumps = {str(dump.path): dump for dump in pipeline.dumps}
     dump = next((dumps[path] for path in paths if path in dumps), None)
     return None if dump is None else graph_of(pipeline, dump, room)
-
-
-def _owners(dump: Dump) -> dict[str, Pipeline]:
-    """The module of each file."""
-    owners: dict[str, Pipeline] = {}
-    for pipeline in dump:
-        for path in (*pipeline.artefacts, *(file.path for file in pipeline.dumps)):
-            owners[str(path)] = pipeline
-    return owners
-
-
-def _compiled(
-    pipeline: Pipeline, folder: str, line: PassTimeline, counts: Counter[str]
-) -> Compiled:
-    return Compiled(
-        # The title of a file without a module's name is its path; the folder has its own column.
-        title=pipeline.title if pipeline.dumps[0].name else pipeline.dumps[0].path.name,
-        folder=folder,
-        release=pipeline.release_title if pipeline.releases else "",
-        state=_state(pipeline),
-        dumps=len(pipeline.dumps),
-        counts=dict(counts),
-        timeline=line,
-        measured=[],
-        graph=None,
-        differences=None,
-    )
 
 
 def _state(pipeline: Pipeline) -> str:

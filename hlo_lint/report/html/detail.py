@@ -139,21 +139,20 @@ def details_of(
     """
     texts = {str(file.path): file for file in pipeline.dumps}
     pair = _LastPair()
-    for number, finding in sorted(findings.items(), key=lambda entry: _birth(entry[1])):
+    births = {
+        number: finding.introduced_by.path if finding.introduced_by else ""
+        for number, finding in findings.items()
+    }
+    for number in sorted(findings, key=births.__getitem__):
+        finding = findings[number]
         try:
-            dump = texts.get(finding.path) or _text(Path(finding.path))
+            dump = texts.get(finding.path)
+            if dump is None:  # a file without HLO: a kernel, a record of the run
+                path = Path(finding.path)
+                dump = PassDump.of(HloFile.of_text(decode(read_stored(path)), path), path)
             yield number, _detail(pipeline, dump, finding, pair, sources)
         except (DumpError, OSError):
             continue  # the file was removed or changed since
-
-
-def _birth(finding: Diagnostic) -> str:
-    return "" if finding.introduced_by is None else finding.introduced_by.path
-
-
-def _text(path: Path) -> PassDump:
-    """A file without HLO: a kernel, a record of the run."""
-    return PassDump.of(HloFile.of_text(decode(read_stored(path)), path), path)
 
 
 class _LastPair:
@@ -187,15 +186,18 @@ def _detail(
         remark="",
         graph=None,
         move=None,
-        fix=_fix(finding, dump),
+        fix=None,
         source=[] if finding.origin is None else _source(finding.origin, sources),
     )
+    if finding.fix is not None and not finding.is_resolved:
+        detail["fix"] = preview(finding.fix, dump.file.lines)
     if held is None:
         detail["rows"] = lines_around(dump.file.lines, finding.line, finding.end_line)
         return detail
     instruction, module = held
     detail["move"] = move(instruction, module)
-    if detail["move"] is None and _is_about_layouts(finding.rule):
+    layout_rules = (rule.name() for rule in all_rules() if rule.family() == "layout")
+    if detail["move"] is None and finding.rule in layout_rules:
         detail["move"] = order(instruction)
     around, added = neighbourhood(instruction), frozenset[Instruction]()
     if finding.introduced_by is None:
@@ -225,19 +227,6 @@ def _detail(
             added = frozenset(item for item in around.all if item not in partners)
     detail["graph"] = draw(around, added)
     return detail
-
-
-def _fix(finding: Diagnostic, dump: PassDump) -> Preview | None:
-    """The fix, unless a later pass resolved the finding."""
-    if finding.fix is None or finding.is_resolved:
-        return None
-    return preview(finding.fix, dump.file.lines)
-
-
-def _is_about_layouts(rule: str) -> bool:
-    return any(
-        rule_class.family() == "layout" and rule_class.name() == rule for rule_class in all_rules()
-    )
 
 
 def _instruction(dump: PassDump, finding: Diagnostic) -> tuple[Instruction, Module] | None:

@@ -63,25 +63,15 @@ class Partners:
         pairing = self._known.get(name)
         if pairing is None:
             pairing = self._known[name] = {}
-            before, after = self._bodies(name)
+            after = self.after.bodies.get(name)
+            before = self.before.bodies.get(name)
+            entry = self.before.module.entry
+            # The SPMD partitioner renames the entry: %main becomes %main_spmd.
+            if before is None and entry and after and after.computation.is_entry:
+                before = self.before.bodies.get(entry.name)
             if before is not None and after is not None:
                 pairing.update(_paired(before, after))
         return pairing
-
-    def _bodies(self, name: str) -> tuple[Body | None, Body | None]:
-        """The computations of that name in both modules; for an entry without it, both entries."""
-        after = self.after.bodies.get(name)
-        before = self.before.bodies.get(name)
-        entry = self.before.module.entry
-        # The SPMD partitioner renames the entry: %main becomes %main_spmd.
-        if (
-            before is None
-            and after is not None
-            and after.computation.is_entry
-            and entry is not None
-        ):
-            before = self.before.bodies.get(entry.name)
-        return before, after
 
 
 def _paired(before: Body, after: Body) -> Iterable[tuple[Instruction, Instruction]]:

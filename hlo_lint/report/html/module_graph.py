@@ -164,9 +164,8 @@ def layered(computation: Computation) -> tuple[list[float], list[int]]:
                 for node in layers[depth]
             }
             members = sorted(layers[depth], key=wanted.__getitem__)
-            for node, position in zip(
-                members, spaced([wanted[node] for node in members]), strict=True
-            ):
+            positions = spaced(map(wanted.__getitem__, members))
+            for node, position in zip(members, positions, strict=True):
                 across[node] = round(position, 1)
     return across, layer
 

@@ -128,7 +128,6 @@ def draw(around: Neighbourhood, added: frozenset[Instruction] = frozenset()) -> 
     chains, rows = _with_bends(layers, edges)
     _order(rows, chains)
     places, width = _places(rows)
-    height = len(rows) * (HEIGHT + RISE) - RISE
     nodes = [
         DrawnNode(
             name=instruction.name,
@@ -143,7 +142,7 @@ def draw(around: Neighbourhood, added: frozenset[Instruction] = frozenset()) -> 
     ]
     return Drawing(
         width=width,
-        height=height,
+        height=len(rows) * (HEIGHT + RISE) - RISE,
         node=(WIDTH, HEIGHT),
         nodes=nodes,
         edges=[_points(chain, places) for chain in chains],
@@ -161,26 +160,11 @@ def _layers(around: Neighbourhood, edges: list[_Edge]) -> dict[Instruction, int]
     depth = {around.at: 0}
     above, below = set(around.above), set(around.below)
     for instruction in sorted(below, key=lambda instruction: instruction.number):
-        depth[instruction] = 1 + max(
-            (
-                depth.get(operand, 0)
-                for operand, user in edges
-                if user is instruction and operand not in above
-            ),
-            default=0,
-        )
+        read = [operand for operand, user in edges if user is instruction and operand not in above]
+        depth[instruction] = 1 + max((depth.get(operand, 0) for operand in read), default=0)
     for instruction in sorted(above, key=lambda instruction: instruction.number, reverse=True):
-        depth[instruction] = (
-            min(
-                (
-                    depth.get(user, 0)
-                    for operand, user in edges
-                    if operand is instruction and user not in below
-                ),
-                default=0,
-            )
-            - 1
-        )
+        users = [user for operand, user in edges if operand is instruction and user not in below]
+        depth[instruction] = min((depth.get(user, 0) for user in users), default=0) - 1
     top = min(depth.values())
     return {instruction: layer - top for instruction, layer in depth.items()}
 
