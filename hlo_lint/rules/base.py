@@ -193,7 +193,7 @@ class Example:
         """An example of a pass: it removed the lines that begin with `-`, and added those with `+`.
 
         Without `ENTRY`, the lines are instructions of an entry, with parameters as in `entry`;
-        without `HloModule`, the header is bare.
+        without `HloModule`, the header is bare. Computations may be lines, as in `module`.
         """
         text = cleandoc(lines)
         if not re.search("^[-+]?ENTRY", text, re.M):
@@ -204,7 +204,7 @@ class Example:
             side = "\n".join(map(_without_sign, kept))
             sides.append(side if side.startswith("HloModule") else f"HloModule m\n\n{side}")
         name = f"module_0001.m.000%d.{pipeline}.after_%s.before_%s.txt"
-        beside = {name % (1, "pipeline-start", by): sides[0]}
+        beside = {name % (1, "pipeline-start", by): _whole_of(sides[0])}
         return cls(sides[1], file=name % (2, by, "pipeline-end"), beside=beside, **more)
 
     def __repr__(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hlo_lint.analysis.layout_mismatches import in_other_orders, turned
 from hlo_lint.hlo.ir import Computation, Instruction, Module
@@ -12,19 +12,18 @@ from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule
 if TYPE_CHECKING:
     from hlo_lint.text.edits import Fix
 
-_BEFORE = (
-    "module_0001.m.0001.layout_normalization.after_reshape-decomposer.before_layout_normalization"
-    ".txt"
-)
-_AFTER = {
-    "module_0001.m.sm_9.0_gpu_after_optimizations.txt": """
+_DUMPED: Any = {
+    "file": "module_0001.m.0001.layout_normalization.after_reshape-decomposer."
+    "before_layout_normalization.txt",
+    "beside": {
+        "module_0001.m.sm_9.0_gpu_after_optimizations.txt": """
         HloModule m
 
-        ENTRY e {
-          ROOT p = f32[8,8]{1,0} parameter(0)
-        }
+        ENTRY e { ROOT p = f32[8,8]{1,0} parameter(0) }
         """
+    },
 }
+"""A dump before layout_normalization, of a run that ended well."""
 
 
 class LayoutChanged(Rule):
@@ -61,8 +60,7 @@ class LayoutChanged(Rule):
             sum.copy = f32[8,8]{1,0} copy(q)
             ROOT sum = f32[8,8]{1,0} add(p, sum.copy)
             """,
-            file=_BEFORE,
-            beside=_AFTER,
+            **_DUMPED,
         ),
         Bad.entry(
             "ROOT half = f32[4,8]{0,1} slice(f32[8,8]{1,0} p), slice={[0:4], [0:8]}  // error",
@@ -70,24 +68,13 @@ class LayoutChanged(Rule):
             half.copy = f32[8,8]{0,1} copy(f32[8,8]{1,0} p)
             ROOT half = f32[4,8]{0,1} slice(half.copy), slice={[0:4], [0:8]}
         """,
-            file=_BEFORE,
-            beside=_AFTER,
+            **_DUMPED,
         ),
         Bad.entry(
-            "ROOT c = u32[5,4]{0,1} bitcast-convert(u16[5,4,2]{2,1,0} p)  // error",
-            file=_BEFORE,
-            beside=_AFTER,
+            "ROOT c = u32[5,4]{0,1} bitcast-convert(u16[5,4,2]{2,1,0} p)  // error", **_DUMPED
         ),
-        Good.entry(
-            "ROOT c = u32[5,4]{0,1} bitcast-convert(u16[5,4,2]{2,0,1} p)",
-            file=_BEFORE,
-            beside=_AFTER,
-        ),
-        Good.entry(
-            "ROOT sum = f32[8,8]{0,1} add(f32[8,8]{0,1} p, f32[8,8]{0,1} q)",
-            file=_BEFORE,
-            beside=_AFTER,
-        ),
+        Good.entry("ROOT c = u32[5,4]{0,1} bitcast-convert(u16[5,4,2]{2,0,1} p)", **_DUMPED),
+        Good.entry("ROOT sum = f32[8,8]{0,1} add(f32[8,8]{0,1} p, f32[8,8]{0,1} q)", **_DUMPED),
     )
 
     def check(self, computation: Computation, stage: Stage) -> Findings:

@@ -71,11 +71,8 @@ f {{
 }}
 
 ENTRY e {{
-  p = f32[16]{{0}} parameter(0)
-  v = f32[1]{{0}} parameter(1)
-  i = s32[] parameter(2)
-  q = f32[16]{{0}} parameter(3)
-  ROOT r = (f32[16]{{0}}, f32[16]{{0}}) fusion(p, v, i, q), kind=kLoop, calls=f{mark}
+  ROOT r = (f32[16], f32[16]) fusion(f32[16] p, f32[1] v, s32[] i, f32[16] q), kind=kLoop, \
+calls=f{mark}
 }}
 """
 

@@ -16,15 +16,13 @@ _SUM = """
 sum {{ ROOT s = {type}[] add({type}[] a, {type}[] b) }}
 
 ENTRY e {{
-  p = {type}[4,1000]{{1,0}} parameter(0)
   zero = {type}[] constant(0)
-  ROOT r = {type}[4]{{0}} reduce(p, zero), dimensions={{1}}, to_apply=sum{mark}
+  ROOT r = {type}[4] reduce({type}[4,1000] p, zero), dimensions={{1}}, to_apply=sum{mark}
 }}
 """
 _DOT = """
-p = s8[8,{size}]{{1,0}} parameter(0)
-q = s8[{size},8]{{1,0}} parameter(1)
-ROOT d = {type}[8,8]{{1,0}} dot(p, q), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}{mark}
+ROOT d = {type}[8,8] dot(s8[8,{size}] p, s8[{size},8] q), lhs_contracting_dims={{1}}, \
+rhs_contracting_dims={{0}}{mark}
 """
 
 

@@ -20,7 +20,9 @@ _CLAIMS: Final = ("unique_indices=true", "indices_are_sorted=true")
 _MOVES: Final = FORWARDS | frozenset(
     "broadcast convert get-tuple-element parameter reshape slice transpose tuple".split()
 )
-_GIVEN: Final = """
+_BEFORE = "module_0001.m.0001.simplification.after_pipeline-start.before_scatter-simplifier.txt"
+_AFTER = "module_0001.m.0002.simplification.after_scatter-simplifier.before_pipeline-end.txt"
+_PROGRAM = """
 HloModule m
 
 set {{
@@ -31,27 +33,18 @@ set {{
 ENTRY e {{
   p = f32[8] parameter(0)
   u = f32[3] parameter(1)
-  i = s32[3,1] parameter(2)
+  i = s32[3,1] {indices}
   ROOT {name} = f32[8] scatter(p, i, u), update_window_dims={{}}, inserted_window_dims={{0}}, \
 scatter_dims_to_operand_dims={{0}}, index_vector_dim=1{claim}, to_apply=set{mark}
 }}
 """
-_BEFORE = "module_0001.m.0001.simplification.after_pipeline-start.before_scatter-simplifier.txt"
-_AFTER = "module_0001.m.0002.simplification.after_scatter-simplifier.before_pipeline-end.txt"
-_PROGRAM = """
-set {{
-  old = f32[] parameter(0)
-  ROOT new = f32[] parameter(1)
-}}
 
-ENTRY e {{
-  p = f32[8] parameter(0)
-  u = f32[3] parameter(1)
-  i = s32[3,1] constant({{{indices}}})
-  ROOT s = f32[8] scatter(p, i, u), update_window_dims={{}}, inserted_window_dims={{0}}, \
-scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, {claim}=true, to_apply=set{mark}
-}}
-"""
+
+def _program(
+    indices: str = "parameter(2)", *, claim: str = "", name: str = "s", mark: str = ""
+) -> str:
+    claim = f", {claim}=true" if claim else ""
+    return _PROGRAM.format(indices=indices, claim=claim, name=name, mark=mark)
 
 
 class IndexClaimUntrue(Rule):
@@ -73,24 +66,20 @@ class IndexClaimUntrue(Rule):
     opcodes = frozenset(INDEX_MAPS)
     skip_fusion_bodies = False
     examples = (
-        Bad.module(
-            _PROGRAM.format(indices="{1}, {1}, {2}", claim="unique_indices", mark="  // error")
-        ),
-        Bad.module(
-            _PROGRAM.format(indices="{4}, {1}, {2}", claim="indices_are_sorted", mark="  // error")
-        ),
+        Bad(_program("constant({{1}, {1}, {2}})", claim="unique_indices", mark="  // error")),
+        Bad(_program("constant({{4}, {1}, {2}})", claim="indices_are_sorted", mark="  // error")),
         Bad(
-            _GIVEN.format(name="t", claim=", unique_indices=true", mark="  // error"),
+            _program(claim="unique_indices", name="t", mark="  // error"),
             file=_AFTER,
-            beside={_BEFORE: _GIVEN.format(name="s", claim="", mark="")},
+            beside={_BEFORE: _program()},
         ),
         Good(
-            _GIVEN.format(name="t", claim=", unique_indices=true", mark=""),
+            _program(claim="unique_indices", name="t"),
             file=_AFTER,
-            beside={_BEFORE: _GIVEN.format(name="s", claim=", unique_indices=true", mark="")},
+            beside={_BEFORE: _program(claim="unique_indices")},
         ),
-        Good.module(_PROGRAM.format(indices="{4}, {1}, {2}", claim="unique_indices", mark="")),
-        Good.module(_PROGRAM.format(indices="{1}, {1}, {2}", claim="indices_are_sorted", mark="")),
+        Good(_program("constant({{4}, {1}, {2}})", claim="unique_indices")),
+        Good(_program("constant({{1}, {1}, {2}})", claim="indices_are_sorted")),
     )
 
     def check_pass(self, change: PassPair) -> Findings:

@@ -17,9 +17,7 @@ from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity
 from hlo_lint.rules.evidence import PublicReport, WrongValues
 
 _PROGRAM = """
-p = f32[1000]{{0}} parameter(0)
-i = {type}[] parameter(1)
-ROOT d = f32[8]{{0}} dynamic-slice(p, i), dynamic_slice_sizes={{8}}{mark}
+ROOT d = f32[8] dynamic-slice(f32[1000] p, {type}[] i), dynamic_slice_sizes={{8}}{mark}
 """
 
 

@@ -29,11 +29,7 @@ MAX_WHOLE: Final = 32
 _NEUTRAL: Final = {"add": "0", "multiply": "1"}
 """The neutral initial value of each operation."""
 _PROGRAM = """
-step {{
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT s = f32[] {step}
-}}
+step {{ ROOT s = f32[] {step} }}
 
 ENTRY e {{
   zero = f32[] constant(0)
@@ -96,16 +92,16 @@ class OrderDependentReduction(Rule):
         PublicReport("openxla/xla#47374 (a side effect)"),
     )
     examples = (
-        Bad.module(_PROGRAM.format(step="subtract(a, b)", mark="  // error")),
+        Bad.module(_PROGRAM.format(step="subtract(f32[] a, f32[] b)", mark="  // error")),
         Bad.module(
-            _PROGRAM.format(step="add(a, b)", mark="  // error").replace(
+            _PROGRAM.format(step="add(f32[] a, f32[] b)", mark="  // error").replace(
                 *("constant(0)", "constant(1)")
             )
         ),
         Bad.module(_ARGMAX.format(test="greater", mark="  // error")),
         Good.module(_ARGMAX.format(test="chosen", mark="")),
-        Good.module(_PROGRAM.format(step="add(a, b)", mark="")),
-        Good.module(_PROGRAM.format(step="maximum(a, b)", mark="")),
+        Good.module(_PROGRAM.format(step="add(f32[] a, f32[] b)", mark="")),
+        Good.module(_PROGRAM.format(step="maximum(f32[] a, f32[] b)", mark="")),
         Bad.module("""
             first {
               ROOT a = f32[] parameter(0)

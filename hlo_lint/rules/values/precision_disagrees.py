@@ -24,10 +24,8 @@ _KEPT: Final = {
 }
 """The significant bits of an f32 that each algorithm keeps; other algorithms keep all."""
 _PROGRAM: Final = """
-p = f32[8,8] parameter(0)
-q = f32[8,8] parameter(1)
-a = bf16[8,8] convert(p)
-b = bf16[8,8] convert(q)
+a = bf16[8,8] convert(f32[8,8] p)
+b = bf16[8,8] convert(f32[8,8] q)
 ROOT d = f32[8,8] dot(a, b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}, \
 operand_precision={{{asked},{asked}}}, algorithm={algorithm}{mark}
 """

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
 
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.products import (
@@ -110,14 +111,8 @@ class PrecisionLost(Rule):
             + ROOT d = f32[8,6] dot(p, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
         """),
         Bad.step("""
-            add {
-            - a = f32[] parameter(0)
-            - b = f32[] parameter(1)
-            - ROOT s = f32[] add(a, b)
-            + a = bf16[] parameter(0)
-            + b = bf16[] parameter(1)
-            + ROOT s = bf16[] add(a, b)
-            }
+            -add { ROOT s = f32[] add(f32[] a, f32[] b) }
+            +add { ROOT s = bf16[] add(bf16[] a, bf16[] b) }
 
             ENTRY e {
               p = f32[8] parameter(0)
@@ -129,14 +124,8 @@ class PrecisionLost(Rule):
             }
         """),
         Bad.step("""
-            add {
-            - a = f32[] parameter(0)
-            - b = f32[] parameter(1)
-            - ROOT s = f32[] add(a, b)
-            + a = bf16[] parameter(0)
-            + b = bf16[] parameter(1)
-            + ROOT s = bf16[] add(a, b)
-            }
+            -add { ROOT s = f32[] add(f32[] a, f32[] b) }
+            +add { ROOT s = bf16[] add(bf16[] a, bf16[] b) }
 
             ENTRY e {
               p = bf16[8,64] parameter(0)
@@ -166,14 +155,8 @@ class PrecisionLost(Rule):
             +     rhs_contracting_dims={0}
         """),
         Good.step("""
-            add {
-            - a = f32[] parameter(0)
-            - b = f32[] parameter(1)
-            - ROOT s = f32[] add(a, b)
-            + a = bf16[] parameter(0)
-            + b = bf16[] parameter(1)
-            + ROOT s = bf16[] add(a, b)
-            }
+            -add { ROOT s = f32[] add(f32[] a, f32[] b) }
+            +add { ROOT s = bf16[] add(bf16[] a, bf16[] b) }
 
             ENTRY e {
               p = f32[8] parameter(0)
@@ -192,28 +175,26 @@ class PrecisionLost(Rule):
             return
         gone = list(_reductions(change.removed))
         added = list(_reductions(change.added)) if gone else []
-        counts = Counter((reduction.dtype, reduction.elements) for reduction in added)
-        fewer = Counter((reduction.dtype, reduction.elements) for reduction in gone)
+        counts, fewer = (Counter(size for _, size in side) for side in (added, gone))
         more = counts - fewer
         fewer.subtract(counts)
-        for new in added:
-            if more[new.dtype, new.elements] <= 0:
+        for new, narrow in added:
+            if more[narrow] <= 0:
                 continue
-            for old in gone:
-                wide = old.dtype, old.elements
+            for old, wide in gone:
                 if (
-                    old.elements != new.elements
+                    wide[1] != narrow[1]
                     or fewer[wide] <= 0
-                    or significand_bits(old.dtype) <= significand_bits(new.dtype)
-                    or new.dtype in _types_around(old.instruction)
+                    or significand_bits(wide[0]) <= significand_bits(narrow[0])
+                    or narrow[0] in _types_around(old)
                 ):
                     continue
-                more[new.dtype, new.elements] -= 1
+                more[narrow] -= 1
                 fewer[wide] -= 1
                 yield Finding(
-                    new.instruction,
-                    f"{change.pass_name} made this reduction over devices round to {new.dtype}",
-                    notes=(f"before the pass, %{old.instruction.name} kept {old.dtype}",),
+                    new,
+                    f"{change.pass_name} made this reduction over devices round to {narrow[0]}",
+                    notes=(f"before the pass, %{old.name} kept {wide[0]}",),
                     key="reduction",
                 )
                 break
@@ -310,21 +291,17 @@ def _is_of_tpu(pipeline: str) -> bool:
     return backends == {"tpu"}
 
 
-class _Reduction(NamedTuple):
-    instruction: Instruction
-    dtype: str
-    elements: int
-
-
-def _reductions(computations: tuple[Computation, ...]) -> Iterator[_Reduction]:
-    """Reductions of floating-point arrays over devices."""
+def _reductions(
+    computations: tuple[Computation, ...],
+) -> Iterator[tuple[Instruction, tuple[str, int]]]:
+    """Reductions of floating-point arrays over devices, with element type and number."""
     for computation in computations:
         for opcode in _REDUCTIONS & computation.opcodes:
             for instruction in computation.with_opcode(opcode):
                 for operand in instruction.operands:
                     shape = operand.shape
                     if isinstance(shape, ArrayShape) and significand_bits(shape.dtype) > 0:
-                        yield _Reduction(instruction, shape.dtype, shape.elements)
+                        yield instruction, (shape.dtype, shape.elements)
 
 
 def _types_around(instruction: Instruction) -> frozenset[str]:
@@ -361,7 +338,7 @@ def _rounded_operands(change: PassPair) -> Iterator[tuple[Instruction, Instructi
             if old.opcode != new.opcode or old.attributes_text != new.attributes_text:
                 continue
             for ours, theirs in zip(old.operands, new.operands, strict=False):
-                steps = list(chain(theirs.instruction, _before_new_conversion(before)))
+                steps = list(chain(theirs.instruction, partial(_read_by_new_conversion, before)))
                 types = [step.type_text.partition("[")[0] for step in steps[:-1]]
                 source = ours.instruction
                 if not types or source is None or steps[-1].name != source.name:
@@ -376,15 +353,9 @@ def _is_product(row: InstructionRecord) -> bool:
     return opcode_of(row) in ("convolution", "dot")
 
 
-def _before_new_conversion(before: Computation) -> Callable[[Instruction], Instruction | None]:
-    """A function that returns the operand of a new conversion, and None for other values."""
-
-    def operand(step: Instruction) -> Instruction | None:
-        return (
-            step.producer() if step.opcode == "convert" and step.name not in before.index else None
-        )
-
-    return operand
+def _read_by_new_conversion(before: Computation, step: Instruction) -> Instruction | None:
+    """The operand of a conversion that a computation did not have before; None for other values."""
+    return step.producer() if step.opcode == "convert" and step.name not in before.index else None
 
 
 def _exact(value: Instruction) -> str:
