@@ -31,8 +31,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlo_lint.analysis.match.matching import Match, explain, find
-from hlo_lint.analysis.match.pattern import ArrayPattern, Pattern, array, is_function
+from hlo_lint.analysis.match.pattern import (
+    ArrayPattern,
+    Match,
+    Pattern,
+    array,
+    explain,
+    find,
+    is_function,
+)
 from hlo_lint.analysis.match.pattern import any_ as _any
 from hlo_lint.analysis.match.pattern import op as _op
 from hlo_lint.analysis.match.pattern import opcode as _opcode

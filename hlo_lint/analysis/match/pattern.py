@@ -1,16 +1,16 @@
-"""Patterns of instructions: an opcode, patterns of operands, and further conditions."""
+"""Patterns of instructions, the places that they match, and the reason for each mismatch."""
 
 from __future__ import annotations
 
 import keyword
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeAlias, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple, TypeAlias, cast
 
-from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import demands_on
-from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, parse_shape
-from hlo_lint.text.phrases import an
+from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, parse_shape, part
+from hlo_lint.text.phrases import an, counted
 
 Attribute: TypeAlias = "str | int | bool | float | tuple[Attribute, ...]"
 """The expected value of an attribute, or its text as printed."""
@@ -29,17 +29,9 @@ class ArrayPattern:
     """Minor to major."""
 
     def __repr__(self) -> str:
-        constraints = (
-            f"{name}={_spelled(value)}"
-            for name, value in (
-                ("dtype", self.dtype),
-                ("rank", self.rank),
-                ("dims", self.dims),
-                ("layout", self.layout),
-            )
-            if value is not None
-        )
-        return f"m.array({', '.join(constraints)})"
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        asked = (f"{name}={_spelled(value)}" for name, value in values.items() if value is not None)
+        return f"m.array({', '.join(asked)})"
 
     def why_not(self, shape: Shape | None) -> str:
         """The mismatch: "has the type f32, not bf16"; "" if the shape matches."""
@@ -91,72 +83,59 @@ def array(
 
 
 def _numbers(given: object, message: str) -> tuple[int | None, ...]:
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise TypeError(message)
-    numbers = tuple(given)
+    numbers = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else ("",)
     if not all(isinstance(number, int | None) for number in numbers):
         raise TypeError(message)
-    return numbers
+    return cast("tuple[int | None, ...]", numbers)
 
 
-# ---- modifiers, in the order in which they were written
+class _Node(NamedTuple):
+    """A node of the graph: an instruction, or an implicit element of its tuple."""
+
+    instruction: Instruction
+    path: tuple[int, ...] = ()
+
+    @property
+    def title(self) -> str:
+        return f"%{self.instruction.name}" + "".join(f"#{number}" for number in self.path)
+
+    @property
+    def opcode(self) -> str:
+        return ELEMENT if self.path else self.instruction.opcode
+
+    @property
+    def operand_count(self) -> int:
+        return 1 if self.path else len(self.instruction.operand_names)
+
+    def operand(self, place: int) -> _Node | None:
+        if self.path:
+            return _Node(self.instruction, self.path[:-1])
+        # Compact text has no get-tuple-elements: `%call#1` reads element 1 of %call.
+        name, *path = self.instruction.operand_names[place].split("#")
+        computation = self.instruction.computation
+        number = computation.index.get(name)
+        if number is None or not all(part.isdecimal() for part in path):
+            return None
+        return _Node(computation.at(number), tuple(map(int, path)))
+
+    @property
+    def shape(self) -> Shape | None:
+        return part(self.instruction.shape_or_none, self.path)
+
+    @property
+    def users(self) -> int:
+        """The number of users; for an element, the users of it or of a part of it."""
+        if not self.path:
+            return len(self.instruction.users)
+        begin = self.title.removeprefix("%")
+        return sum(
+            any(f"{reference}#".startswith(f"{begin}#") for reference in user.operand_names)
+            for user in self.instruction.users
+        )
 
 
-class Named(NamedTuple):
-    """The pattern's capture."""
-
-    name: str
-
-    def __repr__(self) -> str:
-        return f".named({_spelled(self.name)})"
-
-
-class AnyOrder(NamedTuple):
-    """Operands may be in any order."""
-
-    def __repr__(self) -> str:
-        return ".any_order()"
-
-
-class OneUser(NamedTuple):
-    """A single instruction reads the result."""
-
-    def __repr__(self) -> str:
-        return ".one_user()"
-
-
-class HasAttributes(NamedTuple):
-    """Attributes have these values."""
-
-    asked: tuple[tuple[str, Attribute], ...]
-
-    def __repr__(self) -> str:
-        attributes = ", ".join(f"{name}={_spelled(value)}" for name, value in self.asked)
-        return f".attr({attributes})"
-
-
-class HasShape(NamedTuple):
-    """The result has this shape."""
-
-    asked: ArrayPattern | str
-
-    def __repr__(self) -> str:
-        asked = self.asked
-        return f".shape({_spelled(asked)})"
-
-
-class Where(NamedTuple):
-    """The caller's predicate holds."""
-
-    description: str
-    holds: Callable[[Instruction], bool]
-
-    def __repr__(self) -> str:
-        name = getattr(self.holds, "__name__", "…")
-        return f".where({_spelled(self.description)}, {'…' if name == '<lambda>' else name})"
-
-
-Modifier = Named | AnyOrder | OneUser | HasAttributes | HasShape | Where
+_Condition: TypeAlias = tuple[Callable[[_Node, Any], str], Any]
+"""A function that says why a node does not have what is asked, and what is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,26 +143,28 @@ class Pattern:
     """Opcodes, patterns of operands, and further conditions. An immutable value, compared by
     content."""
 
-    function: str
-    """As written: `all_reduce`, `any`, `op`."""
+    written: str
+    """As the program spells it: `m.copy("inner").one_user()`."""
     opcodes: tuple[str, ...]
     """Empty for any opcode."""
     operands: tuple[Pattern, ...] = ()
-    capture: str = ""
-    """The name written as first argument."""
-    modifiers: tuple[Modifier, ...] = ()
+    names: tuple[str, ...] = ()
+    """The captures of the instruction itself, without those of its operands."""
+    takes_any_order: bool = False
+    conditions: tuple[_Condition, ...] = ()
 
     def named(self, name: str) -> Pattern:
         """The pattern with a capture under a name."""
-        return self._with(Named(_checked_name(name)))
+        names = (*self.names, _checked_name(name))
+        return replace(self, names=names, written=f"{self.written}.named({_spelled(name)})")
 
     def any_order(self) -> Pattern:
         """Operands may come in any order."""
-        return self._with(AnyOrder())
+        return replace(self, takes_any_order=True, written=f"{self.written}.any_order()")
 
     def one_user(self) -> Pattern:
         """A single instruction reads the result."""
-        return self._with(OneUser())
+        return self._with(".one_user()", _why_not_one_user, None)
 
     def attr(self, **asked: Attribute) -> Pattern:
         """Attributes with these values: `dimensions=(1, 0)`, `kind="kLoop"`; `_` stands for `-`.
@@ -197,7 +178,8 @@ class Pattern:
         for name, value in asked.items():
             if not _is_attribute(value):
                 raise TypeError(f"{name} must be a text, a number, a bool, or a list of these")
-        return self._with(HasAttributes(tuple(asked.items())))
+        attributes = ", ".join(f"{name}={_spelled(value)}" for name, value in asked.items())
+        return self._with(f".attr({attributes})", _why_not_attributes, tuple(asked.items()))
 
     def shape(self, asked: ArrayPattern | str) -> Pattern:
         """The shape of the result: an `array(…)`, or a text like `"f32[8,4]"`, of any layout.
@@ -206,36 +188,28 @@ class Pattern:
             ShapeSyntaxError: for a text that spells no shape.
             TypeError: for a value that is neither.
         """
-        if isinstance(asked, str):
-            parse_shape(asked)
-        elif not isinstance(asked, ArrayPattern):
+        if not isinstance(asked, ArrayPattern | str):
             raise TypeError('shape must be array(…), or a text like "f32[8,4]"')
-        return self._with(HasShape(asked))
+        wanted = parse_shape(asked) if isinstance(asked, str) else asked
+        return self._with(f".shape({_spelled(asked)})", _why_not_shape, wanted)
 
     def where(self, description: str, holds: Callable[[Instruction], bool]) -> Pattern:
         """A predicate of the instruction; `explain` prints the description."""
-        return self._with(Where(description, holds))
+        name = getattr(holds, "__name__", "…")
+        written = f".where({_spelled(description)}, {'…' if name == '<lambda>' else name})"
+        return self._with(written, _why_not_where, (description, holds))
 
-    def _with(self, modifier: Modifier) -> Pattern:
-        return replace(self, modifiers=(*self.modifiers, modifier))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The captures of the instruction itself, without those of its operands."""
-        named = [modifier.name for modifier in self.modifiers if isinstance(modifier, Named)]
-        return (self.capture, *named) if self.capture else tuple(named)
+    def _with(self, written: str, why_not: Callable[[_Node, Any], str], asked: Any) -> Pattern:
+        conditions = (*self.conditions, (why_not, asked))
+        return replace(self, conditions=conditions, written=self.written + written)
 
     def __repr__(self) -> str:
-        arguments = [_spelled(opcode) for opcode in self.opcodes] if self.function == "op" else []
-        arguments += [_spelled(self.capture)] if self.capture else []
-        arguments += map(repr, self.operands)
-        return f"m.{self.function}({', '.join(arguments)})" + "".join(map(repr, self.modifiers))
+        return self.written
 
 
 def any_(*arguments: str | Pattern) -> Pattern:
     """Any instruction: `m.any("operand")`."""
-    capture, operands = _arguments(arguments)
-    return Pattern("any", (), operands, capture)
+    return _made("any", (), arguments)
 
 
 def op(*arguments: str | Pattern) -> Pattern:
@@ -248,7 +222,7 @@ def op(*arguments: str | Pattern) -> Pattern:
     operands = tuple(argument for argument in arguments if isinstance(argument, Pattern))
     if not opcodes or arguments != (*opcodes, *operands):
         raise TypeError("the arguments of op are opcodes, then patterns")
-    return Pattern("op", opcodes, operands)
+    return Pattern(f"m.op({', '.join(map(_spelled, arguments))})", opcodes, operands)
 
 
 def opcode(function: str) -> Callable[..., Pattern]:
@@ -256,8 +230,7 @@ def opcode(function: str) -> Callable[..., Pattern]:
     name = function.removesuffix("_").replace("_", "-")
 
     def make(*arguments: str | Pattern) -> Pattern:
-        capture, operands = _arguments(arguments)
-        return Pattern(function_of(name), (name,), operands, capture)
+        return _made(function_of(name), (name,), arguments)
 
     make.__name__ = function
     make.__doc__ = f"An instruction {name}: a name for it first, then patterns of its operands."
@@ -276,14 +249,14 @@ def function_of(name: str) -> str:
     return f"{function}_" if keyword.iskeyword(function) else function
 
 
-def _arguments(arguments: tuple[str | Pattern, ...]) -> tuple[str, tuple[Pattern, ...]]:
-    capture = ""
-    if arguments and isinstance(arguments[0], str):
-        capture, arguments = _checked_name(arguments[0]), arguments[1:]
-    operands = tuple(argument for argument in arguments if isinstance(argument, Pattern))
-    if len(operands) < len(arguments):
+def _made(function: str, opcodes: tuple[str, ...], arguments: tuple[str | Pattern, ...]) -> Pattern:
+    """The pattern of a call of a function: a name may come first, then patterns of operands."""
+    names = tuple(_checked_name(name) for name in arguments[:1] if isinstance(name, str))
+    operands = tuple(operand for operand in arguments if isinstance(operand, Pattern))
+    if len(names) + len(operands) < len(arguments):
         raise TypeError("operands are patterns; a name comes first")
-    return capture, operands
+    written = f"m.{function}({', '.join(map(_spelled, arguments))})"
+    return Pattern(written, opcodes, operands, names)
 
 
 def _checked_name(name: str) -> str:
@@ -308,3 +281,222 @@ def _spelled(value: object) -> str:
             return f"({', '.join(map(_spelled, value))}{',' if len(value) == 1 else ''})"
         case _:
             return repr(value)
+
+
+_Captures = Mapping[str, _Node]
+
+
+class Match(Mapping[str, Instruction]):
+    """A place that a pattern matches, with the instruction for each name.
+
+    >>> from hlo_lint import match as m, parse
+    >>> module = parse("HloModule m\\n\\nENTRY e {\\n  ROOT p = f32[] parameter(0)\\n}\\n")
+    >>> [hit["x"].name for hit in m.find(m.any("x"), module)]
+    ['p']
+    """
+
+    __slots__ = ("_captures", "instruction")
+
+    def __init__(self, instruction: Instruction, captures: _Captures) -> None:
+        self.instruction = instruction
+        """The instruction that the whole pattern matches."""
+        self._captures = captures
+
+    def __getitem__(self, name: str) -> Instruction:
+        return self._captures[name].instruction
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._captures)
+
+    def __len__(self) -> int:
+        return len(self._captures)
+
+    def element(self, name: str) -> tuple[int, ...]:
+        """The index of the implicit tuple element that a name captures; `()` for an instruction."""
+        return self._captures[name].path
+
+    def __repr__(self) -> str:
+        captures = ", ".join(f"{name}={node.title}" for name, node in self._captures.items())
+        return f"<Match %{self.instruction.name}{': ' if captures else ''}{captures}>"
+
+
+Searched: TypeAlias = "Module | Computation | Instruction | Iterable[Computation]"
+
+
+def find(pattern: Pattern, where: Searched) -> Iterator[Match]:
+    """Every place that a pattern matches, each instruction once, in the order of the text."""
+    for instruction in candidates(pattern, where):
+        captures = next(_matches(pattern, _Node(instruction), {}, []), None)
+        if captures is not None:
+            yield Match(instruction, captures)
+
+
+def candidates(pattern: Pattern, where: Searched) -> Iterator[Instruction]:
+    """Instructions whose opcode the root of the pattern matches."""
+    match where:
+        case Instruction():
+            yield where
+            return
+        case Computation():
+            computations: Iterable[Computation] = (where,)
+        case Module():
+            computations = where.computations
+        case _:
+            computations = where
+    for computation in computations:
+        if not pattern.opcodes:
+            yield from computation.instructions
+            continue
+        opcodes = dict.fromkeys(pattern.opcodes)
+        instructions = [row for name in opcodes for row in computation.with_opcode(name)]
+        if len(opcodes) > 1:
+            instructions.sort(key=lambda instruction: instruction.number)
+        yield from instructions
+
+
+def explain(pattern: Pattern, instruction: Instruction) -> str:
+    """The first reason why a pattern does not match: "%c is a copy, not a custom-call".
+
+    Empty if it matches.
+    """
+    reasons: list[str] = []
+    for _ in _matches(pattern, _Node(instruction), {}, reasons):
+        return ""
+    return reasons[0]
+
+
+def _matches(
+    pattern: Pattern, node: _Node, captures: _Captures, reasons: list[str]
+) -> Iterator[_Captures]:
+    """The captures of each way to match the node; without a match, `reasons` grows."""
+    reason = _why_not(pattern, node)
+    if not reason:
+        for name in pattern.names:
+            # A name that occurs twice in a pattern must be the same node in both places.
+            captured = captures.get(name)
+            if captured is not None and captured != node:
+                reason = f"{name} is {captured.title} and {node.title}, not the same"
+                break
+            captures = {**captures, name: node}
+    if reason:
+        reasons.append(reason)
+        return
+    places = range(node.operand_count)
+    if pattern.takes_any_order:
+        yield from _in_any_order(pattern.operands, node, frozenset(places), captures, reasons)
+    else:
+        yield from _in_order(pattern.operands, node, 0, captures, reasons)
+
+
+def _in_order(
+    patterns: tuple[Pattern, ...], node: _Node, place: int, captures: _Captures, reasons: list[str]
+) -> Iterator[_Captures]:
+    if not patterns:
+        yield captures
+        return
+    for extended in _operand(patterns[0], node, place, captures, reasons):
+        yield from _in_order(patterns[1:], node, place + 1, extended, reasons)
+
+
+def _in_any_order(
+    patterns: tuple[Pattern, ...],
+    node: _Node,
+    places: frozenset[int],
+    captures: _Captures,
+    reasons: list[str],
+) -> Iterator[_Captures]:
+    if not patterns:
+        yield captures
+        return
+    mismatches: list[str] = []
+    for place in sorted(places):
+        for extended in _operand(patterns[0], node, place, captures, mismatches):
+            yield from _in_any_order(patterns[1:], node, places - {place}, extended, reasons)
+    if mismatches:
+        asked = an(" or ".join(patterns[0].opcodes) or "instruction")
+        reasons.append(f"no operand of {node.title} is {asked} as asked: {mismatches[0]}")
+
+
+def _operand(
+    pattern: Pattern, node: _Node, place: int, captures: _Captures, reasons: list[str]
+) -> Iterator[_Captures]:
+    operand = node.operand(place)
+    if operand is None:
+        reasons.append(f"the text does not define operand {place} of {node.title}")
+        return
+    yield from _matches(pattern, operand, captures, reasons)
+
+
+def _why_not(pattern: Pattern, node: _Node) -> str:
+    """The first mismatch of the node itself, without its operands; "" if it matches."""
+    if pattern.opcodes and node.opcode not in pattern.opcodes:
+        return f"{node.title} is {an(node.opcode)}, not {an(' or '.join(pattern.opcodes))}"
+    for why_not, asked in pattern.conditions:
+        if reason := why_not(node, asked):
+            return f"{node.title} {reason}"
+    # A pattern may name the first operands only: the rest may be any.
+    count, expected = node.operand_count, len(pattern.operands)
+    if count < expected:
+        return f"{node.title} has {counted(count, 'operand')}, not {expected}"
+    return ""
+
+
+def _why_not_one_user(node: _Node, _: None) -> str:
+    return "" if node.users == 1 else f"has {node.users or 'no'} users, not 1"
+
+
+def _why_not_where(node: _Node, asked: tuple[str, Callable[[Instruction], bool]]) -> str:
+    description, holds = asked
+    return "" if holds(node.instruction) else f"is not {description!r}"
+
+
+def _why_not_shape(node: _Node, asked: Shape | ArrayPattern) -> str:
+    shape = node.shape
+    if isinstance(asked, ArrayPattern):
+        return asked.why_not(shape)
+    free = isinstance(asked, ArrayShape) and asked.layout is None
+    if free and isinstance(shape, ArrayShape) and shape.with_layout(None) == asked:
+        return ""
+    return "" if shape == asked else f"has the shape {shape}, not {asked}"
+
+
+def _why_not_attributes(node: _Node, asked: tuple[tuple[str, Attribute], ...]) -> str:
+    reasons = (_why_not_attribute(name, value, node) for name, value in asked)
+    return next(filter(None, reasons), "")
+
+
+def _why_not_attribute(name: str, asked: Attribute, node: _Node) -> str:
+    from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
+    from hlo_lint.hlo.attributes.reading import read_attribute
+
+    if node.path:
+        if name == "index" and asked == node.path[-1]:
+            return ""
+        return f"has index={node.path[-1]}, not {name}={_text(asked)}"
+    attributes = node.instruction.attributes if node.instruction.attributes_text else {}
+    text = attributes.get(name, attributes.get(name.replace("_", "-")))
+    if text is None:
+        return f"has no {name}"
+    if text == asked:
+        return ""
+    try:
+        value = read_attribute(name, text)
+        if value == asked and isinstance(value, bool) == isinstance(asked, bool):
+            return ""
+        # Texts are compared as values, too: `[1,2]<=[2]` equals `{{0,1}}`.
+        spells = isinstance(asked, str) and not isinstance(value, str)
+        if spells and value == read_attribute(name, str(asked)):
+            return ""
+    except AttributeSyntaxError:
+        pass
+    return f"has {name}={text}, not {_text(asked)}"
+
+
+def _text(asked: Attribute) -> str:
+    match asked:
+        case bool():
+            return "true" if asked else "false"
+        case tuple():
+            return "{" + ",".join(map(_text, asked)) + "}"
+        case _:
+            return str(asked)

@@ -89,19 +89,14 @@ def _function(tree: Tree[Token], text: str) -> Pattern | ArrayPattern:
             return any_(*arguments)
         if name == "op":
             return op(*arguments)
-        return opcode(_known(name, text, start))(*arguments)
+        spelled = name.removesuffix("_").replace("_", "-")
+        if not is_function(function_of(spelled)):
+            otherwise = f'op("{spelled}") matches it anyway'
+            hint = nearest(spelled, [*OPCODES, "any", "op"], otherwise, cutoff=0.6)
+            _refuse(f"no opcode is named {spelled}: {hint}", text, start)
+        return opcode(function_of(spelled))(*arguments)
     except TypeError as error:
         _refuse(_message(error), text, start)
-
-
-def _known(name: str, text: str, start: int) -> str:
-    spelled = name.removesuffix("_").replace("_", "-")
-    function = function_of(spelled)
-    if not is_function(function):
-        otherwise = f'op("{spelled}") matches it anyway'
-        hint = nearest(spelled, [*OPCODES, "any", "op"], otherwise, cutoff=0.6)
-        _refuse(f"no opcode is named {spelled}: {hint}", text, start)
-    return function
 
 
 def _modified(pattern: Pattern, name: str, tree: Tree[Token], text: str) -> Pattern:

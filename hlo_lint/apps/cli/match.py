@@ -10,7 +10,7 @@ import click
 
 from hlo_lint.analysis import match as m
 from hlo_lint.analysis.match import Match, Pattern
-from hlo_lint.analysis.match.matching import candidates
+from hlo_lint.analysis.match.pattern import candidates
 from hlo_lint.analysis.match.reader import read_pattern
 from hlo_lint.apps.cli import common, parameters
 from hlo_lint.dumps.directory import open_dump
