@@ -97,10 +97,8 @@ def _async_parts(shape: Shape) -> tuple[tuple[Shape, ...], Shape]:
 
 def _async_update(operation: Operation) -> Shape:
     _async_parts(operation.shape(0))
-    if operation.is_typed:
+    if operation.is_typed or len(operation.operands) != 1:
         raise Unknowable  # it may bind operands and results
-    if len(operation.operands) != 1:
-        raise Unknowable
     return operation.shape(0)
 
 

@@ -14,7 +14,6 @@ from hlo_lint.analysis.shape_inference.operation import (
     Unknowable,
 )
 from hlo_lint.analysis.shape_inference.types import (
-    array_without_layout,
     brief,
     compatible,
     demand_compatible,
@@ -63,49 +62,34 @@ def _each(operation: Operation, result_of: Callable[[ArrayShape], ArrayShape]) -
 
 
 def _plain(shape: ArrayShape) -> ArrayShape:
-    return array_without_layout(shape.dtype, shape.dims, shape.dynamic)
+    return shape.with_layout(None)
 
 
 def _same(operation: Operation) -> Shape:
     return _each(operation, _plain)
 
 
-def _gathered(operation: Operation) -> Shape:
-    """The operands, with a dimension multiplied by the number of devices."""
+def _resized(operation: Operation) -> Shape:
+    """The operands, with a dimension multiplied or divided by the number of devices."""
     devices = _group_size(operation)
 
-    def gathered(shape: ArrayShape) -> ArrayShape:
+    def resized(shape: ArrayShape) -> ArrayShape:
         along = operation.dimension(shape.rank)
         if devices == 1:
             raise Unknowable  # XLA then takes the printed size
-        return _resized(shape, along, shape.dims[along] * devices)
-
-    return _each(operation, gathered)
-
-
-def _resized(shape: ArrayShape, along: int, size: int) -> ArrayShape:
-    if UNBOUNDED in shape.dims:
-        raise Unknowable
-    return array_without_layout(
-        shape.dtype, (*shape.dims[:along], size, *shape.dims[along + 1 :]), shape.dynamic
-    )
-
-
-def _scattered(operation: Operation) -> Shape:
-    devices = _group_size(operation)
-
-    def one(shape: ArrayShape) -> ArrayShape:
-        along = operation.dimension(shape.rank)
-        if devices == 1:
-            raise Unknowable
         size = shape.dims[along]
-        if size % devices:
+        is_scatter = operation.opcode == "reduce-scatter"
+        if is_scatter and size % devices:
             raise Impossible(
                 f"reduce-scatter of {size} elements in dimension {along} to {devices} devices"
             )
-        return _resized(shape, along, size // devices)
+        if UNBOUNDED in shape.dims:
+            raise Unknowable
+        changed = size // devices if is_scatter else size * devices
+        dims = (*shape.dims[:along], changed, *shape.dims[along + 1 :])
+        return ArrayShape(shape.dtype, dims, None, shape.dynamic)
 
-    return _each(operation, one)
+    return _each(operation, resized)
 
 
 def _differs_only_along(operation: Operation, printed: Shape) -> None:
@@ -195,22 +179,21 @@ def _start(operation: Operation, printed: Shape) -> None:
     if not isinstance(printed, TupleShape) or len(printed.elements) < 2:
         raise Impossible(f"{operation.opcode} returns a tuple of its operands and results")
     shapes = operation.shapes()
-    in_place = len(shapes) == 4 and isinstance(shapes[2], TupleShape)
-    if in_place:
-        return
-    taken: Shape = shapes[0] if len(shapes) == 1 else TupleShape(shapes)
-    if isinstance(printed.elements[0], TupleShape):
-        taken = TupleShape(shapes)  # an async-start, printed by its wrapped opcode
+    if len(shapes) == 4 and isinstance(shapes[2], TupleShape):
+        return  # in place
+    alone: Shape = shapes[0] if len(shapes) == 1 else TupleShape(shapes)
+    # An async-start, printed by its wrapped opcode, begins with a tuple.
+    taken = TupleShape(shapes) if isinstance(printed.elements[0], TupleShape) else alone
     message = f"{operation.opcode} takes {{}}, its type begins with {{}}"
     demand_compatible(taken, printed.elements[0], message)
     if operation.opcode == "all-gather-start":
         _differs_only_along(operation, printed.elements[1])
         try:
-            expected = _gathered(operation)
+            expected = _resized(operation)
         except Unknowable:
             return
     else:
-        expected = shapes[0] if len(shapes) == 1 else TupleShape(shapes)
+        expected = alone
     message = f"{operation.opcode} returns {{}}, its type has {{}}"
     demand_compatible(expected, printed.elements[1], message)
 
@@ -240,11 +223,11 @@ def _ragged_all_to_all(operation: Operation) -> Shape:
 
 
 OPCODES: Table = {
-    "all-gather": Inference(_gathered, _differs_only_along, attributes=True),
+    "all-gather": Inference(_resized, _differs_only_along, attributes=True),
     "all-gather-start": Inference(None, _start, attributes=True),
     "all-reduce": Inference(_same),
     "all-reduce-start": Inference(None, _all_reduce_start),
-    "reduce-scatter": Inference(_scattered, _differs_only_along, attributes=True),
+    "reduce-scatter": Inference(_resized, _differs_only_along, attributes=True),
     "all-to-all": Inference(_all_to_all, attributes=True),
     "ragged-all-to-all": Inference(_ragged_all_to_all, arity=6),
     # The first operand (`InferCollectiveBroadcastShape`), whatever else is sent with it.

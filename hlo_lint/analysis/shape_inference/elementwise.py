@@ -1,4 +1,4 @@
-"""Opcodes that treat each element on its own."""
+"""Opcodes that treat each element on its own, or draw each at random."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final
 
 from hlo_lint.analysis.shape_inference.operation import (
     Impossible,
+    ImpossibleMix,
     Inference,
     Operation,
     Table,
@@ -15,7 +16,9 @@ from hlo_lint.analysis.shape_inference.operation import (
 from hlo_lint.analysis.shape_inference.reduction import demand_operand_types
 from hlo_lint.analysis.shape_inference.types import (
     array_without_layout,
+    brief,
     compatible,
+    demand_compatible,
     demand_known,
     flags,
     part_of,
@@ -33,17 +36,13 @@ from hlo_lint.hlo.dtypes import (
     is_integer,
     is_signed,
 )
-from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, BufferShape, Shape
+from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, BufferShape, Shape, TupleShape
 
 _TypeTest = Callable[[str], bool]
 
 
 def _number(dtype: str) -> bool:
     return dtype != "pred"
-
-
-def _signed(dtype: str) -> bool:
-    return is_signed(dtype) or is_inexact(dtype)
 
 
 def _bits(dtype: str) -> bool:
@@ -56,7 +55,7 @@ _UNARY: Final[dict[_TypeTest, str]] = {
     is_float: "cbrt ceil erf floor is-finite round-nearest-afz round-nearest-even",
     is_integer: "count-leading-zeros popcnt",
     _number: "negate",
-    _signed: "abs sign",
+    lambda dtype: is_signed(dtype) or is_inexact(dtype): "abs sign",
     _bits: "not",
 }
 """The element types that an opcode takes."""
@@ -87,22 +86,20 @@ def _demand_type(operation: Operation, dtype: str) -> None:
 def _unary(operation: Operation) -> Shape:
     if isinstance(operation.shape(0), BufferShape):
         raise Impossible(f"operand 0 of {operation.opcode} has to be an array, got a buffer")
-    operand = operation.array(0)
+    operand = operation.array(0).with_layout(None)
     _demand_type(operation, operand.dtype)
     if operation.opcode in ("abs", "real", "imag"):
-        return array_without_layout(part_of(operand.dtype), operand.dims, operand.dynamic)
-    if operation.opcode == "is-finite":
-        return array_without_layout("pred", operand.dims, operand.dynamic)
-    return array_without_layout(operand.dtype, operand.dims, operand.dynamic)
+        return operand._replace(dtype=part_of(operand.dtype))
+    return operand._replace(dtype="pred") if operation.opcode == "is-finite" else operand
 
 
 def _binary(operation: Operation) -> Shape:
     left, right = operation.array(0), operation.array(1)
     together = _together(operation, left, right)
+    if operation.opcode == "compare":
+        return together._replace(dtype="pred", layout=None)
     _demand_type(operation, left.dtype)
-    return array_without_layout(
-        promote_types(left.dtype, right.dtype), together.dims, together.dynamic
-    )
+    return together._replace(dtype=promote_types(left.dtype, right.dtype), layout=None)
 
 
 def _together(operation: Operation, left: ArrayShape, right: ArrayShape) -> ArrayShape:
@@ -143,18 +140,9 @@ def _no_stretching(operation: Operation, printed: Shape) -> None:
     for number, operand in enumerate(operation.arrays()):
         if not same_dims(operand, printed):
             raise Impossible(
-                f"operand {number} of {operation.opcode} is {_plain(operand)}, "
-                f"the result {_plain(printed)}: HLO has no implicit broadcast"
+                f"operand {number} of {operation.opcode} is {operand.with_layout(None)}, "
+                f"the result {printed.with_layout(None)}: HLO has no implicit broadcast"
             )
-
-
-def _plain(shape: ArrayShape) -> ArrayShape:
-    return shape.with_layout(None)
-
-
-def _compare(operation: Operation) -> Shape:
-    together = _together(operation, operation.array(0), operation.array(1))
-    return array_without_layout("pred", together.dims, together.dynamic)
 
 
 def _complex(operation: Operation) -> Shape:
@@ -164,11 +152,12 @@ def _complex(operation: Operation) -> Shape:
     demand_known(right.dtype)
     if left.dtype != right.dtype or left.dtype not in COMPLEX_OF_PART:
         raise Impossible(f"there is no complex type of {left.dtype} and {right.dtype}")
-    return array_without_layout(COMPLEX_OF_PART[left.dtype], together.dims, together.dynamic)
+    return together._replace(dtype=COMPLEX_OF_PART[left.dtype], layout=None)
 
 
 def _clamp(operation: Operation) -> Shape:
     low, operand, high = operation.arrays()
+    result = operand.with_layout(None)
     for number, bound in ((0, low), (2, high)):
         if not same_type(bound.dtype, operand.dtype):
             raise Impossible(
@@ -176,29 +165,25 @@ def _clamp(operation: Operation) -> Shape:
                 f"{operand.dtype}"
             )
         if bound.rank and not same_dims(bound, operand):
-            raise Impossible(
-                f"operand {number} of clamp is {_plain(bound)}, operand 1 is {_plain(operand)}"
-            )
-    return array_without_layout(operand.dtype, operand.dims, operand.dynamic)
+            given = bound.with_layout(None)
+            raise Impossible(f"operand {number} of clamp is {given}, operand 1 is {result}")
+    return result
 
 
 def _select(operation: Operation) -> Shape:
     predicate, true, false = operation.arrays()
     if not (same_type(true.dtype, false.dtype) and same_dims(true, false)):
-        raise Impossible(f"select chooses between {_plain(true)} and {_plain(false)}")
+        raise Impossible(
+            f"select chooses between {true.with_layout(None)} and {false.with_layout(None)}"
+        )
     if predicate.dtype != "pred":
         raise Impossible(f"select chooses by a pred, got {predicate.dtype}")
     if predicate.rank and not same_dims(predicate, true):
-        raise Impossible(f"select chooses by {_plain(predicate)} among {_plain(true)}")
-    dynamic = [
-        any(dynamic)
-        for dynamic in zip(
-            flags(true),
-            flags(false),
-            flags(predicate) if predicate.rank else flags(true),
-            strict=True,
+        raise Impossible(
+            f"select chooses by {predicate.with_layout(None)} among {true.with_layout(None)}"
         )
-    ]
+    of_predicate = flags(predicate) if predicate.rank else flags(true)
+    dynamic = list(map(any, zip(flags(true), flags(false), of_predicate, strict=True)))
     dims = [b if a == UNBOUNDED else a for a, b in zip(true.dims, false.dims, strict=True)]
     return array_without_layout(promote_types(true.dtype, false.dtype), dims, dynamic)
 
@@ -211,14 +196,16 @@ def _reduce_precision(operation: Operation) -> Shape:
     for name, least in (("exponent_bits", 1), ("mantissa_bits", 0)):
         if operation.integer(name) < least:
             raise Impossible(f"{name} of reduce-precision has to be at least {least}")
-    return array_without_layout(operand.dtype, operand.dims, operand.dynamic)
+    return operand.with_layout(None)
 
 
 def _converted(operation: Operation, printed: Shape) -> None:
     operand = operation.array(0)
     result = operation.as_array(printed, "the result")
     if not same_dims(operand, result):
-        raise Impossible(f"convert of {_plain(operand)} cannot give {_plain(result)}")
+        raise Impossible(
+            f"convert of {operand.with_layout(None)} cannot give {result.with_layout(None)}"
+        )
 
 
 def _reinterpreted(operation: Operation, printed: Shape) -> None:
@@ -234,7 +221,9 @@ def _reinterpreted(operation: Operation, printed: Shape) -> None:
             dims = _reinterpreted_dims(operand.dims, before, after)
             if dims is not None and same_dims(array_without_layout(result.dtype, dims), result):
                 return
-    raise Impossible(f"bitcast-convert of {_plain(operand)} cannot give {_plain(result)}")
+    raise Impossible(
+        f"bitcast-convert of {operand.with_layout(None)} cannot give {result.with_layout(None)}"
+    )
 
 
 def _widths(dtype: str) -> tuple[int, ...]:
@@ -282,12 +271,43 @@ def _map(operation: Operation) -> Shape:
         raise Impossible(f"map calls a computation of {len(called.parameters)} parameters")
     result = operation.as_array(known(called.root), "the result of the computation")
     if result.rank:
-        raise Impossible(f"the computation that map calls returns a scalar, got {_plain(result)}")
+        raise Impossible(
+            f"the computation that map calls returns a scalar, got {result.with_layout(None)}"
+        )
     for number, (text, array) in enumerate(zip(called.parameters, arrays, strict=True)):
         wanted = array_without_layout(array.dtype, ())
         if not compatible(known(text), wanted, any_precision=True):
             raise Impossible(f"map calls a computation whose parameter {number} is not {wanted}")
     return array_without_layout(result.dtype, first.dims, first.dynamic)
+
+
+def _rng(operation: Operation, printed: Shape) -> None:
+    first, second = operation.arrays()
+    result = operation.as_array(printed, "the result")
+    demand_known(result.dtype)
+    if first.rank or second.rank:
+        raise Impossible("the operands of rng have to be scalars")
+    mixed = not first.dtype == second.dtype == result.dtype
+    bounds = f"{first.dtype} and {second.dtype}"
+    if mixed and not all(same_type(bound.dtype, result.dtype) for bound in (first, second)):
+        raise Impossible(f"rng of {result.dtype} has operands of {bounds}")
+    distribution = operation.text("distribution")
+    floats = is_float(result.dtype)
+    if not floats and distribution == "rng_normal":
+        raise Impossible(f"rng_normal cannot give {result.dtype}")
+    if not floats and not is_integer(result.dtype) and result.dtype != "pred":
+        raise Impossible(f"rng cannot give {result.dtype}")
+    if mixed:
+        raise ImpossibleMix(f"rng of {result.dtype} has operands of {bounds}")
+
+
+def _rng_bit_generator(operation: Operation, printed: Shape) -> None:
+    if isinstance(printed, ArrayShape):
+        return  # without the state, as HandleRngBitGenerator allows
+    if not isinstance(printed, TupleShape) or len(printed.elements) != 2:
+        raise Impossible(f"rng-bit-generator returns a state and bits, not {brief(printed)}")
+    message = "rng-bit-generator takes {} as its state, and returns {}"
+    demand_compatible(operation.shape(0), printed.elements[0], message)
 
 
 OPCODES: Table = {
@@ -301,7 +321,7 @@ OPCODES: Table = {
         for opcodes in _BINARY.values()
         for opcode in opcodes.split()
     },
-    "compare": Inference(_compare, _no_stretching, arity=2),
+    "compare": Inference(_binary, _no_stretching, arity=2),
     "complex": Inference(_complex, _no_stretching, arity=2),
     "clamp": Inference(_clamp, arity=3),
     "select": Inference(_select, arity=3),
@@ -310,4 +330,7 @@ OPCODES: Table = {
     "bitcast-convert": Inference(None, _reinterpreted, arity=1),
     "stochastic-convert": Inference(None, _rounded_at_random, arity=2),
     "map": Inference(_map, demand_operand_types, attributes=True, calls=True),
+    "rng": Inference(None, _rng, arity=2, attributes=True),
+    "rng-bit-generator": Inference(None, _rng_bit_generator, arity=1),
+    "rng-get-and-update-state": Inference(lambda _: ArrayShape("u64", (2,)), arity=0),
 }

@@ -30,7 +30,8 @@ from hlo_lint.text.phrases import counted
 _FAMILIES: Final = {
     "arrangement": (
         "bitcast broadcast concatenate copy dynamic-reshape dynamic-slice dynamic-update-slice "
-        "get-dimension-size iota pad reshape reverse set-dimension-size shuffle slice transpose"
+        "gather get-dimension-size iota pad reshape reverse scatter set-dimension-size shuffle "
+        "slice transpose"
     ),
     "asynchronous": (
         "all-gather-done all-reduce-done async-done async-start async-update "
@@ -41,19 +42,19 @@ _FAMILIES: Final = {
         "collective-permute collective-permute-start partition-id ragged-all-to-all "
         "reduce-scatter replica-id"
     ),
-    "contraction": "dot ragged-dot scaled-dot",
     "control": (
         "add-dependency after-all call conditional constant custom-call domain fusion "
         "get-tuple-element infeed opt-barrier outfeed parameter tuple while"
     ),
-    "elementwise": " ".join(("clamp", "map", "select", *UNARY, *BINARY)),
-    "indexing": "gather scatter",
-    "linear_algebra": (
-        "batch-norm-grad batch-norm-inference batch-norm-training cholesky fft triangular-solve"
+    "elementwise": (
+        "clamp map select rng rng-bit-generator rng-get-and-update-state "
+        + " ".join((*UNARY, *BINARY))
     ),
-    "randomness": "rng rng-bit-generator rng-get-and-update-state",
-    "reduction": "reduce scan sort topk",
-    "windows": "convolution reduce-window select-and-scatter",
+    "linear_algebra": (
+        "batch-norm-grad batch-norm-inference batch-norm-training cholesky dot fft ragged-dot "
+        "scaled-dot triangular-solve"
+    ),
+    "reduction": "convolution reduce reduce-window scan select-and-scatter sort topk",
 }
 """The opcodes of each module of inferences. Modules are imported on demand: imports are slow, and
 a small text needs few."""

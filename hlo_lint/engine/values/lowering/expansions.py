@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from hlo_lint.analysis.shape_inference.contraction import dims_before_ragged
+from hlo_lint.analysis.shape_inference.linear_algebra import dims_before_ragged
 from hlo_lint.engine.values.lowering.graph import Graph, Node, Nodes, NotLowered, leaf_nodes
 from hlo_lint.hlo.attributes.windows import WindowDimension
 from hlo_lint.hlo.dtypes import neutral_element
