@@ -19,19 +19,14 @@ def shapes_differ(scope: Scope, left: Shape | None, right: Shape | None) -> str:
     return layout_mismatch(left, right, exact=scope.stage.exact_layouts)
 
 
-def _operand_types(caller: Instruction) -> tuple[str, ...]:
-    """The types of all operands as they are spelled; "" for an element of a tuple."""
-    rows, index = caller.computation.rows, caller.computation.index
-    places = map(index.get, caller.operand_names)
-    return tuple(["" if position is None else type_of(rows[position]) for position in places])
-
-
 def parameter_layouts(check: str, scope: Scope, caller: Instruction) -> Iterator[Violation]:
     """Check that operands have the layouts of the parameters."""
     callee = scope.callee(caller)
     if not scope.stage.layouts or callee is None:
         return
-    types = _operand_types(caller)
+    rows, places = caller.computation.rows, map(caller.computation.index.get, caller.operand_names)
+    # As they are spelled; "" for an element of a tuple.
+    types = tuple(["" if position is None else type_of(rows[position]) for position in places])
     if types == parameter_types(callee):
         return
     for instruction in callee.with_opcode("parameter"):

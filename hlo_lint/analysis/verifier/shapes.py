@@ -183,16 +183,13 @@ def type_errors(text: str) -> tuple[tuple[str, str], ...]:
             errors["layout-rank"] = f"the layout of {array} does not name each dimension once"
         elif array.layout is not None and any(not t or 0 in t for t in array.layout.tiles):
             errors["layout-rank"] = f"the layout of {array} has a tile without a size"
-        if message := _element_size_error(array):
-            errors["element-size"] = message
+        bits = 0 if array.layout is None else array.layout.element_size_in_bits
+        if bits and array.dtype in BITS and array.dtype not in SUBBYTE:
+            errors["element-size"] = (
+                f"{array} has the element size E({bits}), which only types of less than 8 bits may "
+                "have"
+            )
     return tuple(errors.items())
 
 
 _LAYOUTS: Final = late(r"\{([\d,]*)\}")
-
-
-def _element_size_error(array: ArrayShape) -> str:
-    bits = 0 if array.layout is None else array.layout.element_size_in_bits
-    if not bits or array.dtype in SUBBYTE or array.dtype not in BITS:
-        return ""
-    return f"{array} has the element size E({bits}), which only types of less than 8 bits may have"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import chain
+from itertools import chain, repeat
 from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
@@ -14,7 +14,6 @@ from hlo_lint.analysis.shape_inference import ShapeInference, Signature, signatu
 from hlo_lint.analysis.shape_inference.module import parameter_types
 from hlo_lint.analysis.shape_inference.shape_check import inference_of
 from hlo_lint.analysis.stage import Stage
-from hlo_lint.analysis.verifier.batch import Batch
 from hlo_lint.analysis.verifier.checks import Checks, ComputationCheck, InstructionCheck, Mark
 from hlo_lint.analysis.verifier.memo import MAX_HELD, VerifierMemo
 from hlo_lint.analysis.verifier.scope import Scope, Violation, header_of
@@ -26,6 +25,7 @@ from hlo_lint.analysis.verifier.shapes import (
     without_callees,
 )
 from hlo_lint.hlo.ir import Computation, Module
+from hlo_lint.hlo.ir.computation import shared_range
 from hlo_lint.hlo.kinds import RowKind, reading_of
 from hlo_lint.text.patterns import late
 
@@ -147,9 +147,7 @@ class _Verifier:
     def _signature(self, name: str) -> Signature | None:
         """The signature of the computation of that name."""
         computation = self.module.computation(name)
-        if computation is None:
-            return None
-        return signature_of(computation)
+        return None if computation is None else signature_of(computation)
 
     def _scope(self, computation: Computation) -> Scope:
         scope = self._scopes.get(computation)
@@ -173,13 +171,19 @@ class _Verifier:
             of_instructions.sort(key=itemgetter(0))
         for computation, number, violation in self._of_attributes(batch):
             violations.setdefault(computation, []).append((number, violation))
+        enabled = [(check, mark) for check, mark in self.checks.computations if self._binds(mark)]
         whole: dict[frozenset[str], list[tuple[ComputationCheck, bool]]] = {}
+        """By opcodes, the checks that they concern, each with its `Mark.is_of_names`."""
         for computation in computations:
             opcodes = computation.opcodes
             of_whole: list[Violation] = []
             if not computation.parse_errors:
                 if opcodes not in whole:
-                    whole[opcodes] = self._concerned(opcodes)
+                    whole[opcodes] = [
+                        (check, mark.is_of_names)
+                        for check, mark in enabled
+                        if mark.concerns_opcodes is None or mark.concerns_opcodes(opcodes)
+                    ]
                 scope = self._scope(computation)
                 is_sound = reading_of(computation).is_sound
                 for check, is_of_names in whole[opcodes]:
@@ -188,23 +192,9 @@ class _Verifier:
             of_rows = [violation for _, violation in violations.get(computation, ())]
             self._keep(computation, (*of_rows, *of_whole))
 
-    def _concerned(self, opcodes: frozenset[str]) -> list[tuple[ComputationCheck, bool]]:
-        """The checks of whole computations that some opcodes concern, each with its
-        `Mark.is_of_names`."""
-        return [
-            (check, mark.is_of_names)
-            for check, mark in self._whole_checks
-            if mark.concerns_opcodes is None or mark.concerns_opcodes(opcodes)
-        ]
-
-    @cached_property
-    def _whole_checks(self) -> list[tuple[ComputationCheck, Mark]]:
-        """The checks of whole computations that the stage's options enable."""
-        return [
-            (check, mark)
-            for check, mark in self.checks.computations
-            if not mark.option or getattr(self.stage, mark.option)
-        ]
+    def _binds(self, mark: Mark) -> bool:
+        """True if the stage's options enable a check."""
+        return not mark.option or getattr(self.stage, mark.option)
 
     def _of_instructions(self, batch: Batch) -> Iterator[_Located]:
         """The violations of single instructions: of types, of shapes, of other checks."""
@@ -212,11 +202,8 @@ class _Verifier:
         for place in batch.of_kinds({kind for kind in batch.kinds if kind[1] in wrong}):
             yield from self._at(place, type_violations)
         for opcode, kinds in batch.by_opcode.items():
-            checks = [
-                (check, mark)
-                for check, mark in self.checks.opcodes.get(opcode, ())
-                if not mark.option or getattr(self.stage, mark.option)
-            ]
+            of_opcode = self.checks.opcodes.get(opcode, ())
+            checks = [(check, mark) for check, mark in of_opcode if self._binds(mark)]
             local = [check for check, mark in checks if mark.is_local]
             for place in batch.of_kinds(self._bad_kinds(batch, opcode, kinds, local)):
                 yield from self._at(place, self._shape_violations)
@@ -253,7 +240,10 @@ class _Verifier:
             key = attributes, signatures, result, operands
             if key in good:
                 continue
-            is_good = not has_shape or self._has_right_shape(batch, kind, signatures)
+            is_known = result and all(operands) and all(signatures)
+            is_good = not has_shape or (
+                is_known and not any(self._at(batch.place(kind), self._shape_violations))
+            )
             if is_good and not (local and any(self._by(local, batch.place(kind)))):
                 good.add(key)
             else:
@@ -273,14 +263,6 @@ class _Verifier:
     def _has_inline(self) -> bool:
         """True if some computation is written into an attribute."""
         return any(computation.inline for computation in self.module.computations)
-
-    def _has_right_shape(
-        self, batch: Batch, kind: RowKind, signatures: tuple[Signature | None, ...]
-    ) -> bool:
-        """True if instructions of a kind, with callees of these signatures, have right shapes."""
-        if not all(kind[3]) or not kind[1] or not all(signatures):
-            return False
-        return not any(self._at(batch.place(kind), self._shape_violations))
 
     def _shape_violations(self, scope: Scope, number: int) -> Iterator[Violation]:
         return shape_violations(scope, self.inference, number, self.checks)
@@ -306,9 +288,7 @@ class _Verifier:
         }
         attributes = "\n".join(texts.values())
         for check, mark in self.checks.attributes:
-            if mark.option and not getattr(self.stage, mark.option):
-                continue
-            for word in mark.words:
+            for word in mark.words if self._binds(mark) else ():
                 if word not in attributes:
                     continue
                 good = self.memo.attributes.setdefault(word, set())
@@ -339,3 +319,59 @@ def _without_numbers(attributes: str) -> str:
 
 _sub_channel = late(r"\bchannel_id=[1-9]\d{0,17}\b").sub
 _sub_predecessors = late(r", control-predecessors=\{[^{}]*\}").sub
+
+
+class Batch:
+    """Instructions to check, of some computations."""
+
+    def __init__(self) -> None:
+        self.kinds: dict[RowKind, tuple[Computation, int]] = {}
+        """The kinds, and a computation that holds each with its number there."""
+        self._computations: list[Computation] = []
+        self._examples: dict[Computation, Mapping[int, int]] = {}
+
+    def add(self, computation: Computation) -> None:
+        """Add the instructions of a computation."""
+        self._computations.append(computation)
+        kinds = reading_of(computation).kinds
+        self.kinds.update(
+            zip(kinds, zip(repeat(computation), shared_range(len(kinds))), strict=False)
+        )
+
+    @cached_property
+    def by_opcode(self) -> dict[str, list[RowKind]]:
+        """The kinds of each opcode, once all instructions are added."""
+        by_opcode: dict[str, list[RowKind]] = {}
+        for kind in self.kinds:
+            by_opcode.setdefault(kind[0], []).append(kind)
+        return by_opcode
+
+    def place(self, kind: RowKind) -> RowPlace:
+        """An instruction of a kind."""
+        computation, index = self.kinds[kind]
+        examples = self._examples.get(computation)
+        if examples is None:  # on demand: most kinds are judged without an example
+            examples = self._examples[computation] = reading_of(computation).examples()
+        return computation, examples[index]
+
+    def places(self, opcode: str) -> Iterator[RowPlace]:
+        """The instructions of an opcode."""
+        for computation in self._holders.get(opcode, ()):
+            yield from zip(repeat(computation), computation.positions(opcode))
+
+    @cached_property
+    def _holders(self) -> dict[str, list[Computation]]:
+        """The computations that hold each opcode, once all are added."""
+        holders: dict[str, list[Computation]] = {}
+        for computation in self._computations:
+            for opcode in computation.opcodes:
+                holders.setdefault(opcode, []).append(computation)
+        return holders
+
+    def of_kinds(self, kinds: Collection[RowKind]) -> Iterator[RowPlace]:
+        """The instructions of some kinds."""
+        for opcode in dict.fromkeys([kind[0] for kind in kinds]):
+            for computation, number in self.places(opcode):
+                _, different, kind_of = reading_of(computation)
+                if different[kind_of[number]] in kinds:
+                    yield computation, number

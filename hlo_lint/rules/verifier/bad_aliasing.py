@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from hlo_lint.analysis.verifier.checks import on_entry
 from hlo_lint.analysis.verifier.scope import Violation, header_span, shape_of, value_or_none
@@ -116,7 +116,8 @@ class BadAliasing(VerifierRule):
                 return
             output, place = alias.output_index, (alias.operand, alias.operand_index)
             where = f"parameter {alias.operand} at index {spelled_index(alias.operand_index)}"
-            ours, theirs = part(result, output), _part(parameters, *place)
+            ours = part(result, output)
+            theirs = part(parameters.get(alias.operand), alias.operand_index)
             if theirs is None:
                 yield Violation("input-output-alias", header, f"no {where} to alias")
             elif ours is None:
@@ -144,7 +145,8 @@ class BadAliasing(VerifierRule):
             if not isinstance(donor, Donor):
                 return
             where = f"parameter {donor.parameter} at index {spelled_index(donor.shape_index)}"
-            if not isinstance(_part(parameters, donor.parameter, donor.shape_index), ArrayShape):
+            donated = part(parameters.get(donor.parameter), donor.shape_index)
+            if not isinstance(donated, ArrayShape):
                 message = f"{where} is a buffer donor, but not an array of the entry"
                 yield Violation("buffer-donor", header, message)
             elif (donor.parameter, donor.shape_index) in aliased:
@@ -155,11 +157,6 @@ class BadAliasing(VerifierRule):
 def _listed(module: Module, name: str) -> tuple[object, ...]:
     value = value_or_none(name, module.attributes.get(name, "{}"))
     return value if isinstance(value, tuple) else ()
-
-
-def _part(parameters: Mapping[int, Shape], number: int, index: tuple[int, ...]) -> Shape | None:
-    shape = parameters.get(number)
-    return None if shape is None else part(shape, index)
 
 
 def _must_alias(

@@ -7,15 +7,10 @@ from collections.abc import Iterator
 from hlo_lint.analysis.verifier.checks import on
 from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.hlo.kinds import RowKind
 from hlo_lint.hlo.layouts import reshape_is_bitcast
 from hlo_lint.hlo.shape import HOST_MEMORY, ArrayShape
 from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
-
-
-def _is_in_host_memory(kind: RowKind) -> bool:
-    return any(text and "S(5)" in text for text in (kind[1], *kind[3]))
 
 
 class BadBitcast(VerifierRule):
@@ -72,23 +67,23 @@ class BadBitcast(VerifierRule):
         message = f"this reshape is not a bitcast: {before} to {after}"
         yield Violation("reshape-option", reshape, message)
 
-    @on("bitcast", option="layouts", concerns=_is_in_host_memory)
+    @on(
+        "bitcast",
+        option="layouts",
+        concerns=lambda kind: any(text and "S(5)" in text for text in (kind[1], *kind[3])),
+    )
     def memory_space(self, scope: Scope, bitcast: Instruction) -> Iterator[Violation]:
         """A bitcast does not move into or out of host memory, unless its operand is a constant."""
         before, after = bitcast.operand_shape(0), bitcast.shape_or_none
+        origin = bitcast.producer()
+        if origin is not None and origin.opcode == "copy":
+            origin = origin.producer()
         if (
             isinstance(before, ArrayShape)
             and isinstance(after, ArrayShape)
             and (before.memory_space == HOST_MEMORY) != (after.memory_space == HOST_MEMORY)
-            and not _is_of_constant(bitcast)
+            and (origin is None or origin.opcode != "constant")
         ):
             spaces = f"{before.memory_space} to {after.memory_space}"
             message = f"this bitcast changes the memory space: {spaces}"
             yield Violation("bitcast-memory-space", bitcast, message, 0)
-
-
-def _is_of_constant(bitcast: Instruction) -> bool:
-    operand = bitcast.producer()
-    if operand is not None and operand.opcode == "copy":
-        operand = operand.producer()
-    return operand is not None and operand.opcode == "constant"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from hlo_lint.analysis.shape_inference.types import compatible, flags
@@ -117,11 +117,14 @@ class BadBuffer(VerifierRule):
                     yield Violation("buffer-writers", loop, message)
 
     @on_computation
-    def buffers(self, scope: Scope) -> Iterable[Violation]:
+    def buffers(self, scope: Scope) -> Iterator[Violation]:
         """Buffers are created, written once and freed by instructions that may do so."""
         if "b(" in "".join([kind[1] for kind in reading_of(scope.computation).kinds]):
-            return _uses(scope)
-        return _targets(scope) if "custom-call" in scope.opcodes else ()
+            yield from _uses(scope)
+            return
+        for call in scope.computation.with_opcode("custom-call"):
+            if message := _target_error(call):
+                yield Violation("buffer-custom-call", call, message)
 
 
 _CARRIES: Final = frozenset(
@@ -137,15 +140,6 @@ def _buffer_indices(shape: Shape | None) -> set[tuple[int, ...]]:
     if shape is None:
         return set()
     return {index for index, leaf in leaves(shape) if isinstance(leaf, BufferShape)}
-
-
-def _targets(scope: Scope) -> Iterator[Violation]:
-    """Incorrect buffer custom calls of a computation without buffers."""
-    for call in scope.computation.with_opcode("custom-call"):
-        if call.custom_call_target in _TARGETS:
-            shapes = [call.operand_shape(place) for place in range(len(call.operand_names))]
-            if message := _target_error(call, shapes):
-                yield Violation("buffer-custom-call", call, message)
 
 
 def _uses(scope: Scope) -> Iterator[Violation]:
@@ -166,7 +160,7 @@ def _uses(scope: Scope) -> Iterator[Violation]:
         if opcode == "parameter" and computation.is_entry and _buffer_indices(result):
             message = "a parameter of the entry cannot be a buffer"
             yield Violation("buffer-context", instruction, message)
-        if opcode == "custom-call" and (message := _target_error(instruction, shapes)):
+        if opcode == "custom-call" and (message := _target_error(instruction)):
             yield Violation("buffer-custom-call", instruction, message)
         if opcode in ("custom-call", "custom-call-start"):
             output = part(result, (1,)) if opcode.endswith("-start") else result
@@ -250,10 +244,12 @@ def _writes(scope: Scope, user: Instruction, place: int, index: tuple[int, ...])
     return (argument.name, index) in writers_of(scope, callee)
 
 
-def _target_error(call: Instruction, shapes: list[Shape | None]) -> str:
+def _target_error(call: Instruction) -> str:
     """The error of a custom call that creates or frees a buffer; empty if it is correct."""
-    target, result, count = call.custom_call_target, call.shape_or_none, len(shapes)
-    operand = shapes[0] if shapes else None
+    target = call.custom_call_target
+    if target not in _TARGETS:
+        return ""
+    result, operand, count = call.shape_or_none, call.operand_shape(0), len(call.operand_names)
     if target == "CreateBuffer":
         if count:
             return f"CreateBuffer needs 0 operands, got {count}"

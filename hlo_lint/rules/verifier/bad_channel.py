@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from hlo_lint.analysis.calls import opcodes_of
 from hlo_lint.analysis.device_groups import all_communicating
@@ -59,9 +59,20 @@ class BadChannel(VerifierRule):
     )
 
     @on_computation_if(lambda opcodes: not opcodes.isdisjoint(TRANSFERS))
-    def pairs(self, scope: Scope) -> Iterable[Violation]:
+    def pairs(self, scope: Scope) -> Iterator[Violation]:
         """A send or recv and its done have the same channel and the same is_host_transfer."""
-        return _mismatches(scope)
+        for opcode in ("send", "recv"):
+            for start in scope.computation.with_opcode(opcode):
+                channel = start.integer_attribute("channel_id")
+                if channel is None:
+                    continue
+                users = start.users
+                if len(users) != 1 and not start.is_root:
+                    message = f"this {opcode} has {len(users)} users, expected 1"
+                    yield Violation("channel-mismatch", start, message)
+                for done in users:
+                    if done.opcode == f"{opcode}-done":
+                        yield from _pair_mismatch(start, done, channel)
 
     @on_module
     def host_transfers(self, module: Module, stage: Stage) -> Iterator[Violation]:
@@ -84,21 +95,6 @@ class BadChannel(VerifierRule):
                     f"with %{same.name}, but differs from it"
                 )
                 yield Violation("host-channel", instruction, message)
-
-
-def _mismatches(scope: Scope) -> Iterator[Violation]:
-    for opcode in ("send", "recv"):
-        for start in scope.computation.with_opcode(opcode):
-            channel = start.integer_attribute("channel_id")
-            if channel is None:
-                continue
-            users = start.users
-            if len(users) != 1 and not start.is_root:
-                message = f"this {opcode} has {len(users)} users, expected 1"
-                yield Violation("channel-mismatch", start, message)
-            for done in users:
-                if done.opcode == f"{opcode}-done":
-                    yield from _pair_mismatch(start, done, channel)
 
 
 def _pair_mismatch(start: Instruction, done: Instruction, channel: int) -> Iterator[Violation]:

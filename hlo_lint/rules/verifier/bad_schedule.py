@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from hlo_lint.analysis.verifier.checks import on_computation, on_computation_if
 from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.attributes.splitting import control_predecessors
-from hlo_lint.hlo.ir import Computation
 from hlo_lint.hlo.kinds import reading_of
 from hlo_lint.hlo.records import attributes_of, name_in, references_of
 from hlo_lint.rules.base import Bad, Good
@@ -75,18 +74,16 @@ class BadSchedule(VerifierRule):
                 yield Violation("schedule-operand", computation.at(number), message, place)
 
     @on_computation
-    def control(self, scope: Scope) -> Iterable[Violation]:
+    def control(self, scope: Scope) -> Iterator[Violation]:
         """Instructions follow their control predecessors, which excludes cycles of them."""
-        kinds = reading_of(scope.computation).kinds
-        waiting = {number for number, kind in enumerate(kinds) if _PREDECESSORS in kind[2]}
-        return _early_predecessors(scope.computation, waiting) if waiting else ()
-
-
-def _early_predecessors(computation: Computation, waiting: set[int]) -> Iterator[Violation]:
-    rows, position = computation.rows, computation.index.get
-    for number, kind in enumerate(reading_of(computation).kind_of):
-        if kind in waiting:
-            for name in control_predecessors(attributes_of(rows[number])):
-                if position(name, -1) >= number:
-                    message = f"control predecessor %{name} is not defined before"
-                    yield Violation("schedule-control", computation.at(number), message)
+        computation = scope.computation
+        reading, position = reading_of(computation), computation.index.get
+        waiting = {place for place, kind in enumerate(reading.kinds) if _PREDECESSORS in kind[2]}
+        if not waiting:
+            return
+        for number, kind in enumerate(reading.kind_of):
+            if kind in waiting:
+                for name in control_predecessors(attributes_of(computation.rows[number])):
+                    if position(name, -1) >= number:
+                        message = f"control predecessor %{name} is not defined before"
+                        yield Violation("schedule-control", computation.at(number), message)

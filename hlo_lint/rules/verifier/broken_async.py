@@ -273,7 +273,7 @@ class BrokenAsync(VerifierRule):
             # The parser puts the computation on the thread of its start.
             or (start.attribute_text("async_execution_thread") or '"main"') != '"main"'
             or "_collectives_group" in start.attributes_text
-            or _is_barrier(callee)
+            or callee.opcodes <= _SILENT
         ):
             return
         root = -1 if callee.root is None else callee.root.number
@@ -289,9 +289,28 @@ class BrokenAsync(VerifierRule):
             yield Violation("async-computation", start, message)
 
     @on_computation_if(lambda opcodes: not opcodes.isdisjoint(_OF_PAIRS))
-    def consumers(self, scope: Scope) -> Iterable[Violation]:
+    def consumers(self, scope: Scope) -> Iterator[Violation]:
         """Only the done of a start reads it, or instructions that pass it on."""
-        return _wrong_consumers(scope.computation)
+        for start_opcode, done in DONE_OF.items():
+            for start in scope.computation.with_opcode(start_opcode):
+                yield from _unless_read_once(start, done)
+                for user in start.users:
+                    if user.opcode != done and not _passes_on(user) and not _only_orders(user):
+                        message = f"expected {done} to read {start_opcode}, got {user.opcode}"
+                        note = f"read by %{user.name}"
+                        yield Violation("start-consumer", start, message, notes=(note,))
+        for done, start_opcode in _START_OF.items():
+            for instruction in scope.computation.with_opcode(done):
+                operand = instruction.producer()
+                if operand is None or operand.opcode == start_opcode:
+                    continue
+                # VerifySingleOperand looks through loop state, but not through a tuple.
+                if operand.opcode == "tuple" or not _passes_on(operand):
+                    message = (
+                        f"expected {start_opcode} as operand of {done}, "
+                        f"but %{operand.name} is {operand.opcode}"
+                    )
+                    yield Violation("done-operand", instruction, message, 0)
 
     @on_computation_if(lambda opcodes: any(opcode.endswith(SUGAR) for opcode in opcodes))
     def flows(self, scope: Scope) -> Iterable[Violation]:
@@ -314,34 +333,7 @@ def _only_orders(user: Instruction) -> bool:
 
 
 _SILENT: Final = frozenset("parameter tuple get-tuple-element opt-barrier bitcast".split())
-"""Opcodes that compute nothing."""
-
-
-def _is_barrier(computation: Computation) -> bool:
-    return all(opcode_of(row) in _SILENT for row in computation.rows)
-
-
-def _wrong_consumers(computation: Computation) -> Iterator[Violation]:
-    for start_opcode, done in DONE_OF.items():
-        for start in computation.with_opcode(start_opcode):
-            yield from _unless_read_once(start, done)
-            for user in start.users:
-                if user.opcode != done and not _passes_on(user) and not _only_orders(user):
-                    message = f"expected {done} to read {start_opcode}, got {user.opcode}"
-                    note = f"read by %{user.name}"
-                    yield Violation("start-consumer", start, message, notes=(note,))
-    for done, start_opcode in _START_OF.items():
-        for instruction in computation.with_opcode(done):
-            operand = instruction.producer()
-            if operand is None or operand.opcode == start_opcode:
-                continue
-            # VerifySingleOperand looks through loop state, but not through a tuple.
-            if operand.opcode == "tuple" or not _passes_on(operand):
-                message = (
-                    f"expected {start_opcode} as operand of {done}, "
-                    f"but %{operand.name} is {operand.opcode}"
-                )
-                yield Violation("done-operand", instruction, message, 0)
+"""Opcodes of a computation that is a mere barrier."""
 
 
 def _unless_read_once(start: Instruction, done: str) -> Iterator[Violation]:
@@ -377,7 +369,12 @@ def _chains(scope: Scope) -> Iterator[Violation]:
         if _is_async(opcode, "-start") or _is_async(opcode, "-update"):
             yield from _state_layouts(scope, computation.at(number))
         elif _is_async(opcode, "-done"):
-            yield from _result_layout(scope, computation.at(number))
+            done = computation.at(number)
+            if mismatch := shapes_differ(
+                scope, done.shape_or_none, part(done.operand_shape(0), (1,))
+            ):
+                message = f"the result and the start's result have different layouts: {mismatch}"
+                yield Violation("async-done-shape", done, message)
         if not opcode.endswith(("-update", "-done")) or opcode in _START_OF:
             continue
         after = computation.at(number)
@@ -397,14 +394,6 @@ def _chains(scope: Scope) -> Iterator[Violation]:
             if first is not after and "-update" in (first.opcode + after.opcode):
                 message = f"%{first.name} and %{after.name} both continue %{before.name}"
                 yield Violation("async-chain", after, message, 0)
-
-
-def _result_layout(scope: Scope, done: Instruction) -> Iterator[Violation]:
-    """The result of a done has the layout in its operand's state."""
-    given = part(done.operand_shape(0), (1,))
-    if mismatch := shapes_differ(scope, done.shape_or_none, given):
-        message = f"the result and the start's result have different layouts: {mismatch}"
-        yield Violation("async-done-shape", done, message)
 
 
 def _state_layouts(scope: Scope, instruction: Instruction) -> Iterator[Violation]:

@@ -134,24 +134,13 @@ class BrokenCall(VerifierRule):
     @on_attribute("to_apply=", "calls=", option="thread_names")
     def nested_thread(self, scope: Scope, caller: Instruction) -> Iterator[Violation]:
         """With the option, computations run on their caller's thread."""
-        if caller.opcode.startswith("async-"):
-            return
-        ours = scope.computation.thread
-        for callee in scope.called(caller):
-            if callee is not None and callee.thread != ours:
-                message = f"%{callee.name} is on thread {callee.thread}, but its caller on {ours}"
-                yield Violation("nested-thread", caller, message)
+        if not caller.opcode.startswith("async-"):
+            yield from _on_other_threads("nested-thread", scope, caller)
 
     @on("while", "conditional")
     def control_flow_thread(self, scope: Scope, caller: Instruction) -> Iterator[Violation]:
         """Computations of loops and conditionals run on their caller's thread."""
-        for callee in scope.called(caller):
-            if callee is not None and callee.thread != scope.computation.thread:
-                message = (
-                    f"%{callee.name} is on thread {callee.thread}, "
-                    f"but its caller on {scope.computation.thread}"
-                )
-                yield Violation("control-flow-thread", caller, message)
+        yield from _on_other_threads("control-flow-thread", scope, caller)
 
     @on("call", word="output_to_operand_aliasing")
     def aliasing(self, scope: Scope, call: Instruction) -> Iterator[Violation]:
@@ -168,3 +157,11 @@ class BrokenCall(VerifierRule):
             return
         if any(name in CALLING_ATTRIBUTES for name in instruction.attributes):
             yield Violation("caller-opcode", instruction, f"{opcode} cannot call a computation")
+
+
+def _on_other_threads(check: str, scope: Scope, caller: Instruction) -> Iterator[Violation]:
+    ours = scope.computation.thread
+    for callee in scope.called(caller):
+        if callee is not None and callee.thread != ours:
+            message = f"%{callee.name} is on thread {callee.thread}, but its caller on {ours}"
+            yield Violation(check, caller, message)

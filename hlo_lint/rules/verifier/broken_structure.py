@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain
 
 from hlo_lint.analysis.shape_inference.module import parameter_types
 from hlo_lint.analysis.verifier.checks import on_computation, on_computation_if, on_module
 from hlo_lint.analysis.verifier.scope import Scope, Violation, header_span
 from hlo_lint.hlo.ir import Computation, Instruction, Module
-from hlo_lint.hlo.records import attributes_of, name_of, references_of, root_mark_of
+from hlo_lint.hlo.records import attributes_of, name_in, name_of, references_of, root_mark_of
 from hlo_lint.rules.base import Bad, Good, Stage
 from hlo_lint.rules.verifier import VerifierRule
 from hlo_lint.text.patterns import late
@@ -79,9 +78,20 @@ class BrokenStructure(VerifierRule):
     examples = (*rows.values(), Good.entry("ROOT r = f32[8] add(f32[8] p, f32[8] q)"))
 
     @on_computation_if(names=True)
-    def names(self, scope: Scope) -> Iterable[Violation]:
+    def names(self, scope: Scope) -> Iterator[Violation]:
         """Names are unique, and operands are instructions of the same computation."""
-        return chain(_doubled_names(scope.computation), _undefined(scope.computation))
+        computation = scope.computation
+        seen: set[str] = set()
+        for number, row in enumerate(computation.rows):
+            if name_of(row) in seen:
+                message = f"instruction already exists: %{name_of(row)}"
+                yield Violation("unique-name", computation.at(number), message)
+            seen.add(name_of(row))
+        for number, row in enumerate(computation.rows):
+            for place, name in enumerate(map(name_in, references_of(row))):
+                if name and name not in computation.index:
+                    message = f"%{name} is not in this computation"
+                    yield Violation("operand-defined", computation.at(number), message, place)
 
     @on_computation
     def parameters(self, scope: Scope) -> Iterable[Violation]:
@@ -148,15 +158,6 @@ class BrokenStructure(VerifierRule):
 _find_scheduling_name = late(r'scheduling_name="([^"]*)"').search
 
 
-def _doubled_names(computation: Computation) -> Iterator[Violation]:
-    seen: set[str] = set()
-    for number, row in enumerate(computation.rows):
-        if name_of(row) in seen:
-            message = f"instruction already exists: %{name_of(row)}"
-            yield Violation("unique-name", computation.at(number), message)
-        seen.add(name_of(row))
-
-
 def _misnumbered(computation: Computation) -> Iterator[Violation]:
     """Parameters with an invalid or duplicate number, and the last if a number is missing."""
     parameters = computation.with_opcode("parameter")
@@ -178,12 +179,3 @@ def _misnumbered(computation: Computation) -> Iterator[Violation]:
         missing = next(number for number in range(last) if number not in by_number)
         message = f"parameter {last} exists, but parameter {missing} is missing"
         yield Violation("parameter-number", by_number[last], message)
-
-
-def _undefined(computation: Computation) -> Iterator[Violation]:
-    for number, row in enumerate(computation.rows):
-        for place, reference in enumerate(references_of(row)):
-            name = reference.partition("#")[0]
-            if name and name not in computation.index:
-                message = f"%{name} is not in this computation"
-                yield Violation("operand-defined", computation.at(number), message, place)
