@@ -109,14 +109,10 @@ def within(nodes: Nodes, array: Node, sizes: Sizes, beyond: Node | int) -> Node:
     for axis, size in enumerate(sizes):
         if size is not None:
             full = beyond if beyond.shape.dims else nodes.broadcast(beyond, dims)
-            operands = (mask(nodes, dims, axis, size), array, full)
-            array = nodes.make("select", array.shape, operands)
+            array = nodes.select(mask(nodes, dims, axis, size), array, full)
     return array
 
 
 def mask(nodes: Nodes, dims: tuple[int, ...], axis: int, size: Node) -> Node:
     """A predicate that is true for the elements within the size along an axis."""
-    numbers = ArrayShape("s32", dims)
-    counter = nodes.make("iota", numbers, attributes=(("iota_dimension", str(axis)),))
-    ends = (counter, nodes.broadcast(size, dims))
-    return nodes.make("compare", ArrayShape("pred", dims), ends, (("direction", "LT"),))
+    return nodes.compare(nodes.iota("s32", dims, axis), size, "LT")

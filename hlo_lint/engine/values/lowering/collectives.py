@@ -344,28 +344,10 @@ def _ragged(nodes: Nodes, rows: list[list[Node]], receiver: int) -> Node:
             shift = nodes.binary("subtract", begin, target)
             first = nodes.binary("add", shift, nodes.scalar(length, "s64"))
             zero = nodes.scalar(0, "s64")
-            moved = nodes.make(
-                "dynamic-slice",
-                edge,
-                (wide, first, *[zero] * (edge.rank - 1)),
-                (("dynamic_slice_sizes", spelled_index(edge.dims)),),
-            )
-            index = ArrayShape("s64", edge.dims)
-            rank = nodes.make("iota", index, attributes=(("iota_dimension", "0"),))
-            offset = nodes.binary("subtract", rank, nodes.broadcast(target, edge.dims))
-            bits = ArrayShape("pred", edge.dims)
-            ends = (("GE", zero), ("LT", size))
-            above, below = (
-                nodes.make(
-                    "compare",
-                    bits,
-                    (offset, nodes.broadcast(end, edge.dims)),
-                    (("direction", way),),
-                )
-                for way, end in ends
-            )
-            chosen = nodes.binary("and", above, below)
-            result = nodes.make("select", result.shape, (chosen, moved, result))
+            moved = nodes.dynamic_slice(wide, (first, *[zero] * (edge.rank - 1)), edge.dims)
+            offset = nodes.binary("subtract", nodes.iota("s64", edge.dims, 0), target)
+            above, below = nodes.compare(offset, zero, "GE"), nodes.compare(offset, size, "LT")
+            result = nodes.select(nodes.binary("and", above, below), moved, result)
     return result
 
 

@@ -142,11 +142,7 @@ def top_k(
 ) -> list[Node]:
     """The largest or smallest elements of each row in order, and their indices."""
     nodes, axis = lowering.nodes, keys.shape.rank - 1
-    places = nodes.make(
-        "iota",
-        ArrayShape(results[1].dtype, keys.shape.dims),
-        attributes=(("iota_dimension", str(axis)),),
-    )
+    places = nodes.iota(results[1].dtype, keys.shape.dims, axis)
     comparison: Attributes = (("direction", "GT" if largest else "LT"),)
     if is_float(keys.shape.dtype):  # mirrors TopkDecomposer
         comparison += (("type", "TOTALORDER"),)

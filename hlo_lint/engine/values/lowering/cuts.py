@@ -135,7 +135,7 @@ def _weights(nodes: Nodes, dims: tuple[int, ...], salt: int) -> Node:
     """Numbers between 0.5 and 1.5 that f32 holds, from the upper half of products modulo 2^32."""
     if not dims:
         return nodes.scalar(1 + salt % 997 / 1024, "f32")
-    place = nodes.make("iota", ArrayShape("u32", dims), attributes=(("iota_dimension", "0"),))
+    place = nodes.iota("u32", dims, 0)
     mixed = nodes.binary("multiply", place, nodes.scalar(_MULTIPLIER, "u32"))
     mixed = nodes.binary("add", mixed, nodes.scalar(salt, "u32"))
     upper = nodes.binary("shift-right-logical", mixed, nodes.scalar(16, "u32"))

@@ -50,16 +50,17 @@ def scan(
     inner = replace(lowering, scope=step.name, devices=1, watch=None)
     (value,) = inner.computation(step, [[node] for node in taken])
     given = list(leaf_nodes(value))
-    written = [
-        _written_at(nodes, output, axis, place, part)
-        for output, part in zip(held[len(leaves) :], given, strict=False)
-    ]
+    written = []
+    for output, part in zip(held[len(leaves) :], given, strict=False):
+        dims = output.shape.dims
+        update = nodes.reshape(part, (*dims[:axis], 1, *dims[axis + 1 :]))
+        starts = _starts(nodes, output, axis, place)
+        written.append(nodes.make("dynamic-update-slice", output.shape, (output, update, *starts)))
     after = nodes.binary("add", counter, nodes.scalar(1, "s32"))
     roots = [after, *held[: len(inputs)], *given[len(given) - carries :], *written]
     if tuple(root.shape for root in roots) != shapes:
         raise NotLowered(f"a step of %{instruction.name} gives a state of another type")
-    ends = nodes.scalar(length, "s32")
-    goes_on = nodes.make("compare", ArrayShape("pred", ()), (counter, ends), (("direction", "LT"),))
+    goes_on = nodes.compare(counter, nodes.scalar(length, "s32"), "LT")
     body = nodes.graph(shapes, roots, takes_tuple=True, gives_tuple=True)
     condition = nodes.graph(shapes, [goes_on], takes_tuple=True)
     del nodes.made[begin:]  # they are inside the loop
@@ -70,24 +71,10 @@ def scan(
 
 def _slice_at(nodes: Nodes, node: Node, axis: int, place: Node) -> Node:
     """The slice of an array at an index of a dimension, without that dimension."""
-    dims = list(node.shape.dims)
-    dims[axis] = 1
-    part = nodes.make(
-        "dynamic-slice",
-        ArrayShape(node.shape.dtype, tuple(dims)),
-        (node, *_starts(nodes, node, axis, place)),
-        (("dynamic_slice_sizes", spelled_index(dims)),),
-    )
+    dims = node.shape.dims
+    sizes = (*dims[:axis], 1, *dims[axis + 1 :])
+    part = nodes.dynamic_slice(node, _starts(nodes, node, axis, place), sizes)
     return nodes.reshape(part, (*dims[:axis], *dims[axis + 1 :]))
-
-
-def _written_at(nodes: Nodes, node: Node, axis: int, place: Node, part: Node) -> Node:
-    """The array with a slice written at an index of a dimension."""
-    dims = list(node.shape.dims)
-    dims[axis] = 1
-    update = nodes.reshape(part, tuple(dims))
-    starts = _starts(nodes, node, axis, place)
-    return nodes.make("dynamic-update-slice", node.shape, (node, update, *starts))
 
 
 def _starts(nodes: Nodes, node: Node, axis: int, place: Node) -> list[Node]:
@@ -124,8 +111,7 @@ def ragged_dot(
     # The groups are a new first dimension of the left side.
     dims = inside.shape.dims
     wide = nodes.broadcast(left, dims, range(1, len(dims)))
-    zeros = nodes.filled(0, wide.shape)
-    wide = nodes.make("select", wide.shape, (inside, wide, zeros))
+    wide = nodes.select(inside, wide, nodes.filled(0, wide.shape))
     batch, contracting = (
         [(ours + 1, theirs) for ours, theirs in pairs] for pairs in (batch, contracting)
     )
@@ -149,20 +135,16 @@ def _groups(
     up_to = nodes.constant(np.triu(np.ones((count, count), np.int64)), "s64")
     ends = nodes.dot(sizes, up_to, "s64", [], [(last, 0)])
     starts = nodes.binary("subtract", ends, sizes)
-    shape = ArrayShape("s64", (count, *left.dims))
+    dims = (count, *left.dims)
     order = sorted(range(len(before)), key=before.__getitem__)
     axes = [0, *(1 + before[number] for number in order)]
 
     def spread(node: Node) -> Node:
-        return nodes.broadcast(nodes.transpose(node, [last, *order]), shape.dims, axes)
+        return nodes.broadcast(nodes.transpose(node, [last, *order]), dims, axes)
 
-    places = nodes.make("iota", shape, attributes=(("iota_dimension", str(1 + ragged)),))
-    is_inside = ArrayShape("pred", shape.dims)
-    bounds = [
-        nodes.make("compare", is_inside, (places, spread(bound)), (("direction", direction),))
-        for bound, direction in ((starts, "GE"), (ends, "LT"))
-    ]
-    return nodes.binary("and", *bounds)
+    places = nodes.iota("s64", dims, 1 + ragged)
+    above = nodes.compare(places, spread(starts), "GE")
+    return nodes.binary("and", above, nodes.compare(places, spread(ends), "LT"))
 
 
 def scaled_dot(

@@ -107,10 +107,8 @@ def _gelu(nodes: Nodes, node: Node) -> Node:
 
 def _elu(nodes: Nodes, node: Node) -> Node:
     zero = nodes.filled(0, node.shape)
-    positive = ArrayShape("pred", node.shape.dims)
-    sign = nodes.make("compare", positive, (node, zero), (("direction", "GT"),))
     negative = nodes.unary("exponential-minus-one", node)
-    return nodes.make("select", node.shape, (sign, node, negative))
+    return nodes.select(nodes.compare(node, zero, "GT"), node, negative)
 
 
 def _silu(nodes: Nodes, node: Node) -> Node:

@@ -253,6 +253,27 @@ class Nodes:
             right = self.broadcast(right, left.shape.dims)
         return self.make(opcode, left.shape, (left, right))
 
+    def iota(self, dtype: str, dims: tuple[int, ...], axis: int) -> Node:
+        """An array whose elements are their indices along a dimension."""
+        return self.make("iota", ArrayShape(dtype, dims), (), (("iota_dimension", str(axis)),))
+
+    def compare(self, left: Node, right: Node, direction: str) -> Node:
+        """A comparison of arrays of equal shape; a scalar on the right is repeated."""
+        if not right.shape.dims and left.shape.dims:
+            right = self.broadcast(right, left.shape.dims)
+        shape = ArrayShape("pred", left.shape.dims)
+        return self.make("compare", shape, (left, right), (("direction", direction),))
+
+    def select(self, chosen: Node, on_true: Node, on_false: Node) -> Node:
+        """The elements of one of two arrays of equal shape."""
+        return self.make("select", on_true.shape, (chosen, on_true, on_false))
+
+    def dynamic_slice(self, node: Node, starts: Sequence[Node], sizes: Sequence[int]) -> Node:
+        """A slice of some sizes from computed indices on."""
+        shape = ArrayShape(node.shape.dtype, tuple(sizes))
+        kept = (("dynamic_slice_sizes", spelled_index(sizes)),)
+        return self.make("dynamic-slice", shape, (node, *starts), kept)
+
     def dot(
         self,
         left: Node,

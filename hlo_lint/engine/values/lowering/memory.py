@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import dropwhile
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ from hlo_lint.analysis.loops import slice_descriptor
 from hlo_lint.engine.values.lowering.graph import Node, Nodes, NotLowered
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.hlo.shape import ArrayShape, Layout, Shape, Tile, spelled_index
+from hlo_lint.hlo.shape import ArrayShape, Layout, Shape, Tile
 
 if TYPE_CHECKING:
     from hlo_lint.engine.values.lowering.lower import Lowering
@@ -117,13 +118,8 @@ def _in_memory(shape: ArrayShape) -> tuple[list[int], list[Tile]]:
     sizes = [shape.dims[axis] for axis in shape.minor_to_major if shape.dims[axis] != 1]
     # A single element comes first in any tile.
     tiles = shape.layout.tiles if shape.layout is not None and sizes else ()
-    return sizes, [_without_ones(tile) for tile in tiles]
-
-
-def _without_ones(tile: Tile) -> Tile:
-    """The tile without leading sizes of 1: `(1,128)` orders elements as `(128)` does."""
-    first = next((axis for axis, size in enumerate(tile) if size != 1), len(tile) - 1)
-    return tile[first:]
+    # Leading sizes of 1 do not count: `(1,128)` orders elements as `(128)` does.
+    return sizes, [(*dropwhile(lambda size: size == 1, tile[:-1]), *tile[-1:]) for tile in tiles]
 
 
 def _is_padded(shape: ArrayShape) -> bool:
@@ -162,13 +158,7 @@ def by_descriptor(
     row = in_memory(nodes, leaves[0], whole)
     count = prod(part.dims)
     if opcode == "dynamic-slice":
-        piece = nodes.make(
-            "dynamic-slice",
-            ArrayShape(whole.dtype, (count,)),
-            (row, first),
-            (("dynamic_slice_sizes", spelled_index([count])),),
-        )
-        return from_memory(nodes, piece, part)
+        return from_memory(nodes, nodes.dynamic_slice(row, (first,), (count,)), part)
     update = in_memory(nodes, leaves[1], part)
     changed = nodes.make("dynamic-update-slice", row.shape, (row, update, first))
     return from_memory(nodes, changed, whole)

@@ -79,7 +79,7 @@ def on_device(
     ):
         from hlo_lint.engine.values.lowering.bounded_operations import bounded_value
 
-        return bounded_value(lowering, instruction, opcode, operands, shape)
+        return bounded_value(lowering, instruction, opcode, operands, shape, on_device)
     if opcode == "custom-call":
         from hlo_lint.engine.values.lowering.custom_calls import lowered_call
 

@@ -86,9 +86,7 @@ class Watch:
         if has_run is not None and before is not None:
             nodes = self._nodes
             leaves = [
-                nodes.make(
-                    "select", new.shape, (nodes.broadcast(has_run, new.shape.dims), new, old)
-                )
+                nodes.select(nodes.broadcast(has_run, new.shape.dims), new, old)
                 for new, old in zip(leaf_nodes(value), leaf_nodes(before.value), strict=True)
             ]
             value = _like(value, iter(leaves))
@@ -151,7 +149,9 @@ class FirstNonFinite(Watch):
         """Keep the value and operands of an instruction, and whether it makes a NaN or infinity."""
         operands = tuple(operands)
         turns_bad = [
-            self._nodes.binary("and", self._all(test, operands), self._not(self._all(test, value)))
+            self._nodes.binary(
+                "and", self._all(test, operands), self._nodes.unary("not", self._all(test, value))
+            )
             for test in ("is-finite", "compare")
         ]
         kept = (value, *operands) if self._keeps else ()
@@ -166,9 +166,6 @@ class FirstNonFinite(Watch):
         if before is not None and before.has_run is not None:
             super().see(instruction, *before)
 
-    def _not(self, node: Node) -> Node:
-        return self._nodes.make("not", node.shape, (node,))
-
     def _all(self, test: str, value: LoweredValue) -> Node:
         """True if all floats of a value are finite, or, by `compare`, equal to themselves."""
         nodes, true = self._nodes, self._nodes.scalar(1, "pred")
@@ -182,12 +179,11 @@ class FirstNonFinite(Watch):
                 parts = [nodes.make(opcode, of_part, (leaf,)) for opcode in ("real", "imag")]
             for part in parts:
                 wide = part if part.shape.dtype == "f64" else nodes.convert(part, "f32")
-                shape = ArrayShape("pred", wide.shape.dims)
                 if test == "compare":
-                    result = nodes.make(test, shape, (wide, wide), (("direction", "EQ"),))
+                    result = nodes.compare(wide, wide, "EQ")
                 else:
-                    result = nodes.make(test, shape, (wide,))
-                tests.append(nodes.reduced(result, "and", 1) if shape.dims else result)
+                    result = nodes.make(test, ArrayShape("pred", wide.shape.dims), (wide,))
+                tests.append(nodes.reduced(result, "and", 1))
         return reduce(lambda total, result: nodes.binary("and", total, result), tests, true)
 
 
