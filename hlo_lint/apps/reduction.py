@@ -22,11 +22,21 @@ from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import FIRST, in_order, main_pipelines, modules_of, only_module
 from hlo_lint.engine.findings import Diagnostic
-from hlo_lint.engine.reduce.interest import LOOSE, FindingTest, InterestTest, opcode_at, skeleton
+from hlo_lint.engine.reduce.interest import (
+    LOOSE,
+    ONLY_PASSES,
+    CrashTest,
+    FindingTest,
+    Guard,
+    InterestTest,
+    cause_of,
+    is_check,
+    opcode_at,
+    skeleton,
+)
 from hlo_lint.engine.reduce.search import Reduction, ReductionProgress, ReductionState, Search
 from hlo_lint.engine.reduce.transformations.base import Transformation
 from hlo_lint.engine.reduce.transformations.passes import ApplyPass
-from hlo_lint.engine.reduce.xla import ONLY_PASSES, CrashTest, Guard, cause_of, is_check
 from hlo_lint.engine.stages import Stages
 from hlo_lint.report.repro import Environment, Repro
 from hlo_lint.rules.registry import find_rule

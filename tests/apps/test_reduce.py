@@ -20,7 +20,7 @@ from hlo_lint.apps.cli.main import cli
 from hlo_lint.apps.reduction import finding_problem, parser, reduce_problem
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.testing import write_example
-from hlo_lint.engine.reduce.xla import Guard
+from hlo_lint.engine.reduce.interest import Guard
 from hlo_lint.rules.base import Bad, Rule
 from hlo_lint.rules.registry import all_rules
 from hlo_lint.text.errors import DumpError, UsageError

@@ -17,9 +17,8 @@ import hlo_lint
 from hlo_lint.hlo.grammar import grammar_parser
 from hlo_lint.kernels.ptx import Hazard, Ptx, hazards, insert_wait, read_ptx, survey
 from hlo_lint.kernels.ptx.addresses import EXTERN, Addresses, Bytes
-from hlo_lint.kernels.ptx.operands import address
 from hlo_lint.kernels.ptx.ranges import UNBOUNDED
-from hlo_lint.kernels.ptx.reader import MAX_DEPTH, PtxInstruction
+from hlo_lint.kernels.ptx.reader import MAX_DEPTH, PtxInstruction, address
 from hlo_lint.text.source import Span
 from tests.conftest import FIXTURES
 

@@ -8,8 +8,7 @@ modules share. Unreadable text has no violations. `docs/verifier.md` lists all c
 """
 
 from hlo_lint.analysis.verifier.checks import Checks, marks_of
-from hlo_lint.analysis.verifier.memo import VerifierMemo
 from hlo_lint.analysis.verifier.scope import Violation
-from hlo_lint.analysis.verifier.verify import Violations, verify
+from hlo_lint.analysis.verifier.verify import VerifierMemo, Violations, verify
 
 __all__ = ["Checks", "VerifierMemo", "Violation", "Violations", "marks_of", "verify"]

@@ -28,9 +28,8 @@ from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pass_lists import pass_lists
 from hlo_lint.dumps.selection import FIRST, in_order, longest_run
 from hlo_lint.engine.findings import Diagnostic
-from hlo_lint.engine.reduce.interest import skeleton
+from hlo_lint.engine.reduce.interest import ONLY_PASSES, cause_of, skeleton
 from hlo_lint.engine.reduce.values import DUMPING
-from hlo_lint.engine.reduce.xla import ONLY_PASSES, cause_of
 from hlo_lint.engine.values.compare import Bound, result_difference
 from hlo_lint.engine.values.inputs import value
 from hlo_lint.engine.values.validate import SEEDS, validate_dumps

@@ -10,8 +10,7 @@ from typing import Final
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.selection import in_order, main_pipelines
-from hlo_lint.engine.reduce.interest import InterestVerdict
-from hlo_lint.engine.reduce.xla import ONLY_PASSES
+from hlo_lint.engine.reduce.interest import ONLY_PASSES, InterestVerdict
 from hlo_lint.engine.values.validate import ValueChange, validate_dumps
 from hlo_lint.xla.compiler import XlaCompiler
 from hlo_lint.xla.cpu import xla_cpus

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlo_lint.kernels.ptx.operands import address, whole_constant
 from hlo_lint.kernels.ptx.ranges import (
     ANYTHING,
     COMPARISONS,
@@ -29,6 +28,7 @@ from hlo_lint.kernels.ptx.ranges import (
     single,
     type_bits,
 )
+from hlo_lint.kernels.ptx.reader import address, whole_constant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -25,8 +25,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.kernels.ptx.addresses import EXTERN, Addresses, Bytes
-from hlo_lint.kernels.ptx.operands import whole_constant
 from hlo_lint.kernels.ptx.ranges import UNBOUNDED
+from hlo_lint.kernels.ptx.reader import whole_constant
 from hlo_lint.text.phrases import listed
 from hlo_lint.text.source import Lines, Span
 

@@ -12,9 +12,8 @@ from threading import Lock
 
 import pytest
 
-from hlo_lint.engine.reduce.interest import CommandTest, InterestVerdict
+from hlo_lint.engine.reduce.interest import CommandTest, Guard, InterestVerdict
 from hlo_lint.engine.reduce.search import ReductionState, Search
-from hlo_lint.engine.reduce.xla import Guard
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.text.errors import UsageError
 from hlo_lint.xla.child import Pool

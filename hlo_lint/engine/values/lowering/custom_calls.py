@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
 from hlo_lint.analysis.calls import MARKS
+from hlo_lint.engine.values.lowering import convolutions, expansions, gemms
 from hlo_lint.engine.values.lowering.cuts import cut
 from hlo_lint.engine.values.lowering.graph import (
     Attributes,
@@ -41,8 +42,6 @@ def lowered_call(
     lowering: Lowering, call: Instruction, operands: list[LoweredValue], shape: Shape
 ) -> LoweredValue:
     """The results of a custom call."""
-    from hlo_lint.engine.values.lowering import convolutions, expansions, gemms
-
     target = call.attributes.get("custom_call_target", "").strip('"')
     if (target in MARKS or target in _BUFFERS) and len(operands) == 1:
         return operands[0]

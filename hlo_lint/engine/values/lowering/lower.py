@@ -18,7 +18,7 @@ from hlo_lint.analysis.shape_inference import inference_in
 from hlo_lint.analysis.walks import chain as chain_of
 from hlo_lint.analysis.walks import operands_first
 from hlo_lint.engine.values.inputs import index_limit
-from hlo_lint.engine.values.lowering import control_flow
+from hlo_lint.engine.values.lowering import collectives, control_flow
 from hlo_lint.engine.values.lowering.bounded import collected, shapes_of, with_sizes
 from hlo_lint.engine.values.lowering.graph import (
     Graph,
@@ -33,7 +33,6 @@ from hlo_lint.engine.values.lowering.graph import (
 )
 from hlo_lint.engine.values.lowering.operations import on_device
 from hlo_lint.engine.values.lowering.program import Cut, Input, Program
-from hlo_lint.engine.values.lowering.transfers import is_transfer, operands_of, transferred
 from hlo_lint.engine.values.lowering.watch import Watch
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Instruction, Module
@@ -139,25 +138,20 @@ class Lowering:
         )
 
     def _device_count(self, in_run: int) -> int:
-        from hlo_lint.engine.values.lowering.collectives import (
-            device_count,
-            has_regions,
-            header_devices,
-        )
-
+        module = self.module
         if self.layout is None:
-            own = device_count(self.module)
-            return in_run if own == 1 and header_devices(self.module) == in_run else own
-        return self.layout.devices if self.is_partitioned or has_regions(self.module) else 1
+            own = collectives.device_count(module)
+            is_in_run = own == 1 and collectives.header_devices(module) == in_run
+            return in_run if is_in_run else own
+        is_cut = self.is_partitioned or collectives.has_regions(module)
+        return self.layout.devices if is_cut else 1
 
     def _inputs(self, entry: Computation) -> tuple[list[Input], list[Values]]:
         """The inputs of the program, and the module's parameters on each device."""
-        from hlo_lint.engine.values.lowering.collectives import given_inputs
-
         inputs: list[Input] = []
         arguments: list[Values] = []
         leaf = 0
-        given = given_inputs(self.module, self.devices) if self.devices > 1 else {}
+        given = collectives.given_inputs(self.module, self.devices) if self.devices > 1 else {}
         needed = set(entry.parameters if self.watch is None else self._in_order(entry))
         for parameter in entry.parameters:
             if parameter not in needed:
@@ -255,7 +249,7 @@ class Lowering:
             return arguments[number]
         operands = [
             [element_of(value, operand.shape_index) for value in by_name[operand.name]]
-            for operand in operands_of(instruction)
+            for operand in collectives.operands_of(instruction)
         ]
         return self._instruction(instruction, operands)
 
@@ -331,16 +325,14 @@ class Lowering:
                 return control_flow.while_results(self, instruction, operands[0], shape)
             case "conditional":
                 return control_flow.conditional_results(self, instruction, operands, shape)
-        from hlo_lint.engine.values.lowering import collectives
-
         if opcode in collectives.LOWERED:
             if self.watch is not None and collectives.device_count(self.module) > 1:
                 raise NotLowered("it reads the values of other devices")
             return collectives.lowered(self, instruction, operands, opcode, shape)
-        if is_transfer(instruction, operands):
+        if collectives.is_transfer(instruction, operands):
             if self.watch is not None and opcode == "recv":
                 raise NotLowered("it reads the values of other devices")
-            return transferred(self, instruction, operands, shape)
+            return collectives.transferred(self, instruction, operands, shape)
         if opcode == "custom-call" and instruction.custom_call_target == "__cudnn$fusion":
             return self.computation(self._callee(instruction), operands)
         if opcode == "custom-call" and self.layout is not None and self.devices > 1:
@@ -429,7 +421,7 @@ def _in_order(wanted: Sequence[Instruction]) -> list[Instruction]:
 
     def operands(instruction: Instruction) -> list[Instruction]:
         read: list[Instruction] = []
-        for operand in operands_of(instruction):
+        for operand in collectives.operands_of(instruction):
             if operand.instruction is None:
                 reads = f"reads %{operand.name}, which is not defined"
                 reason = reads if operand.name else "is computed from itself"

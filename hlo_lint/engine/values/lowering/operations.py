@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from hlo_lint.engine.values.lowering import convolutions, expansions
+from hlo_lint.engine.values.lowering.bounded import bounded_value
+from hlo_lint.engine.values.lowering.custom_calls import lowered_call, top_k
 from hlo_lint.engine.values.lowering.cuts import cut
 from hlo_lint.engine.values.lowering.graph import (
     Attributes,
@@ -77,12 +80,8 @@ def on_device(
         lowering.nodes.has_bounded
         and any(node.sizes for value in operands for node in leaf_nodes(value))
     ):
-        from hlo_lint.engine.values.lowering.bounded_operations import bounded_value
-
         return bounded_value(lowering, instruction, opcode, operands, shape, on_device)
     if opcode == "custom-call":
-        from hlo_lint.engine.values.lowering.custom_calls import lowered_call
-
         return lowered_call(lowering, instruction, operands, shape)
     leaves = [node for value in operands for node in leaf_nodes(value)]
     match opcode:
@@ -115,9 +114,7 @@ def on_device(
                 # Only algsimp removes negative padding; XLA:CPU has no code for it.
                 return lowering.nodes.pad(leaves[0], leaves[1], paddings)
         case "convolution" if isinstance(shape, ArrayShape) and len(leaves) == 2:
-            from hlo_lint.engine.values.lowering.convolutions import plain
-
-            return plain(lowering.nodes, instruction, leaves, next(bare(shape)))
+            return convolutions.plain(lowering.nodes, instruction, leaves, next(bare(shape)))
         case "dynamic-slice" | "dynamic-update-slice":
             first = FIRST_INDEX[opcode]
             in_one = (leaves[0].shape.rank,)
@@ -136,8 +133,6 @@ def on_device(
             (axis,) = instruction.integers_attribute("dimensions") or ()
             return lowering.nodes.scalar(leaves[0].shape.dims[axis], shape.dtype)
         case "topk":
-            from hlo_lint.engine.values.lowering.custom_calls import top_k
-
             largest = instruction.attribute("largest") is not False
             return assembled(shape, iter(top_k(lowering, leaves[0], list(bare(shape)), largest)))
         case "scan" | "ragged-dot" | "reduce" | "reduce-window" | "scaled-dot":
@@ -165,8 +160,6 @@ def _expanded(
     results: list[ArrayShape],
 ) -> list[Node]:
     """The results of an operation by simpler operations of XLA:CPU; empty if that fails."""
-    from hlo_lint.engine.values.lowering import expansions
-
     if opcode == "scan":
         return expansions.scan(lowering, instruction, leaves, results)
     if opcode == "ragged-dot":
