@@ -2,41 +2,41 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final
 
 from hlo_lint.analysis.side_effects import MARKERS
 from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
+from hlo_lint.hlo.attributes.splitting import split_attributes
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.hlo.opcodes import COMMON, KEEPS_TYPE, OPCODES, UNARY
+from hlo_lint.hlo.opcodes import COMMON, OPCODES
 
 _GROUPS: Final = "replica_groups"
 _PAIRS: Final = "source_target_pairs"
-_BRANCHES: Final = ("branch_computations", "true_computation", "false_computation")
-_NEUTRAL: Final = frozenset(
-    "calls channel_id constrain_layout convolution_kind dynamic_slice_sizes indices_are_sorted "
-    "mode result_accuracy scatter select to_apply unique_indices".split()
-).union(_BRANCHES)
-"""Attributes without effect on the value, or compared separately."""
-ACCURACY: Final = {
-    "convolution": ("operand_precision", "algorithm"),
-    "dot": ("operand_precision", "algorithm"),
-    **{name: ("result_accuracy",) for name in UNARY if "result_accuracy" in OPCODES[name].allowed},
-}
-_COMPARED: Final = KEEPS_TYPE.union(
-    "all-gather all-reduce all-to-all broadcast cholesky collective-broadcast collective-permute "
-    "clamp compare complex concatenate conditional constant convolution dot dynamic-slice "
-    "dynamic-update-slice fft gather get-dimension-size get-tuple-element iota map pad reduce "
-    "reduce-precision reduce-scatter reduce-window reverse rng rng-bit-generator scatter select "
-    "select-and-scatter set-dimension-size slice sort topk transpose triangular-solve".split()
+_FREE: Final = frozenset(
+    "algorithm api_version async_execution_thread branch_computations calls channel_id "
+    "condition body constrain_layout custom_call_has_side_effect false_computation "
+    "indices_are_sorted infeed_config is_composite is_host_transfer is_stable kind mode "
+    "operand_layout_constraints operand_precision outfeed_config output_to_operand_aliasing "
+    "padding_type result_accuracy scatter schedule select to_apply true_computation "
+    "unique_indices use_global_device_ids".split()
 )
-CHOOSES: Final = {
-    opcode: OPCODES[opcode].allowed.difference(COMMON, _NEUTRAL, ACCURACY.get(opcode, ()))
-    for opcode in _COMPARED
-} | dict.fromkeys(("call", "fusion", "tuple"), frozenset[str]())
-CHOOSES["custom-call"] = frozenset({"backend_config", "custom_call_target"})
-"""The attributes of each opcode that determine its value, together with the operands."""
+"""Attributes that do not choose the value, or name computations that are compared themselves."""
 _DEFAULTS: Final = frozenset({"1", "false", "{}"})
+
+
+@lru_cache(maxsize=1 << 13)
+def choosing_attributes(opcode: str, attributes: str) -> tuple[tuple[str, str], ...]:
+    """The attributes that choose the value, with their texts."""
+    facts = OPCODES.get(opcode)
+    names = frozenset[str]() if facts is None else facts.allowed - COMMON - _FREE
+    spans = split_attributes(attributes) if names and attributes else {}
+    texts = {name: "".join(attributes[start:end].split()) for name, (start, end) in spans.items()}
+    # XLA itself configures the calls that its own passes make, and tunes them later.
+    if opcode == "custom-call" and _is_of_user(texts.get("custom_call_target", "").strip('"')):
+        names |= {"backend_config"}
+    return tuple(sorted((name, text) for name, text in texts.items() if name in names))
 
 
 def differs(old: Instruction, new: Instruction, name: str) -> bool:
@@ -48,8 +48,6 @@ def differs(old: Instruction, new: Instruction, name: str) -> bool:
         return False  # empty groups are all devices, which passes spell out
     if name == "type":  # only the element type matters
         return "TOTALORDER" in (ours, theirs)
-    if name == "is_stable":  # a stable sort is also a sort
-        return ours == "true" and old.called_computations == new.called_computations
     if ours is None or theirs is None:
         return name != _GROUPS and {ours, theirs}.isdisjoint(_DEFAULTS)
     try:
@@ -111,5 +109,8 @@ def _same_groups(old: Instruction, new: Instruction, name: str) -> bool:
 
 def is_of_user(call: Instruction) -> bool:
     """True for a custom call whose target and configuration come from the user."""
-    target = call.custom_call_target
+    return _is_of_user(call.custom_call_target)
+
+
+def _is_of_user(target: str) -> bool:
     return target[:1].islower() and not target.startswith("xla.") and target not in MARKERS

@@ -205,13 +205,10 @@ def _row(
     return Property(f"{name}=", held, over, is_of_name, is_of_call, fits)
 
 
-_NOT_KEPT: Final = _HERE - _KEPT | {LinkKind.MOVED}
-"""Links to the same operation under another name."""
-
 PROPERTIES: Final = (
     Property("frontend_attributes=", _frontend, _ANYWHERE, is_of_name=False, fits=_is_no_tuple),
-    _row("algorithm", _NOT_KEPT | {LinkKind.REPLACED}, fits=_asks_more),
-    _row("operand_precision", _NOT_KEPT, fits=_asks_more),
+    _row("algorithm", _ANYWHERE - {LinkKind.CONVERTED}, has_value=True, fits=_asks_more),
+    _row("operand_precision", _HERE | {LinkKind.MOVED}, has_value=True, fits=_asks_more),
     Property("known_induction_variable", _induction, _KEPT, is_of_name=False, fits=_is_counted),
     _row("api_version", has_value=True, is_of_call=True),
     _row("async_execution_thread", has_value=True),
@@ -236,7 +233,7 @@ PROPERTIES: Final = (
     _row("outfeed_config", has_value=True),
     _row("padding_type"),
     _row("parameter_replication"),
-    _row("result_accuracy", _HERE | {LinkKind.REPLACED}, fits=_is_rewritten),
+    _row("result_accuracy", _HERE | {LinkKind.REPLACED}, has_value=True, fits=_is_rewritten),
     _row("schedule", has_value=True),
     _row("statistics", _HERE | {LinkKind.MOVED}),
     _row("use_global_device_ids", _CONVERTED, fits=_has_exchange),

@@ -1,40 +1,63 @@
-"""The operations that compute another value than before, while all others are the same.
+"""The operations that compute another value than before, while everything around them is the same.
 
-Two values are walked down together from where the pass left the readers alone: the values of kept
-instructions, and the result of the entry. Where the operations agree, the walk goes on to the
-operands that differ; where they do not, it ends. If every end is an operation on the operands that
-it had before, nothing in the module makes up for the change.
+Two values are walked down together from where the pass left the readers alone: a kept instruction
+with unchanged readers, or the result. Where the operations agree, the walk goes on to the operands
+that differ; where they do not, it ends. If every end is an operation on the operands that it had
+before, or a value that an operation was left out of, nothing in the module makes up for the change.
+Where a pass also rewrites other values, an end is reported alone if its readers, and all that it is
+computed from, are unchanged.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from operator import attrgetter
+from typing import Final, NamedTuple, TypeAlias
 
-from hlo_lint.analysis.pass_pairs import PassPair
-from hlo_lint.analysis.step_map.value_classes import (
-    ValueClasses,
-    ValueNode,
-    ValueNumber,
-    choosing_attributes,
+from hlo_lint.analysis.bypasses import bypassed
+from hlo_lint.analysis.calls import calls_of
+from hlo_lint.analysis.pass_pairs import ChangedComputation, PassPair
+from hlo_lint.analysis.step_map.value_classes import ValueClasses, ValueNode, ValueNumber
+from hlo_lint.analysis.value_attributes import choosing_attributes, differs, is_of_user
+from hlo_lint.analysis.walks import reached
+from hlo_lint.hlo.ir import Computation, Instruction
+from hlo_lint.hlo.opcodes import (
+    BINARY,
+    COMMUTATIVE,
+    FIRST_INDEX,
+    KEEPS_TYPE,
+    SYMMETRIC,
+    TUPLES,
+    UNARY,
 )
-from hlo_lint.analysis.value_attributes import differs, is_of_user
-from hlo_lint.hlo.ir import Instruction
-from hlo_lint.hlo.opcodes import BINARY, COMMUTATIVE, KEEPS_TYPE, TUPLES, UNARY
 from hlo_lint.hlo.records import (
     InstructionRecord,
     attributes_before_metadata,
     attributes_of,
     opcode_of,
     operands_of,
+    references_of,
+    type_of,
 )
-from hlo_lint.text.phrases import shortened
+from hlo_lint.text.phrases import an, shortened
 
 _CARRIES: Final = TUPLES | {"call", "constant", "copy", "fusion", "parameter"}
 """Opcodes that passes add and remove beside the operations."""
+_CLAMPED: Final = FIRST_INDEX.keys() | {"gather", "scatter"}
+"""Opcodes that clamp indices: several numbers may mean the same place."""
+_CALLEES: Final = frozenset({"callee", "computation"})
+"""The labels of computations that an operation applies or runs."""
 _MAX_ENDS: Final = 3
 """A pass that changes more operations rewrites the program."""
+_MAX_CONE: Final = 10_000
+"""The largest number of ancestors of an operand; beyond it nothing is reported."""
+
+ValuePair: TypeAlias = tuple[ValueNumber, ValueNumber]
+"""A value before the pass, and another value after it."""
+Ends: TypeAlias = tuple[Instruction, Instruction]
+"""The instructions that compute them."""
 
 
 class OperationChange(NamedTuple):
@@ -44,41 +67,25 @@ class OperationChange(NamedTuple):
     new: Instruction
     text: str
     """`direction from LT to GT`."""
+    is_sure: bool = False
+    """True if no other change of the pass can make up for it."""
 
 
-def only_differences(change: PassPair) -> Sequence[OperationChange]:
-    """The operations that changed on the same operands; none if anything else differs."""
-    if not (_keeps_operations(change) and _changes_values(change)):
+def changed_operations(change: PassPair) -> Sequence[OperationChange]:
+    """The operations that changed on the same operands."""
+    is_small = _keeps_operations(change) and _keeps_bitcasts(change)
+    local = {ends for pair in change.changed for ends in _local(pair, change)}
+    if not (is_small or local) or not _changes_values(change):
         return ()
-    classes = change.map.classes_once()
-    gone, new = (_bitcasts(change, is_before=is_before) for is_before in (True, False))
-    if gone != new:
-        return ()  # a bitcast may undo what a transpose does
-    starts = dict(_starts(change, classes))
-    waiting = list(starts)
-    seen = set(waiting)
-    differences: list[OperationChange] = []
-    while waiting:
-        first, second = waiting.pop()
-        if isinstance(first, int) and isinstance(second, int):
-            ours, theirs = classes.nodes[first], classes.nodes[second]
-            inner = _inner(ours, theirs, classes)
-            if inner is None:
-                end = starts.get((first, second)) or _only_members(first, second, classes)
-                if end is None or len(differences) >= _MAX_ENDS:
-                    return ()
-                text = _text(ours, theirs, *end)
-                if not text:
-                    return ()
-                differences.append(OperationChange(*end, text))
-                continue
-        elif isinstance(first, tuple) and isinstance(second, tuple) and len(first) == len(second):
-            inner = [pair for pair in zip(first, second, strict=True) if pair[0] != pair[1]]
-        else:
-            return ()
-        waiting += dict.fromkeys(pair for pair in inner if pair not in seen)
-        seen.update(inner)
-    return differences
+    walk = _Walk(change)
+    changes = walk.ends(walk.starts) if is_small else None
+    if changes is None:
+        alone = [walk.ends([pair]) for pair, start in walk.starts.items() if start in local]
+        single = dict.fromkeys(ends[0] for ends in alone if ends and len(ends) == 1)
+        return [end for end in single if _is_isolated(end, change)]
+    # A kernel may be symmetric in its operands, and ties of a sort may be fully equal elements.
+    is_sure = len(changes) == 1 and changes[0].new.opcode not in ("custom-call", "sort")
+    return [end._replace(is_sure=is_sure) for end in changes]
 
 
 def _keeps_operations(change: PassPair) -> bool:
@@ -93,21 +100,23 @@ def _changes_values(change: PassPair) -> bool:
     if len(change.changed) < max(len(change.removed), len(change.added)):
         return True
     for pair in change.changed:
-        rows, others, same = pair.before.rows, pair.after.rows, pair.same
+        same = pair.same
         if len(pair.removed) != len(pair.added):
             return True
         for number in pair.removed:
             position = same.get(number)
-            if position is None or _chosen(rows[number]) != _chosen(others[position]):
+            if position is None or _chosen(pair.before, number) != _chosen(pair.after, position):
                 return True
     return False
 
 
-def _chosen(row: InstructionRecord) -> tuple[object, ...]:
-    """The attributes that choose the value, and the literal of a constant."""
+def _chosen(computation: Computation, number: int) -> tuple[object, ...]:
+    """The callees and attributes that choose the value, and the literal of a constant."""
+    row = computation.rows[number]
     opcode = opcode_of(row)
     literal = operands_of(row) if opcode == "constant" else ""
-    return literal, choosing_attributes(opcode, attributes_before_metadata(attributes_of(row)))
+    attributes = choosing_attributes(opcode, attributes_before_metadata(attributes_of(row)))
+    return literal, attributes, calls_of(computation).get(number)
 
 
 def _changed_rows(change: PassPair, *, is_before: bool) -> Iterator[InstructionRecord]:
@@ -115,33 +124,58 @@ def _changed_rows(change: PassPair, *, is_before: bool) -> Iterator[InstructionR
         yield from map(computation.rows.__getitem__, numbers)
 
 
-def _bitcasts(change: PassPair, *, is_before: bool) -> Counter[tuple[str, str | None]]:
-    """The number of changed bitcasts of each type and type of the operand."""
-    types = Counter[tuple[str, str | None]]()
-    for computation, numbers, _ in change.changed_places(is_before=is_before):
-        changed = set(numbers)
-        for bitcast in computation.with_opcode("bitcast"):
-            if bitcast.number in changed:
-                source = bitcast.producer()
-                types[bitcast.type_text, source.type_text if source else None] += 1
-    return types
+def _keeps_bitcasts(change: PassPair) -> bool:
+    """True if as many bitcasts of each type remain: a bitcast may undo what a transpose does."""
+    types = Counter[tuple[str, str | None]](), Counter[tuple[str, str | None]]()
+    for counts, is_before in zip(types, (True, False), strict=True):
+        for computation, numbers, _ in change.changed_places(is_before=is_before):
+            changed = set(numbers)
+            for bitcast in computation.with_opcode("bitcast"):
+                if bitcast.number in changed:
+                    source = bitcast.producer()
+                    counts[bitcast.type_text, source.type_text if source else None] += 1
+    return types[0] == types[1]
 
 
-def _only_members(
-    first: int, second: int, classes: ValueClasses
-) -> tuple[Instruction, Instruction] | None:
-    """The only instruction of a class before the pass, and that of a class after it."""
-    old, new = classes.before.members.get(first, ()), classes.after.members.get(second, ())
-    if len(old) != 1 or len(new) != 1:
-        return None
-    (before, number), (after, position) = old[0], new[0]
-    return before.at(number), after.at(position)
+def _local(pair: ChangedComputation, change: PassPair) -> Iterator[Ends]:
+    """Kept instructions with unchanged readers whose change may be the only one: a cheap test."""
+    # The callers of a changed computation may make up for its change.
+    is_alone = pair.before.is_entry or len(change.changed) == 1
+    before, after = pair.before, pair.after
+    for number, position in pair.kept if is_alone and pair.keeps_names else ():
+        row, other = before.rows[number], after.rows[position]
+        if opcode_of(row) in _CARRIES or type_of(row) != type_of(other):
+            continue
+        references = references_of(row), references_of(other)
+        if references[0] == references[1] and _chosen(before, number) == _chosen(after, position):
+            continue
+        old, new = before.at(number), after.at(position)
+        names = {user.name for user in (*old.users, *new.users)}
+        if len(old.users) != len(new.users) or not names or not names <= pair.unchanged:
+            continue
+        sources = [[part.opcode for part in ends.producers] for ends in (old, new)]
+        if sources[0] == sources[1] or bypassed(old, new, change.before):
+            yield old, new
 
 
-def _starts(
-    change: PassPair, classes: ValueClasses
-) -> Iterator[tuple[tuple[ValueNumber, ValueNumber], tuple[Instruction, Instruction]]]:
-    """The different values of kept instructions, and of the results of computations."""
+def _is_isolated(end: OperationChange, change: PassPair) -> bool:
+    """True if all that a changed operation is computed from is unchanged."""
+    pair = next((pair for pair in change.changed if pair.after is end.new.computation), None)
+    others = {other.before.name for other in change.changed}
+    cone = [*islice(reached([end.new], attrgetter("producers")), _MAX_CONE), *end.new.users]
+    return (
+        pair is not None
+        and len(cone) < _MAX_CONE
+        and all(
+            (part is end.new or part.opcode == "constant" or part.name in pair.unchanged)
+            and others.isdisjoint(part.called_computations)
+            for part in cone
+        )
+    )
+
+
+def _starts(change: PassPair, classes: ValueClasses) -> Iterator[tuple[ValuePair, Ends]]:
+    """The different values that unchanged instructions read, and different results."""
     for pair in change.changed:
         ours = classes.before.values.get(pair.before)
         theirs = classes.after.values.get(pair.after)
@@ -152,46 +186,111 @@ def _starts(
         if pair.before.root and pair.after.root:
             ends.append((pair.before.root, pair.after.root))
         for old, new in ends:
-            if ours[old.name] != theirs[new.name]:
+            # What only changed instructions read is seen in their values.
+            is_read = new.is_root or not new.users
+            is_read = is_read or any(user.name in pair.unchanged for user in new.users)
+            if is_read and ours[old.name] != theirs[new.name]:
                 yield (ours[old.name], theirs[new.name]), (old, new)
 
 
-def _inner(
-    ours: ValueNode, theirs: ValueNode, classes: ValueClasses
-) -> list[tuple[ValueNumber, ValueNumber]] | None:
-    """The operands that differ; None if the operations themselves do."""
-    (label, operands), (other, others) = ours, theirs
-    if label != other or len(operands) != len(others):
-        return None
-    if label[0] in COMMUTATIVE:
-        gone = list((Counter(operands) - Counter(others)).elements())
-        new = list((Counter(others) - Counter(operands)).elements())
-        if classes.operation(gone[0]) != classes.operation(new[0]):
-            new.reverse()
-        return list(zip(gone, new, strict=True))
-    if Counter(operands) == Counter(others):
-        return None
-    return [pair for pair in zip(operands, others, strict=True) if pair[0] != pair[1]]
+class _Walk:
+    """The walk down two values, pair by pair."""
+
+    def __init__(self, change: PassPair) -> None:
+        self._change = change
+        self._classes = change.map.classes_once()
+        self.starts: Mapping[ValuePair, Ends] = dict(_starts(change, self._classes))
+
+    def ends(self, starts: Iterable[ValuePair]) -> Sequence[OperationChange] | None:
+        """The changed operations below some starts; None if anything else differs."""
+        waiting = [(pair, self.starts[pair]) for pair in starts]
+        seen = {pair for pair, _ in waiting}
+        ends: dict[OperationChange, None] = {}
+        while waiting:
+            reached_pair, start = waiting.pop()
+            pair = self._classes.revealed(*reached_pair)
+            inner = self._inner(*pair) if pair[0] != pair[1] else ()
+            if inner is None:
+                ends_here = self.starts.get(reached_pair) or self._classes.only_members(*pair)
+                end = self._end(pair, ends_here, start)
+                if end is None or len({*ends, end}) > _MAX_ENDS:
+                    return None
+                ends[end] = None
+            for below in inner or ():
+                if below not in seen:
+                    seen.add(below)
+                    waiting.append((below, self.starts.get(below, start)))
+        return list(ends)
+
+    def _inner(self, first: ValueNumber, second: ValueNumber) -> Sequence[ValuePair] | None:
+        """The operands that differ; None if the operations themselves do."""
+        label, ours = self._classes.node(first)
+        other, theirs = self._classes.node(second)
+        if label != other or len(ours) != len(theirs) or Counter(ours) == Counter(theirs):
+            return None
+        if label[0] in COMMUTATIVE:
+            gone = list((Counter(ours) - Counter(theirs)).elements())
+            new = list((Counter(theirs) - Counter(ours)).elements())
+            if self._classes.node(gone[0])[0] != self._classes.node(new[0])[0]:
+                new.reverse()
+            return list(zip(gone, new, strict=True))
+        pairs = [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]]
+        opcodes = {self._classes.node(old)[0][0] for old, _ in pairs}
+        is_permuted = len(pairs) > 1 and bool({old for old, _ in pairs} & {new for _, new in pairs})
+        # Several indices mean the same place, if they are clamped.
+        is_same_place = label[0] in _CLAMPED and "constant" in opcodes
+        is_end = is_permuted or is_same_place or not opcodes.isdisjoint(_CALLEES)
+        return None if is_end else pairs
+
+    def _end(self, pair: ValuePair, ends: Ends | None, start: Ends) -> OperationChange | None:
+        ours, theirs = map(self._classes.node, pair)
+        text = _text(ours, theirs, *ends, self._change) if ends else ""
+        if ends and text:
+            return OperationChange(*ends, text)
+        text = self._left_out(*start)
+        return OperationChange(*start, text) if text else None
+
+    def _left_out(self, old: Instruction, new: Instruction) -> str:
+        """The operation that an instruction bypasses now to read its operand, or ""."""
+        values = self._classes.before.values[old.computation]
+        values_now = self._classes.after.values[new.computation]
+        bypass = bypassed(old, new, self._change.before)
+        if bypass is None or _attributes(old) != _attributes(new):
+            return ""
+        number, step = bypass
+        source = new.operand_names[number]
+        # An offloading pass removes the marks that it has followed.
+        is_mark = step.opcode == "custom-call" and "offload" in self._change.pass_name
+        if is_mark or values_now.get(source) != values.get(source):
+            return ""
+        if source in step.operand_names or step.opcode == "convert":
+            return f"operand {number}: it reads past %{step.name}, {an(step.opcode)}"
+        return f"operand {number} from %{step.name} to %{source}, which is a different value"
 
 
-def _text(ours: ValueNode, theirs: ValueNode, old: Instruction, new: Instruction) -> str:
+def _attributes(instruction: Instruction) -> str:
+    return attributes_before_metadata(instruction.attributes_text)
+
+
+def _text(
+    ours: ValueNode, theirs: ValueNode, old: Instruction, new: Instruction, change: PassPair
+) -> str:
     """The change of an operation on the same operands; empty for any other change."""
-    label: Any
-    other: Any
     (label, operands), (other, others) = ours, theirs
     opcode, becomes = label[0], other[0]
-    if label == other and len(label) == 3 and Counter(operands) == Counter(others):
-        is_told = opcode != "custom-call" or is_of_user(old)
-        return "the order of the operands" if is_told else ""
-    if operands != others:
+    if label == other:
+        is_order = Counter(operands) == Counter(others)
+        return _order(old, new, change) if is_order else _applied(old, new, change)
+    is_sorted = not COMMUTATIVE.isdisjoint((opcode, becomes))
+    if operands != others and not (is_sorted and Counter(operands) == Counter(others)):
         return ""
     if opcode != becomes:
-        one_family = any(KEEPS_TYPE & family >= {opcode, becomes} for family in (BINARY, UNARY))
-        # On pred, sums and maxima are equal.
-        is_same = str(label[1]).startswith("pred") or label[1] != other[1]
-        return "" if is_same or not one_family else f"the operation from {opcode} to {becomes}"
+        is_same = label[1] != other[1] or not _are_other_operations(opcode, becomes, label[1])
+        return "" if is_same else f"the operation from {opcode} to {becomes}"
     if opcode == "constant" and label[1] == other[1]:
-        return f"the value of the constant from {label[2]} to {other[2]}"
+        is_told = "..." not in old.operands_text + new.operands_text
+        texts = [f"the value of the constant from {shortened(label[2])} to {shortened(other[2])}"]
+        return texts[0] if is_told else ""
     is_combined = old.opcode != new.opcode or len(old.operand_names) != len(new.operand_names)
     # Only the label of an operation ends in its attributes.
     if len(label) != 3 or not isinstance(label[2], tuple) or label[1] != other[1] or is_combined:
@@ -205,3 +304,36 @@ def _text(ours: ValueNode, theirs: ValueNode, old: Instruction, new: Instruction
     ]
     is_told = len(texts) == 1 and (opcode != "custom-call" or is_of_user(old))
     return texts[0] if is_told else ""
+
+
+def _are_other_operations(opcode: str, becomes: str, type_text: str) -> bool:
+    # On pred, add, maximum and or are equal; on other types, sums and maxima differ.
+    one_family = any(KEEPS_TYPE & family >= {opcode, becomes} for family in (BINARY, UNARY))
+    return one_family and not type_text.startswith("pred")
+
+
+def _order(old: Instruction, new: Instruction, change: PassPair) -> str:
+    """The changed order of operands or branches; empty if the operation is symmetric in them."""
+    ours, theirs = old.called_computations, new.called_computations
+    if old.opcode == "conditional" and ours != theirs:
+        return f"the branches from {', '.join(ours)} to {', '.join(theirs)}"
+    body = change.before.callee(old) if old.opcode in ("call", "fusion") else None
+    is_symmetric = (
+        old.attributes.get("direction") in SYMMETRIC
+        or (old.opcode == "custom-call" and not is_of_user(old))
+        or (body is not None and body.opcodes <= COMMUTATIVE | {"parameter"})
+    )
+    return "" if is_symmetric else "the order of the operands"
+
+
+def _applied(old: Instruction, new: Instruction, change: PassPair) -> str:
+    """The changed operation of a reducer, or ""."""
+    if old.operand_names != new.operand_names:
+        return ""
+    steps = change.before.callee(old), change.after.callee(new)
+    roots = [step.root for step in steps if step is not None and len(step.rows) == 3]
+    if len(roots) < 2 or roots[0] is None or roots[1] is None:
+        return ""  # more than one operation on two parameters
+    opcode, becomes = roots[0].opcode, roots[1].opcode
+    is_other = opcode != becomes and _are_other_operations(opcode, becomes, roots[0].type_text)
+    return f"the applied operation from {opcode} to {becomes}" if is_other else ""

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence, Set
-from functools import cached_property, lru_cache
+from functools import cached_property
+from itertools import islice
 from typing import Any, Final, TypeVar
 
 from hlo_lint.analysis.calls import calls_of
 from hlo_lint.analysis.kinds import template_of
 from hlo_lint.analysis.pass_pairs import ChangedComputation, PassPair, bare_type
+from hlo_lint.analysis.value_attributes import choosing_attributes
 from hlo_lint.analysis.value_numbering import ValueNumbering
-from hlo_lint.hlo.attributes.splitting import split_attributes
-from hlo_lint.hlo.ir import Computation, Module
-from hlo_lint.hlo.opcodes import COMMON, COMMUTATIVE, HAS_GROUPS, OPCODES, without_sugar
+from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.opcodes import COMMUTATIVE, HAS_GROUPS, without_sugar
 from hlo_lint.hlo.records import (
     InstructionRecord,
     attributes_before_metadata,
@@ -40,15 +41,6 @@ ValueNode = tuple[Label, tuple[ValueNumber, ...]]
 Place = tuple[Computation, int]
 """An instruction: its computation and position."""
 
-_FREE: Final = frozenset(
-    "algorithm api_version async_execution_thread branch_computations calls channel_id "
-    "condition body constrain_layout custom_call_has_side_effect false_computation "
-    "indices_are_sorted infeed_config is_composite is_host_transfer is_stable kind mode "
-    "operand_layout_constraints operand_precision outfeed_config output_to_operand_aliasing "
-    "padding_type result_accuracy scatter schedule select to_apply true_computation "
-    "unique_indices use_global_device_ids".split()
-)
-"""Attributes that do not choose the value, or name computations that are numbered themselves."""
 _FORWARDS: Final = frozenset(
     "add-dependency async-done async-update bitcast copy copy-done copy-start domain opt-barrier "
     "optimization-barrier".split()
@@ -69,6 +61,7 @@ class ValueClasses(ValueNumbering):
 
     def __init__(self, change: PassPair) -> None:
         super().__init__()
+        self._nodes: list[ValueNode] = []
         pairs = [pair for pair in change.changed if pair.keeps_names]
         # What the pass left alone has one value before and after: it is not numbered by its
         # operands, and a rewritten operand does not hide its readers.
@@ -87,14 +80,38 @@ class ValueClasses(ValueNumbering):
             if module.entry is not None and module.entry not in side.values:
                 side.read_alone(module.entry)
 
-    @cached_property
+    @property
     def nodes(self) -> Sequence[ValueNode]:
         """The operation and the operands of each number."""
-        return [(key[0], key[1:]) for key in self._numbers if isinstance(key, tuple)]
+        for key in islice(self._numbers, len(self._nodes), None):
+            assert isinstance(key, tuple)
+            self._nodes.append((key[0], key[1:]))
+        return self._nodes
 
-    def operation(self, value: ValueNumber) -> object:
-        """The operation that computes a value, without its operands."""
-        return self.nodes[value][0] if isinstance(value, int) else "tuple"
+    def node(self, value: ValueNumber) -> ValueNode:
+        """The operation that computes a value, and its operands."""
+        return self.nodes[value] if isinstance(value, int) else (("tuple",), value)
+
+    def revealed(self, old: ValueNumber, new: ValueNumber) -> tuple[ValueNumber, ValueNumber]:
+        """Two values, numbered by their operands if one is of an unchanged instruction."""
+        (kept, *ours), (other, *theirs) = self.node(old)[0], self.node(new)[0]
+        if kept == "kept" != other:
+            old = self.before.numbered(*ours)
+        elif other == "kept" != kept:
+            new = self.after.numbered(*theirs)
+        return old, new
+
+    def only_members(
+        self, old: ValueNumber, new: ValueNumber
+    ) -> tuple[Instruction, Instruction] | None:
+        """The only instruction with a value before the pass, and that with another after it."""
+        if not isinstance(old, int) or not isinstance(new, int):
+            return None
+        ours, theirs = self.before.members.get(old, ()), self.after.members.get(new, ())
+        if len(ours) != 1 or len(theirs) != 1:
+            return None
+        (before, number), (after, position) = ours[0], theirs[0]
+        return before.at(number), after.at(position)
 
 
 class _Side:
@@ -131,6 +148,15 @@ class _Side:
         same = self._same.get(computation.name, frozenset())
         values = self.values[computation] = self._values(computation, arguments, same)
         return values
+
+    def numbered(self, where: str, name: str) -> ValueNumber:
+        """The value of an unchanged instruction, numbered by its operands."""
+        computation = self._module.computation(where) if where else self._module.entry
+        assert computation is not None
+        number, values = computation.index[name], self.values[computation]
+        row, callees = computation.rows[number], calls_of(computation).get(number, ())
+        operands = [self._read(values, reference) for reference in references_of(row)]
+        return self._value(row, operands, callees, (computation, number))
 
     def _run(self, name: str, arguments: Sequence[ValueNumber]) -> ValueNumber | None:
         """The result of a computation; None if it is not read through."""
@@ -324,18 +350,3 @@ def _inverted(members: Mapping[T, Sequence[Place]]) -> Mapping[Place, Sequence[T
         for place in places:
             inverse.setdefault(place, []).append(key)
     return inverse
-
-
-@lru_cache(maxsize=1 << 13)
-def choosing_attributes(opcode: str, attributes: str) -> tuple[tuple[str, str], ...]:
-    """The attributes that choose the value, with their texts."""
-    facts = OPCODES.get(opcode)
-    names = frozenset[str]() if facts is None else facts.allowed - COMMON - _FREE
-    spans = split_attributes(attributes) if names and attributes else {}
-    return tuple(
-        sorted(
-            (name, "".join(attributes[start:end].split()))
-            for name, (start, end) in spans.items()
-            if name in names
-        )
-    )

@@ -197,6 +197,22 @@ class AttributeLost(Rule):
             + ROOT d = f32[8] all-reduce-done(s)
             }
         """),
+        Bad.step("""
+              p = f32[8,8] parameter(0)
+              q = f32[8,8] parameter(1)
+            - d = f32[8,8] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0},
+            -     operand_precision={highest,highest}
+            + d = f32[8,8] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}  // error
+              ROOT n = f32[8,8] negate(d)
+        """),
+        Good.step("""
+              p = f32[8,8] parameter(0)
+              q = f32[8,8] parameter(1)
+            - d = f32[8,8] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0},
+            -     algorithm=dot_bf16_bf16_f32
+            + d = f32[8,8] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+              ROOT n = f32[8,8] negate(d)
+        """),
         Good.step("""
             - k = f32[8] negate(f32[8] p)
             - ROOT c = f32[8] custom-call(p), custom_call_target="t", backend_config="b"
