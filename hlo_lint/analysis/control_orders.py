@@ -1,123 +1,135 @@
-"""Orders of instructions beyond data dependencies, before and after a pass."""
+"""Orders of instructions beyond data dependencies that a pass lost."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 from hlo_lint.analysis.async_chains import is_done
-from hlo_lint.analysis.calls import positions_of
 from hlo_lint.analysis.pass_pairs import ChangedComputation, PassPair
 from hlo_lint.analysis.step_map.links import Link, LinkKind
 from hlo_lint.analysis.walks import control_successors, operands_first, reached
 from hlo_lint.hlo.attributes.splitting import control_predecessors
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.opcodes import COMMUNICATES, EXTERNAL, FORWARDS, TUPLES
-from hlo_lint.hlo.records import InstructionRecord, attributes_of, name_of, opcode_of, type_of
+from hlo_lint.hlo.records import attributes_of, name_of, opcode_of, type_of
 
-HAS_EFFECTS: Final = COMMUNICATES | EXTERNAL | {"async-start"}
+_HAS_EFFECTS: Final = COMMUNICATES | EXTERNAL | {"async-start"}
 """Opcodes whose order devices, the host or other instructions can see."""
 _HANDS_ON: Final = FORWARDS | TUPLES | {"after-all"}
 
 
-def runs_before(ahead: Instruction, behind: Instruction, change: PassPair) -> bool:
+class LostOrder(NamedTuple):
+    """Two instructions that were ordered before a pass, and are not after it."""
+
+    ahead: Instruction
+    behind: Instruction
+    reason: str
+    """The reason for their order before the pass."""
+
+
+def lost_orders(change: PassPair) -> Iterator[LostOrder]:
+    """Lost or reversed orders, each once."""
+    waiting = [
+        computation.at(number)
+        for computation in change.removed
+        for number, row in enumerate(computation.rows)
+        if "control-predecessors=" in attributes_of(row)
+    ]
+    lost: dict[tuple[Instruction, Instruction], str] = {}
+    images = _images(waiting, change) if waiting else {}
+    for waiter in waiting:
+        for name in control_predecessors(waiter.attributes_text):
+            awaited = waiter.computation.instruction(name)
+            ours = images.get(awaited, ()) if awaited else ()
+            theirs = images.get(waiter, ())
+            # Clones are listed by iteration or call, so equal positions belong together.
+            pairs = zip(ours, theirs, strict=True) if len(ours) == len(theirs) else ()
+            reason = f"they were %{name} and %{waiter.name}, ordered by a control dependency"
+            for (_, last), (first, _) in pairs:
+                if last.computation is first.computation and not _runs_before(last, first, change):
+                    lost.setdefault((last, first), reason)
+    for pair in change.changed:
+        for (name, other), means in _orders(pair, waiting):
+            ahead, behind = pair.after.instruction(name), pair.after.instruction(other)
+            if ahead and behind and not _runs_before(ahead, behind, change):
+                lost.setdefault((ahead, behind), f"{means} made %{name} run before %{other}")
+    for (ahead, behind), reason in lost.items():
+        yield LostOrder(ahead, behind, reason)
+
+
+def _runs_before(ahead: Instruction, behind: Instruction, change: PassPair) -> bool:
     """True if, after the pass, the schedule or a path orders two instructions of a computation."""
-    if change.after.is_scheduled and ahead.number < behind.number:
+    if ahead is behind or (change.after.is_scheduled and ahead.number < behind.number):
         return True
-    return ahead.name in ancestors_of(behind.computation, behind.name)
+    if ahead.name in control_predecessors(behind.attributes_text):
+        return True
+    if ahead.name in _ancestors_of(behind.computation, behind.name):
+        return True
+    # A result of a call may be computed before its other effects happen.
+    is_call = behind.opcode == "call"
+    return is_call and behind.name in _ancestors_of(ahead.computation, ahead.name)
 
 
-def has_order(computation: Computation) -> bool:
-    """True if an instruction with side effects waits for more than its operands."""
-    rows = computation.rows
-    return any(
-        "control-predecessors=" in attributes_of(rows[number])
-        for number in positions_of(computation, HAS_EFFECTS)
-    )
-
-
-def waiting(computation: ChangedComputation) -> Iterator[Instruction]:
-    """The instructions whose line a pass changed, and that had control predecessors."""
-    before = computation.before
-    for number in computation.removed:
-        if "control-predecessors=" in attributes_of(before.rows[number]):
-            yield before.at(number)
-
-
-def ends_of_replaced(change: PassPair) -> dict[str, tuple[Instruction, Instruction]]:
-    """The first and the last instruction that replace an old instruction, by its name."""
-    ordered = {
-        name
-        for computation in change.changed
-        for second in waiting(computation)
-        for name in (second.name, *control_predecessors(second.attributes_text))
+def _images(
+    waiting: Sequence[Instruction], change: PassPair
+) -> Mapping[Instruction, Sequence[tuple[Instruction, Instruction]]]:
+    """The first and the last instruction of each successor of ordered instructions."""
+    names = {
+        name for old in waiting for name in (old.name, *control_predecessors(old.attributes_text))
     }
-    links: dict[str, list[Link]] = defaultdict(list)
-    for link in change.map.links(lambda row: name_of(row) in ordered):
-        links[link.old.name].append(link)
-    ends: dict[str, tuple[Instruction, Instruction]] = {}
-    for name, (link, *others) in links.items():
-        dones = [part for part in link.parts if is_done(part)]
-        runners = link.parts[1:]
-        if others or link.kind in (LinkKind.KEPT, LinkKind.CLONED, LinkKind.MERGED):
-            continue
-        if link.kind == LinkKind.MOVED:
-            if len(runners) == 1 and runners[0].opcode in ("call", "fusion"):
-                ends[name] = runners[0], runners[0]
-        elif link.kind != LinkKind.CONVERTED or not dones:
-            # XLA puts the order on the bitcast that its readers read (layout_normalization).
-            read = [user for user in link.new.users if user.opcode == "bitcast"]
-            is_behind = len(read) == 1 and "control-predecessors=" in read[0].attributes_text
-            end = read[0] if is_behind else link.new
-            ends[name] = end, link.new
-        elif len(dones) == 1:
-            ends[name] = link.new, dones[0]
-    return ends
+    images: dict[Instruction, list[tuple[Instruction, Instruction]]] = defaultdict(list)
+    for pair in change.changed:
+        for name in names & pair.unchanged:
+            old, new = pair.before.instruction(name), pair.after.instruction(name)
+            if old is not None and new is not None:
+                images[old].append((new, new))
+    for link in change.map.links(lambda row: name_of(row) in names):
+        # One instruction for several stands for neither of their places.
+        if link.kind != LinkKind.MERGED:
+            images[link.old].append(_ends(link, change))
+    return images
 
 
-def has_effects(row: InstructionRecord) -> bool:
-    """True if the order of an instruction is visible outside of the computation."""
-    return opcode_of(row) in HAS_EFFECTS
+def _ends(link: Link, change: PassPair) -> tuple[Instruction, Instruction]:
+    new, dones = link.new, [part for part in link.parts if is_done(part)]
+    if link.kind == LinkKind.CONVERTED and len(dones) == 1:
+        return new, dones[0]
+    partner = change.map.partner(link.old.computation)
+    runners = [part for part in link.parts[1:] if part.computation is partner]
+    if link.kind == LinkKind.MOVED and len(runners) == 1 and new.computation is not partner:
+        return runners[0], runners[0]
+    # XLA puts the order on the bitcast that its readers read (layout_normalization).
+    read = [user for user in new.users if user.opcode == "bitcast"]
+    is_behind = len(read) == 1 and "control-predecessors=" in read[0].attributes_text
+    return read[0] if is_behind else new, new
 
 
-def turned_edges(
-    computation: ChangedComputation,
-) -> Iterator[tuple[Instruction, Instruction, Instruction]]:
-    """Control edges that the schedule violates: the old predecessor, then both new instructions.
-
-    Pairs with side effects are left to `orders`.
-    """
-    before, after = computation.before, computation.after
-    for number, position in computation.kept:
-        for name in control_predecessors(attributes_of(before.rows[number])):
-            second = after.at(position)
-            earlier, first = before.instruction(name), after.instruction(name)
-            if earlier is None or first is None or first.number < position:
+def _orders(
+    pair: ChangedComputation, waiting: Sequence[Instruction]
+) -> Iterator[tuple[tuple[str, str], str]]:
+    """Pairs of kept instructions with side effects, with the reason of their order before."""
+    before = pair.before
+    later = _done_later(pair)
+    ends: dict[tuple[str, bool], tuple[str, ...]] = {}
+    for waiter in waiting:
+        kept = pair.after.instruction(waiter.name)
+        still = control_predecessors(kept.attributes_text) if kept is not None else ()
+        for name in control_predecessors(waiter.attributes_text):
+            awaited = before.instruction(name)
+            if awaited is None or name in still or waiter.computation is not before:
                 continue
-            if not {first.opcode, second.opcode} <= HAS_EFFECTS:
-                yield earlier, first, second
-
-
-def orders(computation: ChangedComputation) -> Iterator[tuple[tuple[str, str], str]]:
-    """Pairs with side effects in both computations, with the reason of their order before."""
-    later = _done_later(computation)
-    for pair in _control_orders(computation):
-        if pair[1] not in later:
-            yield pair, "control dependencies"
-    before = computation.before
-    if any("token[]" in type_of(before.rows[number]) for number in computation.removed):
-        for number, row in enumerate(before.rows):
-            name = name_of(row)
-            if (
-                opcode_of(row) in HAS_EFFECTS
-                and name in computation.after.index
-                and name not in later
-            ):
-                for first in _tokens_from(before.at(number)):
-                    if first.name in computation.after.index:
-                        yield (first.name, name), "tokens"
+            for first in _nearest(awaited, pair, ends, upwards=True):
+                for second in _nearest(waiter, pair, ends, upwards=False):
+                    if first != second and second not in later:
+                        yield (first, second), "control dependencies"
+    if any("token[]" in type_of(before.rows[number]) for number in pair.removed):
+        for instruction in before.instructions:
+            if instruction.opcode in _HAS_EFFECTS and instruction.name not in later:
+                for source in _tokens_from(instruction):
+                    yield (source.name, instruction.name), "tokens"
 
 
 def _done_later(computation: ChangedComputation) -> frozenset[str]:
@@ -129,7 +141,7 @@ def _done_later(computation: ChangedComputation) -> frozenset[str]:
         if opcode_of(before.rows[number]) in ("recv-done", "send-done")
         and (start := before.at(number).producer()) is not None
         and start.name in after.index
-        and start.name not in ancestors_of(after, name_of(after.rows[position]))
+        and start.name not in _ancestors_of(after, name_of(after.rows[position]))
     )
 
 
@@ -141,31 +153,8 @@ def _tokens_from(instruction: Instruction) -> Iterator[Instruction]:
             yield from (source for source in reader.producers if "token[]" in source.type_text)
 
     for source in reached([instruction], tokens):
-        if source is not instruction and source.opcode in HAS_EFFECTS:
+        if source is not instruction and source.opcode in _HAS_EFFECTS:
             yield source
-
-
-def _control_orders(computation: ChangedComputation) -> Iterator[tuple[str, str]]:
-    """Pairs with side effects in both computations that control edges ordered before."""
-    before, after = computation.before, computation.after
-    ends: dict[tuple[str, bool], tuple[str, ...]] = {}
-    for instruction in waiting(computation):
-        kept = after.instruction(instruction.name)
-        still = () if kept is None else control_predecessors(kept.attributes_text)
-        for name in control_predecessors(instruction.attributes_text):
-            if kept is not None and name in still:
-                continue
-            earlier = before.instruction(name)
-            if earlier is None:
-                continue
-            there = after.instruction(name)
-            alike = [(kept, instruction), (there, earlier)]
-            if all(new is not None and new.opcode == old.opcode for new, old in alike):
-                yield name, instruction.name
-            for first in _nearest(earlier, computation, ends, upwards=True):
-                for second in _nearest(instruction, computation, ends, upwards=False):
-                    if first != second:
-                        yield first, second
 
 
 def _nearest(
@@ -184,8 +173,8 @@ def _nearest(
 
     def neighbours(node: Instruction) -> Sequence[Instruction]:
         kept = after.instruction(node.name)
-        if kept is not None and (kept.opcode == node.opcode or kept.opcode in HAS_EFFECTS):
-            if kept.opcode in HAS_EFFECTS:
+        if kept is not None and (kept.opcode == node.opcode or kept.opcode in _HAS_EFFECTS):
+            if kept.opcode in _HAS_EFFECTS:
                 cache[node.name, upwards] = (node.name,)
             elif upwards or node is instruction or node.name in change.unchanged:
                 cache[node.name, upwards] = ()
@@ -205,7 +194,7 @@ def _nearest(
     return cache[instruction.name, upwards]
 
 
-def ancestors_of(computation: Computation, name: str) -> frozenset[str]:
+def _ancestors_of(computation: Computation, name: str) -> frozenset[str]:
     """The names of all instructions that have to run before an instruction."""
 
     def above(name: str) -> Iterator[str]:

@@ -175,6 +175,11 @@ class StepMap:
             return Link(old, new, LinkKind.MOVED, (new, *self.runners(new.computation)))
         return Link(old, new, LinkKind.CLONED if is_cloned else LinkKind.RENAMED, (new,))
 
+    def partner(self, computation: Computation) -> Computation | None:
+        """The computation after the pass that runs in the place of a computation before it."""
+        pair = self._pairs.get(id(computation))
+        return self._partners.get(computation) if pair is None else pair.after
+
     @cached_property
     def _partners(self) -> Mapping[Computation, Computation]:
         """The computations of the same name, and those that equal instructions run."""

@@ -2,22 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from hlo_lint.analysis.control_orders import (
-    ancestors_of,
-    ends_of_replaced,
-    has_effects,
-    has_order,
-    orders,
-    runs_before,
-    turned_edges,
-    waiting,
-)
+from hlo_lint.analysis.control_orders import lost_orders
 from hlo_lint.analysis.pass_pairs import PassPair
-from hlo_lint.analysis.step_map.links import LinkKind
-from hlo_lint.hlo.attributes.splitting import control_predecessors
-from hlo_lint.hlo.ir import Instruction
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity
 
 
@@ -212,106 +198,14 @@ class ControlDependencyLost(Rule):
         """),
     )
 
-    def check_moved(self, change: PassPair) -> Findings:
-        """Lost orders in computations that a pass inlined, outlined or cloned."""
-        if not any(map(has_order, change.removed)):
-            return
-        clones: dict[tuple[str, str], list[Instruction]] = {}
-        for link in change.map.links(has_effects):
-            if link.kind in (LinkKind.MOVED, LinkKind.CLONED):
-                place = link.old.computation.name, link.old.name
-                clones.setdefault(place, []).append(link.new)
-        for (name, second), copies in clones.items():
-            before = change.before.computation(name)
-            waiter = None if before is None else before.instruction(second)
-            text = "" if waiter is None else waiter.attributes_text
-            for first in control_predecessors(text):
-                others = clones.get((name, first), [])
-                if len(others) == len(copies):
-                    # Clones are listed by iteration or call, so equal positions belong together.
-                    pairs = zip(others, copies, strict=True)
-                    yield from _lost_order(pairs, (first, second), name, change)
-
-    def check_replaced(self, change: PassPair) -> Findings:
-        """Lost orders of instructions that a pass made asynchronous or fused."""
-        if not any(any(waiting(computation)) for computation in change.changed):
-            return
-        ends = ends_of_replaced(change)
-        for computation in change.changed if ends else ():
-            after = computation.after
-            for second in waiting(computation):
-                for name in control_predecessors(second.attributes_text):
-                    ahead = ends.get(name, (None, after.instruction(name)))[1]
-                    behind = ends.get(second.name, (after.instruction(second.name), None))[0]
-                    if not (ahead and behind) or ends.keys().isdisjoint((name, second.name)):
-                        continue
-                    if ahead.computation is not after or behind.computation is not after:
-                        continue
-                    if ahead is behind or runs_before(ahead, behind, change):
-                        continue
-                    # A result of a call may be computed before its other effects happen.
-                    if behind.opcode != "call" or behind.name not in ancestors_of(
-                        after, ahead.name
-                    ):
-                        is_turned = change.after.is_scheduled
-                        yield Finding(
-                            behind,
-                            f"{change.pass_name} scheduled %{behind.name} before %{ahead.name}"
-                            if is_turned
-                            else f"{change.pass_name} lost the order of %{ahead.name} and "
-                            f"%{behind.name}",
-                            notes=(
-                                f"before the pass, they were %{name} and %{second.name}, ordered "
-                                "by a control dependency",
-                            ),
-                        )
-
     def check(self, change: PassPair) -> Findings:
-        """Lost or reversed orders of remaining instructions, reported at the second instruction."""
-        for computation in change.changed:
-            after = computation.after
-            edges = turned_edges(computation) if change.after.is_scheduled else ()
-            for before, ahead, behind in edges:
-                yield Finding(
-                    behind,
-                    f"{change.pass_name} scheduled %{behind.name} before %{ahead.name}",
-                    notes=(f"before the pass, a control dependency made %{before.name} run first",),
-                )
-            paths: dict[str, frozenset[str]] = {}
-            for (first, second), means in dict(orders(computation)).items():
-                ancestors = paths.get(second)
-                if ancestors is None:
-                    ancestors = paths[second] = ancestors_of(after, second)
-                if first in ancestors:
-                    continue
-                if change.after.is_scheduled and after.index[first] < after.index[second]:
-                    continue
-                yield Finding(
-                    after.at(after.index[second]),
-                    f"{change.pass_name} lost the order of %{first} and %{second}",
-                    notes=(
-                        f"before the pass, {means} made %{first} run before %{second}; now no path "
-                        "connects them",
-                    ),
-                )
-
-
-def _lost_order(
-    pairs: Iterable[tuple[Instruction, Instruction]],
-    names: tuple[str, str],
-    computation: str,
-    change: PassPair,
-) -> Findings:
-    """A finding at the first pair of clones that lost its order."""
-    first, second = names
-    for ahead, behind in pairs:
-        if ahead.computation is behind.computation and not runs_before(ahead, behind, change):
-            yield Finding(
-                behind,
-                f"{change.pass_name} lost the order of %{ahead.name} and %{behind.name}",
-                notes=(
-                    f"before the pass, they were %{first} and %{second} of %{computation}, ordered "
-                    "by a control dependency",
-                ),
+        """Lost or reversed orders, reported at the second instruction."""
+        for ahead, behind, reason in lost_orders(change):
+            is_turned = change.after.is_scheduled
+            did = (
+                f"scheduled %{behind.name} before %{ahead.name}"
+                if is_turned
+                else f"lost the order of %{ahead.name} and %{behind.name}"
             )
-            return
+            notes = (f"before the pass, {reason}",)
+            yield Finding(behind, f"{change.pass_name} {did}", notes)
