@@ -192,7 +192,7 @@ def read_source(name: str, folder: Path, sample: int) -> tuple[Source, dict[str,
         paths = sorted(random.Random(0).sample(paths, sample))
     for _, group in groupby(paths, lambda path: path.parent):
         dump = hlo_lint.open_dump(list(group))
-        for each in (dump for pipeline in dump for dump in pipeline.dumps):
+        for each in (dump for compilation in dump for dump in compilation.dumps):
             data = each.path.read_bytes()
             text = decode(data)
             source.bytes += len(data)

@@ -109,9 +109,9 @@ class Partitioning(NamedTuple):
 def partitionings(folders: tuple[Path, ...]) -> list[Partitioning]:
     """The partitionings in dumps."""
     every = (
-        _partitioning(f"{folder.name}: {pipeline.title}", in_order(pipeline))
+        _partitioning(f"{folder.name}: {compilation.title}", in_order(compilation))
         for folder in folders
-        for pipeline in opened(folder)
+        for compilation in opened(folder)
     )
     return [one for one in every if one is not None]
 

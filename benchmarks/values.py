@@ -26,8 +26,8 @@ from typing import Final, NamedTuple
 
 import hlo_lint
 from benchmarks.measure import unpacked
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.file_types import FileType
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import in_order
 from hlo_lint.engine.values.programs import StepOutcome
 from hlo_lint.engine.values.validate import validate_dumps
@@ -50,13 +50,13 @@ Verdict = dict[str, object]
 """The outcome of `validate` for one compilation, or of one planted edit, as JSON."""
 
 
-def compilations(folder: Path) -> Iterator[Pipeline]:
+def compilations(folder: Path) -> Iterator[Compilation]:
     """The compilations below a folder that have steps."""
-    for pipeline in hlo_lint.open_dump(folder):
-        if {dump.file_type for dump in pipeline.dumps} == {FileType.HLO} and len(
-            pipeline.dumps
+    for compilation in hlo_lint.open_dump(folder):
+        if {dump.file_type for dump in compilation.dumps} == {FileType.HLO} and len(
+            compilation.dumps
         ) > 1:
-            yield pipeline
+            yield compilation
 
 
 class State:
@@ -121,7 +121,7 @@ class Task(NamedTuple):
 
 
 @cache
-def opened(folder: Path) -> list[Pipeline]:
+def opened(folder: Path) -> list[Compilation]:
     """The compilations below a folder, which a process opens once."""
     return list(compilations(folder))
 
@@ -137,22 +137,22 @@ def xla_cpu() -> XlaCpu:
 def tasks_of(folder: Path) -> list[Task]:
     return [
         Task(
-            sum(dump.path.stat().st_size for dump in pipeline.dumps),
+            sum(dump.path.stat().st_size for dump in compilation.dumps),
             folder,
             number,
-            f"{folder.name}/{pipeline.dumps[0].path.relative_to(folder)}",
+            f"{folder.name}/{compilation.dumps[0].path.relative_to(folder)}",
         )
-        for number, pipeline in enumerate(opened(folder))
+        for number, compilation in enumerate(opened(folder))
     ]
 
 
 def validated(task: Task, jobs: int) -> Verdict:
     """The verdict on one compilation."""
-    pipeline = opened(task.folder)[task.number]
+    compilation = opened(task.folder)[task.number]
     begun = time.monotonic()
     validation = validate_dumps(
-        pipeline.title,
-        in_order(pipeline),
+        compilation.title,
+        in_order(compilation),
         xla_cpu(),
         all_steps=True,
         jobs=jobs if task.size > LARGE else 1,

@@ -12,8 +12,8 @@ from typing import Any
 from hlo_lint.analysis.calls import callees_of
 from hlo_lint.analysis.diff.structural_hash import Structures
 from hlo_lint.analysis.walks import reached
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.pass_dump import PassDump
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import in_order, modules_of
 from hlo_lint.hlo.ir import Computation, Module, cached_analysis
 from hlo_lint.hlo.opcodes import NO_BUFFER
@@ -76,29 +76,29 @@ class PassStats:
         return name.after if name.step is not None else name.rest.rpartition(".")[0]
 
 
-def passes(pipeline: Pipeline) -> Iterator[PassStats]:
+def passes(compilation: Compilation) -> Iterator[PassStats]:
     """The dumps of a module in the order of the run, each with its changes.
 
     Raises:
         DumpError: if a dump cannot be read, or holds no HLO.
     """
-    times = {name: run.microseconds for run in pipeline.pass_runs or () for name in run.dumps}
+    times = {name: run.microseconds for run in compilation.pass_runs or () for name in run.dumps}
     if not any(times.values()):
-        times = dict(times_between_files(pipeline))
+        times = dict(times_between_files(compilation))
     counts = _Counts()
     before: Module | None = None
-    for dump in in_order(pipeline):
+    for dump in in_order(compilation):
         module = modules_of(dump)[0]
         yield counts.step(dump, before, module, times.get(dump.path.name))
         before = module
 
 
-def times_between_files(pipeline: Pipeline) -> Iterator[tuple[str, int]]:
+def times_between_files(compilation: Compilation) -> Iterator[tuple[str, int]]:
     """The microseconds from each file of a run to the next, with the time to write it.
 
     Nothing for a copy of the files: it is written in another order, or in whole seconds.
     """
-    dumps = in_order(pipeline)
+    dumps = in_order(compilation)
     try:
         times = [dump.path.stat().st_mtime_ns for dump in dumps]
     except OSError:  # in an archive

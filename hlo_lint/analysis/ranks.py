@@ -27,9 +27,9 @@ from hlo_lint.analysis.scheduled_collectives import (
     Collective,
     scheduled_collectives,
 )
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.names import DumpName, parse_name
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import FIRST, compiled_names, one_file
 from hlo_lint.hlo.ir import Module
 from hlo_lint.text.errors import DumpError, os_errors_as
@@ -343,14 +343,14 @@ def _digest(path: Path) -> str:
         return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _pipeline_of(path: Path) -> Pipeline | None:
+def _pipeline_of(path: Path) -> Compilation | None:
     """The compilation that ends in a text; None for a file name that is not from a compiler."""
     name = parse_name(path.name)
     if name is None:
         return None
-    for pipeline in open_dump(path.parent):
-        if any(dump.path == path for dump in pipeline.dumps):
-            return pipeline
+    for compilation in open_dump(path.parent):
+        if any(dump.path == path for dump in compilation.dumps):
+            return compilation
     return None
 
 
@@ -363,7 +363,7 @@ def _differ_at_first(first: Variant, second: Variant) -> bool:
     return apart is not None and apart.title == FIRST
 
 
-def _first_other_text(first: Pipeline, second: Pipeline) -> str | None:
+def _first_other_text(first: Compilation, second: Compilation) -> str | None:
     """The first pass of both runs after which the texts differ."""
     theirs = {(dump.name.pipeline, dump.step): dump for dump in second.steps}
     for dump in first.steps:

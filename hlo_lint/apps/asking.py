@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from hlo_lint.apps.isolation import ReleaseCompiler, emitted_dump
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.directory import Dump, Skipped
 from hlo_lint.dumps.pass_dump import PassDump
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import dump_at, modules_of
 from hlo_lint.engine.diagnose import diagnose
 from hlo_lint.engine.findings import Diagnostic
@@ -52,33 +52,33 @@ def refusals(
     """
     diagnostics: list[Diagnostic] = []
     skipped: list[Skipped] = []
-    for pipeline in dump:
-        if pipeline.is_helper:
+    for compilation in dump:
+        if compilation.is_helper:
             continue
-        note(pipeline.title)
-        asked = dump_at(pipeline, step) if step is not None else emitted_dump(pipeline)
+        note(compilation.title)
+        asked = dump_at(compilation, step) if step is not None else emitted_dump(compilation)
         try:
             modules = modules_of(asked)
         except DumpError as error:
             skipped.append(Skipped(f"{asked.path}", f"{error}", CompilerRefuses.name()))
             continue
-        with ReleaseCompiler(pipeline, announce=note, **compiler) as release:
+        with ReleaseCompiler(compilation, announce=note, **compiler) as release:
             if not release.speaks_for_dump:
                 reason = f"XLA was not asked: {release.title}"
                 skipped.append(Skipped(f"{asked.path}", reason, CompilerRefuses.name()))
                 continue
             for module in modules:
-                for at, ending in _refused(release, pipeline, asked, module):
+                for at, ending in _refused(release, compilation, asked, module):
                     diagnostics.append(_diagnostic(asked, module, at, ending, release.title))
     return diagnostics, skipped
 
 
 def _refused(
-    release: ReleaseCompiler, pipeline: Pipeline, asked: PassDump, module: Module
+    release: ReleaseCompiler, compilation: Compilation, asked: PassDump, module: Module
 ) -> Iterator[tuple[Instruction | None, Ending]]:
     """The instructions that XLA refuses; None where it refuses the module, but no instruction."""
     is_final = "is_scheduled=true" in module.header
-    flags = f"--{WITHOUT_PASSES}=true" if is_final else _passes_before(pipeline, asked)
+    flags = f"--{WITHOUT_PASSES}=true" if is_final else _passes_before(compilation, asked)
     whole = release.modules.whole(module.text, flags)
     if whole.status == "ok":
         return
@@ -110,17 +110,17 @@ def _named(ending: Ending, module: Module) -> Instruction | None:
     return next(iter(by_name or [row for row in rows if row.opcode in words[-1:]]), None)
 
 
-def _passes_before(pipeline: Pipeline, asked: PassDump) -> str:
+def _passes_before(compilation: Compilation, asked: PassDump) -> str:
     """The flag that leaves out the passes that have run before a step and do not run again."""
     step = asked.name.step if asked.name is not None else None
     if step is None:
         return ""
-    ran = [dump.name for dump in pipeline.steps]
+    ran = [dump.name for dump in compilation.steps]
     before = {name.after for name in ran if name.step is not None and name.step <= step}
-    if (release := pipeline.release) is not None:
-        for place in pipeline.places(release, asked)[:1]:
+    if (release := compilation.release) is not None:
+        for place in compilation.places(release, asked)[:1]:
             before |= {name for _, name in release.passes[:place]}  # some left no dump
-    options = pipeline.options.values if pipeline.options is not None else {}
+    options = compilation.options.values if compilation.options is not None else {}
     if "xla_enable_hlo_passes_only" in options:
         return ""  # XLA takes one of the two flags
     before |= {*options.get("xla_disable_hlo_passes", ())}

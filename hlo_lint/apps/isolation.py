@@ -12,8 +12,8 @@ from hlo_lint.apps.jax.capture.targets import readable_description, target_of
 from hlo_lint.apps.reduction import flags_of
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.targets import CheckTarget, as_dump
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.pass_dump import PassDump
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import modules_of, only_module
 from hlo_lint.engine.diagnose import origin_of
 from hlo_lint.engine.isolation.compilers import (
@@ -77,12 +77,12 @@ class KernelCompilation:
     kernels: tuple[JudgedKernel, ...]
 
 
-def emitted_dump(pipeline: Pipeline) -> PassDump:
+def emitted_dump(compilation: Compilation) -> PassDump:
     """The module that the emitters got, or the last dump of a run without it."""
-    for dump in pipeline.dumps:
+    for dump in compilation.dumps:
         if dump.name is not None and dump.name.rest.startswith(_BEFORE_BUFFERS):
             return dump
-    return pipeline.final or pipeline.dumps[-1]
+    return compilation.final or compilation.dumps[-1]
 
 
 class ReleaseCompiler(ExitStack):
@@ -90,7 +90,7 @@ class ReleaseCompiler(ExitStack):
 
     def __init__(
         self,
-        pipeline: Pipeline,
+        compilation: Compilation,
         *,
         release: str | None = None,
         python: str | None = None,
@@ -102,7 +102,7 @@ class ReleaseCompiler(ExitStack):
         """Choose the compiler.
 
         Args:
-            pipeline: the compilation that wrote the dump.
+            compilation: the compilation that wrote the dump.
             release: the release to ask instead of that of the dump.
             python: a Python whose jax to ask.
             chip: the chip to compile for; by default that of the dump.
@@ -115,10 +115,10 @@ class ReleaseCompiler(ExitStack):
             CaptureError: the environment of a release cannot be made.
         """
         super().__init__()
-        self.platform = Platform[(pipeline.backend or "cpu").upper()]
+        self.platform = Platform[(compilation.backend or "cpu").upper()]
         is_cpu, is_tpu = self.platform is Platform.CPU, self.platform is Platform.TPU
-        is_known = pipeline.is_of_known_release
-        may_be = [passes.version for passes in pipeline.releases if is_known]
+        is_known = compilation.is_of_known_release
+        may_be = [passes.version for passes in compilation.releases if is_known]
         asked: Interpreter | None = None
         if python:
             asked = interpreter_at(python)
@@ -143,7 +143,7 @@ class ReleaseCompiler(ExitStack):
                 if may_be
                 else "; the release that wrote the dump is unknown (--jax RELEASE asks it)"
             )
-        flags = flags_of(pipeline.options) if is_own else ""
+        flags = flags_of(compilation.options) if is_own else ""
         path = asked.path if asked else None
         self.kernels: KernelCompiler
         self.modules: AbsentKernels | RunningKernels
@@ -164,7 +164,7 @@ class ReleaseCompiler(ExitStack):
         )
         config = target_of(chip or ("v5e" if is_tpu else "h100")).description
         if not is_tpu:
-            own = None if chip else pipeline.artefact("gpu_target_config.pbtxt")
+            own = None if chip else compilation.artefact("gpu_target_config.pbtxt")
             config = readable_description(own or config, compiler)
         if on_gpu:
             self.kernels = DeviceKernels(compiler, config, flags, xla, running)
@@ -200,23 +200,25 @@ def judged_kernels(
     """
     deadline = Deadline(inf if seconds is None else seconds)
     dump = only_module(as_dump(target, settings or Settings()), module, ["the dump"])
-    pipelines = [pipeline for pipeline in dump if not pipeline.is_helper]
-    if not pipelines:
+    compilations = [compilation for compilation in dump if not compilation.is_helper]
+    if not compilations:
         raise DumpError("the dump has no module to compile")
     seen: dict[tuple[str, str], KernelVerdict] = {}
     with XlaCpu(memory=memory, deadline=deadline) as judge:
-        for pipeline in pipelines:
-            with ReleaseCompiler(pipeline, deadline=deadline, announce=note, **compiler) as asked:
+        for compilation in compilations:
+            with ReleaseCompiler(
+                compilation, deadline=deadline, announce=note, **compiler
+            ) as asked:
                 kernels = []
-                for whole in modules_of(emitted_dump(pipeline)):
+                for whole in modules_of(emitted_dump(compilation)):
                     for cut in cuts_of(whole):
-                        note(f"{pipeline.title}: {cut.instruction.name}")
+                        note(f"{compilation.title}: {cut.instruction.name}")
                         key = asked.title, cut.key
                         if key not in seen:
                             seen[key] = judge_kernel(cut, asked.kernels, judge)
                         verdict = replace(seen[key], cut=cut)
-                        kernels.append(_judged_kernel(pipeline.title, whole, verdict))
-                yield KernelCompilation(pipeline.title, asked.title, tuple(kernels))
+                        kernels.append(_judged_kernel(compilation.title, whole, verdict))
+                yield KernelCompilation(compilation.title, asked.title, tuple(kernels))
 
 
 def _judged_kernel(title: str, module: Module, verdict: KernelVerdict) -> JudgedKernel:

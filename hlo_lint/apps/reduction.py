@@ -16,11 +16,11 @@ from hlo_lint.apps.fixes import fix
 from hlo_lint.apps.jax.capture.targets import HEALTHY, gpu_description, target_of
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.targets import CheckTarget, as_dump
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.crash import find_crash_site
 from hlo_lint.dumps.options import DebugOptions
 from hlo_lint.dumps.pass_dump import PassDump
-from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.dumps.selection import FIRST, in_order, main_pipelines, modules_of, only_module
+from hlo_lint.dumps.selection import FIRST, in_order, main_compilations, modules_of, only_module
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.reduce.interest import (
     LOOSE,
@@ -130,10 +130,10 @@ def finding_problem(
     settings = replace(settings or Settings(), min_severity=None)
     dump = as_dump(target, settings)
     finding = _chosen(lint(dump, settings=settings).findings, wanted)
-    for pipeline in dump:
-        for member in pipeline.dumps:
+    for compilation in dump:
+        for member in compilation.dumps:
             if str(member.path) == finding.path:
-                return _problem_of(finding, pipeline, member, settings)
+                return _problem_of(finding, compilation, member, settings)
     raise UsageError(f"{finding.rule} is not about HLO: {finding.path} cannot be reduced")
 
 
@@ -152,7 +152,7 @@ def _chosen(findings: Sequence[Diagnostic], wanted: str | None) -> Diagnostic:
 
 
 def _problem_of(
-    finding: Diagnostic, pipeline: Pipeline, dump: PassDump, settings: Settings
+    finding: Diagnostic, compilation: Compilation, dump: PassDump, settings: Settings
 ) -> Problem:
     module = next(
         (named for named in modules_of(dump) if named.name == finding.module), dump.module
@@ -160,7 +160,7 @@ def _problem_of(
     rule = next(
         (chosen for chosen in settings.chosen_rules() if chosen.name() == finding.rule), None
     ) or find_rule(finding.rule)
-    stages = Stages(pipeline, settings.stage_of if settings.has_stages else None)
+    stages = Stages(compilation, settings.stage_of if settings.has_stages else None)
     stage = stages.of(dump, module)
     comments = "" if stage.assumed or not str(stage) else f"// hlo-lint: stage {stage}\n"
     demanding = rule.precondition.demanded_by if rule.precondition else None
@@ -172,7 +172,7 @@ def _problem_of(
         (None, LOOSE, None),
         (demanding, LOOSE, None),
         (demanding, own_name, None),
-        (demanding, own_name, pipeline.recognition),
+        (demanding, own_name, compilation.recognition),
     ):
         test = FindingTest.of(rule, finding, opcode, text, before, name, release)
         for line in dict.fromkeys((comments, "") if name is LOOSE else ("",)):
@@ -183,7 +183,7 @@ def _problem_of(
                     dump.path,
                     line,
                     finding,
-                    options=pipeline.options,
+                    options=compilation.options,
                     release=(stage.release or "").partition("-jax")[2],
                 )
     raise UsageError(
@@ -216,11 +216,11 @@ def crash_problem(
     Raises:
         UsageError: nothing crashes.
     """
-    pipeline = _crashed(path, module)
+    compilation = _crashed(path, module)
     config = gpu_description(target, compiler)
     endings = []
     problem: Problem | None = None
-    for file, given in _attempts(pipeline, path, flags, passes):
+    for file, given in _attempts(compilation, path, flags, passes):
         text = modules_of(file)[0].text
         test = CrashTest(compiler, config, given, message=message)
         at_rest = test.ending(HEALTHY)
@@ -237,7 +237,7 @@ def crash_problem(
             continue  # the other passes might have made it emittable
         test = replace(test, cause="" if message else cause_of(ending))
         problem = Problem(
-            text, test, file.path, ending=ending, flags=given, options=pipeline.options
+            text, test, file.path, ending=ending, flags=given, options=compilation.options
         )
     if problem is None:
         last = endings[-1] if endings else Ending("ok", "")
@@ -276,20 +276,20 @@ def values_problem(
     from hlo_lint.engine.values.validate import validate_dumps
     from hlo_lint.xla.cpu import XlaCpu
 
-    pipeline = _crashed(path, module)
-    file, name = pipeline.dumps[0], passes
+    compilation = _crashed(path, module)
+    file, name = compilation.dumps[0], passes
     if path.is_dir():
         with XlaCpu() as xla:
-            changes = validate_dumps(pipeline.title, in_order(pipeline), xla).changes
+            changes = validate_dumps(compilation.title, in_order(compilation), xla).changes
         wanted = [
             change for change in changes if change.after.name and passes in change.after.name.after
         ]
         if not wanted or wanted[0].after.name is None:
-            raise UsageError(f"{path}: no pass changes the values of {pipeline.title}")
+            raise UsageError(f"{path}: no pass changes the values of {compilation.title}")
         file, name = wanted[0].before, wanted[0].after.name.after
     elif not passes:
         raise UsageError("--xla-changes-values needs a dump directory, or one pass in --passes")
-    given = _without_disabled(flags or flags_of(pipeline.options))
+    given = _without_disabled(flags or flags_of(compilation.options))
     with ValuesTest(compiler, gpu_description(target, compiler), given, name) as test:
         text = modules_of(file)[0].text
         change = test.change(text)
@@ -302,33 +302,37 @@ def values_problem(
         yield Problem(text, test, file.path, ending=ending, flags=given, extra=extra)
 
 
-def _crashed(path: Path, module: str | None) -> Pipeline:
+def _crashed(path: Path, module: str | None) -> Compilation:
     dump = only_module(as_dump(path), module, [path])
     if not path.is_dir():
-        return dump.pipelines[0]
-    pipelines = main_pipelines(dump)
-    crashed = [pipeline for pipeline in pipelines if pipeline.crashed] or pipelines
+        return dump.compilations[0]
+    compilations = main_compilations(dump)
+    crashed = [compilation for compilation in compilations if compilation.crashed] or compilations
     if not crashed:
         raise UsageError(f"{path}: no compiler's dumps are in it")
     return crashed[0]
 
 
 def _attempts(
-    pipeline: Pipeline, path: Path, flags: str, passes: str
+    compilation: Compilation, path: Path, flags: str, passes: str
 ) -> Iterator[tuple[PassDump, str]]:
     """The texts to compile, with flags; the last crashing text is the best."""
     only = f" --{ONLY_PASSES}={passes}" if passes else ""
     if not path.is_dir():
-        yield pipeline.dumps[0], (flags + only).strip()
+        yield compilation.dumps[0], (flags + only).strip()
         return
-    given = flags or flags_of(pipeline.options)
+    given = flags or flags_of(compilation.options)
     first = next(
-        (member for member in pipeline.dumps if member.name and member.name.rest.startswith(FIRST)),
+        (
+            member
+            for member in compilation.dumps
+            if member.name and member.name.rest.startswith(FIRST)
+        ),
         None,
     )
     if first is not None and not passes:
         yield first, given
-    site = find_crash_site(pipeline)
+    site = find_crash_site(compilation)
     if passes:
         yield site.dump, (given + only).strip()
         return

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from hlo_lint.apps.settings.settings import Settings
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.directory import Dump, open_dump
 from hlo_lint.dumps.file_types import FileType, file_type_of
 from hlo_lint.dumps.names import DumpName, parse_name
 from hlo_lint.dumps.pass_dump import PassDump, new_dump
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.hlo.ir import HloFile, Module
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.text.source import decode
@@ -65,7 +65,7 @@ def _text_dump(file: HloFile) -> Dump:
     file_type = FileType.HLO
     if not any(module.header or module.computations for module in file.modules):
         file_type = file_type_of(path.name, file.text)
-    return Dump([Pipeline([PassDump.of(file, path, file_type)], [], lone=True)])
+    return Dump([Compilation([PassDump.of(file, path, file_type)], [], lone=True)])
 
 
 def _jax_dump(stage: Any) -> Dump:
@@ -80,7 +80,7 @@ def final_dump(file: HloFile) -> Dump:
     """The dump of a compiler's final module that is not from a dump directory."""
     path = file.path or Path("<text>")
     name = DumpName("", 0, file.modules[0].name, None, "", "", "", "after_optimizations.txt")
-    return Dump([Pipeline([new_dump(path, name, file=file)], [], lone=True)])
+    return Dump([Compilation([new_dump(path, name, file=file)], [], lone=True)])
 
 
 def piped_dump(data: bytes, name: str | None = None) -> Dump:
@@ -98,4 +98,4 @@ def piped_dump(data: bytes, name: str | None = None) -> Dump:
     file_type = FileType.HLO if path.suffix == ".hlo" else file_type_of(path.name, text)
     file = parse_file(text, path) if file_type is FileType.HLO else HloFile.of_text(text, path)
     dump = new_dump(path, parse_name(path.name), file=file, file_type=file_type)
-    return Dump([Pipeline([dump], [], lone=True)])
+    return Dump([Compilation([dump], [], lone=True)])

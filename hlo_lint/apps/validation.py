@@ -16,7 +16,7 @@ from hlo_lint.dumps.file_types import FileType
 from hlo_lint.dumps.selection import (
     by_module,
     in_order,
-    main_pipelines,
+    main_compilations,
     modules_of,
     names_of,
     only_module,
@@ -30,7 +30,7 @@ from hlo_lint.text.phrases import short_repr
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hlo_lint.dumps.pipeline import Pipeline
+    from hlo_lint.dumps.compilation import Compilation
     from hlo_lint.engine.values.programs import DrawInput
     from hlo_lint.engine.values.validate import Validation
     from hlo_lint.hlo.shape import ArrayShape
@@ -102,15 +102,15 @@ def validate(
     deadline = Deadline(inf if seconds is None else seconds)
     settings = settings or Settings()
     dump = only_module(as_dump(target, settings), module, ["the dump"])
-    compilations: list[tuple[Pipeline, ...]]
+    compilations: list[tuple[Compilation, ...]]
     if against is None:
-        compilations = [(pipeline,) for pipeline in _compilations(dump)]
+        compilations = [(compilation,) for compilation in _compilations(dump)]
     else:
         others = by_module(as_dump(against, settings))
         compilations = [
-            (pipeline, theirs.pop(0))
-            for pipeline in main_pipelines(dump)
-            if (theirs := others.get(names_of(pipeline)[-1]))
+            (compilation, theirs.pop(0))
+            for compilation in main_compilations(dump)
+            if (theirs := others.get(names_of(compilation)[-1]))
         ]
 
     draw, given = value, frozenset[int]()
@@ -120,16 +120,16 @@ def validate(
         arrays = read_inputs(inputs, modules_of(compilations[0][0].dumps[0])[0])
         draw, given = _with_values(arrays), frozenset(arrays)
 
-    def validated(compilation: tuple[Pipeline, ...]) -> Validation:
+    def validated(sides: tuple[Compilation, ...]) -> Validation:
         with children.one() as xla:
-            if len(compilation) == 2:
+            if len(sides) == 2:
                 return validate_pair(
-                    *compilation, xla, seeds=range(seeds), progress=note, draw=draw, given=given
+                    *sides, xla, seeds=range(seeds), progress=note, draw=draw, given=given
                 )
-            (pipeline,) = compilation
+            (compilation,) = sides
             return validate_dumps(
-                pipeline.title,
-                in_order(pipeline),
+                compilation.title,
+                in_order(compilation),
                 xla,
                 seeds=range(seeds),
                 all_steps=all_steps,
@@ -185,10 +185,10 @@ def _with_values(arrays: Mapping[int, NDArray[Any]]) -> DrawInput:
     return draw
 
 
-def _compilations(dump: Dump) -> Iterator[Pipeline]:
+def _compilations(dump: Dump) -> Iterator[Compilation]:
     """The compilations with steps to compare."""
-    for pipeline in dump:
-        file_types = {dump.file_type for dump in pipeline.dumps}
-        if file_types != {FileType.HLO} or len(pipeline.dumps) < 2:
+    for compilation in dump:
+        file_types = {dump.file_type for dump in compilation.dumps}
+        if file_types != {FileType.HLO} or len(compilation.dumps) < 2:
             continue
-        yield pipeline
+        yield compilation

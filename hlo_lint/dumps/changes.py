@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.options import CHANGED_PASSES
 from hlo_lint.dumps.pass_dump import NumberedDump, PassDump
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.records import name_of, references_of, root_mark_of
 
@@ -23,21 +23,23 @@ class Disagreement:
     """True if the pass in between reported a change, but the dumps are equal."""
 
 
-def disagreements(pipeline: Pipeline) -> Iterator[Disagreement]:
+def disagreements(compilation: Compilation) -> Iterator[Disagreement]:
     """Unreported changes, and reported changes that did not happen.
 
     The module's metadata has the reports; with `xla_dump_hlo_pass_re=.*` a pass without a reported
     change leaves no dump. No pass runs at the start of a pipeline: a change there happened between
     pipelines. Scheduling, and pipelines inside a pass, are left out.
     """
-    steps = pipeline.steps
-    if not pipeline.records_every_change or not pipeline.releases:
+    steps = compilation.steps
+    if not compilation.records_every_change or not compilation.releases:
         return
-    only_changes = pipeline.options is not None and pipeline.options.pass_pattern == CHANGED_PASSES
-    runs = () if only_changes else pipeline.pass_runs or ()
+    only_changes = (
+        compilation.options is not None and compilation.options.pass_pattern == CHANGED_PASSES
+    )
+    runs = () if only_changes else compilation.pass_runs or ()
     reports = {name: run.changed for run in runs for name in run.dumps}
     # XLA:TPU changes modules between its pipelines: it copies parameters into scalar memory there.
-    releases = () if pipeline.backend == "tpu" else pipeline.releases
+    releases = () if compilation.backend == "tpu" else compilation.releases
     starts = {entry for release in releases for entry in release.passes}
     for before, after in pairwise(steps):
         # Other pairs may have a pass without a dump in between.

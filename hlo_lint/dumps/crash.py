@@ -12,12 +12,12 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.file_types import LOG_ENDINGS
 from hlo_lint.dumps.messages import find_sources
 from hlo_lint.dumps.options import CHANGED_PASSES, EVERY_PASS, DebugOptions
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pass_lists import PassName
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.upcoming import upcoming_passes
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.patterns import late
@@ -82,13 +82,13 @@ class CrashSite:
         return self.failure is not None and _dashed(self.pass_name) in self.failure.pass_names
 
 
-def find_crash_site(pipeline: Pipeline) -> CrashSite:
+def find_crash_site(compilation: Compilation) -> CrashSite:
     """The passes that may have ended a compilation, or the pass that a log names.
 
     The pipeline has crashed.
     """
-    site = _site_by_dumps(pipeline)
-    failures = list(_failures(pipeline))
+    site = _site_by_dumps(compilation)
+    failures = list(_failures(compilation))
     # A log may be of several compilations.
     for failure in failures:
         names = failure.pass_names
@@ -99,8 +99,8 @@ def find_crash_site(pipeline: Pipeline) -> CrashSite:
     return replace(site, failure=failures[0] if failures else None)
 
 
-def _failures(pipeline: Pipeline) -> Iterator[Failure]:
-    for path in pipeline.artefacts:
+def _failures(compilation: Compilation) -> Iterator[Failure]:
+    for path in compilation.artefacts:
         if path.name.endswith(LOG_ENDINGS):
             try:
                 log = decode(read_stored(path, MAX_LOG_BYTES))
@@ -114,15 +114,15 @@ def _dashed(name: str) -> str:
     return name.replace("_", "-")
 
 
-def _site_by_dumps(pipeline: Pipeline) -> CrashSite:
-    dump = (pipeline.steps or pipeline.dumps)[-1]
+def _site_by_dumps(compilation: Compilation) -> CrashSite:
+    dump = (compilation.steps or compilation.dumps)[-1]
     name = dump.name
     if name is None or name.step is None:
         return CrashSite(dump, (), "no pass was dumped", False)
-    options = pipeline.options
-    release, passes = upcoming_passes(pipeline, dump)
+    options = compilation.options
+    release, passes = upcoming_passes(compilation, dump)
     # Without the flags it is unknown which passes leave dumps; without the list, which run.
-    if release is None or options is None or not pipeline.is_of_known_release:
+    if release is None or options is None or not compilation.is_of_known_release:
         has_next = bool(name.before) and name.before != "pipeline-end"
         following = ((name.pipeline, name.before),) if has_next else ()
         if name.before and options is not None and options.pass_pattern == EVERY_PASS:
@@ -135,7 +135,7 @@ def _site_by_dumps(pipeline: Pipeline) -> CrashSite:
     # those up to the first that certainly leaves a dump.
     left = [entry for entry in passes if not options.disabled(entry[1])]
     suspects = tuple(_until_dumped(left, _leaves_dump(options)))
-    return CrashSite(dump, suspects, pipeline.release_title, bool(suspects))
+    return CrashSite(dump, suspects, compilation.release_title, bool(suspects))
 
 
 _Leaves = Callable[[PassName, PassName | None], bool]

@@ -12,6 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.file_types import (
     EMITTER_TEXT,
     LOG_ENDINGS,
@@ -23,7 +24,6 @@ from hlo_lint.dumps.file_types import (
 from hlo_lint.dumps.names import DumpName, numbered_twice, parse_name
 from hlo_lint.dumps.pass_dump import PassDump, new_dump
 from hlo_lint.dumps.pass_lists import backend_of, recognise_folder, steps_of
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.hlo.ir import HloFile
 from hlo_lint.hlo.parser.module import Memo
 from hlo_lint.text.errors import DumpError
@@ -84,33 +84,35 @@ class Skipped(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class Dump:
-    """The files under some paths: modules with their pipelines, and loose files."""
+    """The files under some paths: modules with their compilations, and loose files."""
 
-    pipelines: list[Pipeline] = field(default_factory=list)
-    """A pipeline for each compilation of a module; a loose file is a pipeline by itself."""
+    compilations: list[Compilation] = field(default_factory=list)
+    """A compilation for each compilation of a module; a loose file is a compilation by itself."""
     skipped: list[Skipped] = field(default_factory=list)
     """Files that were not read, folder by folder."""
     logs: list[Path] = field(default_factory=list)
     """Logs in a folder of dumps or beside it, `DIR.log`."""
 
     def __repr__(self) -> str:
-        files = sum(len(pipeline.dumps) for pipeline in self.pipelines)
-        return f"<Dump: {counted(files, 'file')} of {counted(len(self.pipelines), 'compilation')}>"
+        files = sum(len(compilation.dumps) for compilation in self.compilations)
+        return (
+            f"<Dump: {counted(files, 'file')} of {counted(len(self.compilations), 'compilation')}>"
+        )
 
-    def __getitem__(self, module: str) -> Pipeline:
-        """The first pipeline of a module, by its name: `jit_step`.
+    def __getitem__(self, module: str) -> Compilation:
+        """The first compilation of a module, by its name: `jit_step`.
 
         Raises:
             KeyError: names the modules.
         """
-        for pipeline in self.pipelines:
-            name = pipeline.dumps[0].name
-            if name is not None and module in (name.module, pipeline.title):
-                return pipeline
+        for compilation in self.compilations:
+            name = compilation.dumps[0].name
+            if name is not None and module in (name.module, compilation.title):
+                return compilation
         raise KeyError(f"{module}: there are {', '.join(self.modules)}")
 
-    def __iter__(self) -> Iterator[Pipeline]:
-        return iter(self.pipelines)
+    def __iter__(self) -> Iterator[Compilation]:
+        return iter(self.compilations)
 
     def skip_other_files(self) -> None:
         """Move files without HLO to `skipped`; other formats use the ending `.hlo`, too.
@@ -122,22 +124,22 @@ class Dump:
             entry._replace(given=False) if os.path.isfile(entry.path) else entry
             for entry in self.skipped
         ]
-        for pipeline in self.pipelines:
-            others = [dump for dump in pipeline.dumps if not _holds_hlo(dump)]
+        for compilation in self.compilations:
+            others = [dump for dump in compilation.dumps if not _holds_hlo(dump)]
             self.skipped += [
                 Skipped(str(dump.path), "it holds no HLO", minor=True) for dump in others
             ]
-            left = [dump for dump in pipeline.dumps if dump not in others]
+            left = [dump for dump in compilation.dumps if dump not in others]
             for dump in left:
                 dump.release()
             if left:
-                kept.append(pipeline.with_dumps(left, pipeline.artefacts))
-        self.pipelines = kept
+                kept.append(compilation.with_dumps(left, compilation.artefacts))
+        self.compilations = kept
 
     @property
     def modules(self) -> tuple[str, ...]:
         """Titles of the modules, in order: `module_0001.jit_step`."""
-        return tuple(pipeline.title for pipeline in self.pipelines)
+        return tuple(compilation.title for compilation in self.compilations)
 
 
 def _holds_hlo(dump: PassDump) -> bool:
@@ -202,10 +204,12 @@ def held_dump(file: HloFile, path: Path) -> Dump:
     if not any(module.header or module.computations for module in file.modules):
         file_type = FileType.HLO if path.suffix == ".hlo" else file_type_of(path.name, file.text)
     beside = list(_records(path.parent, parts)) if path.is_absolute() else []
-    pipeline = Pipeline([new_dump(path, parts, file=file, file_type=file_type)], beside, lone=True)
+    compilation = Compilation(
+        [new_dump(path, parts, file=file, file_type=file_type)], beside, lone=True
+    )
     if path.is_absolute():
-        _tell_release(pipeline, path.parent)
-    return Dump([pipeline])
+        _tell_release(compilation, path.parent)
+    return Dump([compilation])
 
 
 def _existing(given: str | Path) -> Path:
@@ -257,7 +261,7 @@ def _add_directory(
     given: bool = True,
 ) -> None:
     """Add the files below a folder, or in an archive; `given` if the caller named it."""
-    before = len(dump.pipelines)
+    before = len(dump.compilations)
     unread: list[str] = []
     reason, excluded = "there is no HLO in it", False
 
@@ -280,12 +284,18 @@ def _add_directory(
             for name in filter(is_archive, list(kept)):
                 _add_inner_archive(dump, kept.pop(name), seen, excludes)
         unread += _add_folder(dump, directory, kept, seen)
-    empty = len(dump.pipelines) == before
-    runs = [run for run in dump.pipelines[before:] if run.names and not run.is_helper]
-    if not all(run.steps and not run.stops_before_emission for run in runs):
+    empty = len(dump.compilations) == before
+    compilations = [
+        compilation
+        for compilation in dump.compilations[before:]
+        if compilation.names and not compilation.is_helper
+    ]
+    if not all(
+        compilation.steps and not compilation.stops_before_emission for compilation in compilations
+    ):
         from hlo_lint.dumps.gaps import gaps
 
-        dump.skipped += gaps(root, runs)
+        dump.skipped += gaps(root, compilations)
     if unread:
         dump.skipped.append(Skipped(str(root), _unread(unread), given=empty and given, minor=True))
     elif empty:
@@ -364,7 +374,7 @@ def _add_folder(
             (texts.setdefault(own, []) if own else loose).append(file)
     _join_renumbered(texts, artefacts)
     _read_alone([*loose, *chain.from_iterable(texts.values())])
-    pipelines: list[Pipeline] = []
+    compilations: list[Compilation] = []
     for key, dumps in texts.items():
         if numbered_twice(file.name for file in dumps if file.name):
             from hlo_lint.dumps.gaps import left_over
@@ -377,29 +387,31 @@ def _add_folder(
             for module in (key[2], "")
             for path in artefacts.get((timestamp, key[1], module), ())
         }
-        pipelines.append(Pipeline(dumps, list(others)))
+        compilations.append(Compilation(dumps, list(others)))
     fixed = _names_of_fixed(files[FIXED]) if FIXED in files else ()
-    for step in chain.from_iterable(pipeline.dumps for pipeline in pipelines if fixed):
+    for step in chain.from_iterable(compilation.dumps for compilation in compilations if fixed):
         step.edited = step.path.name in fixed
     logs = [path for name, path in files.items() if name.endswith(LOG_ENDINGS)]
     beside = Path(f"{os.path.abspath(folder)}.log")
     if beside.is_file():
         logs.append(beside)
     dump.logs += logs
-    for pipeline in pipelines if logs else ():
-        if pipeline.crashed:
-            pipeline.artefacts += logs
-    if len(pipelines) > 1:
-        releases = recognise_folder((run.names, run.steps_taken) for run in pipelines)
-        for pipeline in pipelines:
-            pipeline.folder_release = releases.get(pipeline.backend or "")
-    pipelines += [Pipeline([file], []) for file in loose]
-    dump.pipelines += pipelines
+    for compilation in compilations if logs else ():
+        if compilation.crashed:
+            compilation.artefacts += logs
+    if len(compilations) > 1:
+        releases = recognise_folder(
+            (compilation.names, compilation.steps_taken) for compilation in compilations
+        )
+        for compilation in compilations:
+            compilation.folder_release = releases.get(compilation.backend or "")
+    compilations += [Compilation([file], []) for file in loose]
+    dump.compilations += compilations
     if texts and "://" in str(folder):
         from hlo_lint.dumps.remote import read_ahead
 
-        for pipeline in pipelines:
-            read_ahead([file.path for file in pipeline.dumps])
+        for compilation in compilations:
+            read_ahead([file.path for file in compilation.dumps])
     return unread
 
 
@@ -474,7 +486,7 @@ def _add_picked(dump: Dump, folder: Path, files: list[Path]) -> None:
         file = new_dump(path, parts, memo)
         if parts is None:
             loose.append(file)
-            dump.pipelines.append(Pipeline([file], [], lone=True))
+            dump.compilations.append(Compilation([file], [], lone=True))
         elif is_proto(path.name) or _is_text(path):
             texts.setdefault(parts.key, []).append(file)
         elif not path.name.endswith(RUN_RECORDS):
@@ -482,9 +494,9 @@ def _add_picked(dump: Dump, folder: Path, files: list[Path]) -> None:
     _read_alone([*loose, *chain.from_iterable(texts.values())])
     for dumps in texts.values():
         beside = list(_records(folder, dumps[0].name))
-        pipeline = Pipeline(dumps, beside, lone=True)
-        _tell_release(pipeline, folder)
-        dump.pipelines.append(pipeline)
+        compilation = Compilation(dumps, beside, lone=True)
+        _tell_release(compilation, folder)
+        dump.compilations.append(compilation)
     if unread:
         dump.skipped += [
             Skipped(str(folder / name), _unsupported(name) or "it holds no HLO text", given=True)
@@ -492,16 +504,16 @@ def _add_picked(dump: Dump, folder: Path, files: list[Path]) -> None:
         ]
 
 
-def _tell_release(pipeline: Pipeline, folder: Path) -> None:
+def _tell_release(compilation: Compilation, folder: Path) -> None:
     """Set the release of a file given by name, from the names of all files of its folder."""
-    if not pipeline.names or "://" in str(folder):
+    if not compilation.names or "://" in str(folder):
         return
     try:
         beside = _names_in(folder, folder.stat().st_mtime_ns)
     except OSError:
         return
-    runs = ((names, steps_of(names, pipeline.is_disabled)) for names in beside)
-    pipeline.folder_release = recognise_folder(runs).get(pipeline.backend or "")
+    runs = ((names, steps_of(names, compilation.is_disabled)) for names in beside)
+    compilation.folder_release = recognise_folder(runs).get(compilation.backend or "")
 
 
 @lru_cache(maxsize=8)

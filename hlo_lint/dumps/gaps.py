@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.directory import Skipped
 from hlo_lint.dumps.names import numbered_twice
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.phases import BEFORE_LAYOUTS
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.text.phrases import NOT_LOOKED_AT, counted, listed
 from hlo_lint.text.stored import archive_of
 
@@ -48,19 +48,25 @@ def _begins(dump: PassDump) -> bool:
     return dump.name is not None and dump.name.rest.startswith(BEFORE_LAYOUTS[0])
 
 
-def gaps(folder: Path, runs: Sequence[Pipeline]) -> list[Skipped]:
+def gaps(folder: Path, compilations: Sequence[Compilation]) -> list[Skipped]:
     """The passes of a folder that were not checked, and modules that may not have been emitted."""
     reasons = []
-    cached = [run for run in runs if run.final and not run.begins and not run.steps]
+    cached = [
+        compilation
+        for compilation in compilations
+        if compilation.final and not compilation.begins and not compilation.steps
+    ]
     options = cached[0].options if cached else None
     if options is not None and "xla_dump_hlo_pass_re" in options.values:
         reasons.append(
             f"{NOT_LOOKED_AT}what each pass did in {counted(len(cached), 'module')}: a persistent "
             "cache answered, and no pass ran; JAX_ENABLE_COMPILATION_CACHE=false forces a compile"
         )
-    elif not any(run.steps for run in runs):
+    elif not any(compilation.steps for compilation in compilations):
         reasons.append(NO_PASSES)
-    optimized = [run.title for run in runs if run.stops_before_emission]
+    optimized = [
+        compilation.title for compilation in compilations if compilation.stops_before_emission
+    ]
     if optimized:
         reasons.append(
             f"{NOT_LOOKED_AT}the emission of {listed(optimized, 3)}, which left no PTX or thunks; "

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hlo_lint.text.patterns import late
 
 if TYPE_CHECKING:
-    from hlo_lint.dumps.pipeline import Pipeline
+    from hlo_lint.dumps.compilation import Compilation
     from hlo_lint.hlo.text_format import Message
 
 RECORDS = (".debug_options", ".config.pbtxt", ".gpu_target_config.pbtxt")
@@ -171,7 +171,7 @@ class OptionDifference(NamedTuple):
     """Its values in the second run."""
 
 
-def differences(before: Pipeline, after: Pipeline) -> tuple[OptionDifference, ...]:
+def differences(before: Compilation, after: Compilation) -> tuple[OptionDifference, ...]:
     """The settings that differ between two compilations, by the records that both of them have.
 
     Flags about dumps are left out, and so are the shapes of the entry computation. The
@@ -195,12 +195,12 @@ def differences(before: Pipeline, after: Pipeline) -> tuple[OptionDifference, ..
     return tuple(by_option.values())
 
 
-def settings_of_run(run: Pipeline) -> dict[str, tuple[str, ...]]:
+def settings_of_run(compilation: Compilation) -> dict[str, tuple[str, ...]]:
     """The settings that a compilation records, without those about dumps and shapes."""
     return {
         bare: values
         for ending in reversed(RECORDS)
-        for name, values in _values(run.artefact(ending) or "").items()
+        for name, values in _values(compilation.artefact(ending) or "").items()
         if not (bare := name.removeprefix("debug_options.")).startswith(_OF_THE_RUN)
     }
 

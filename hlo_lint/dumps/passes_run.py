@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.contracts import Contract, Order, OrderKind, broken_orders, orders_broken_anyway
 from hlo_lint.dumps.options import EVERY_PASS
 from hlo_lint.dumps.pass_lists import PassName
-from hlo_lint.dumps.pipeline import Pipeline
 
 
 class PassesRun(NamedTuple):
@@ -34,7 +34,7 @@ class Breach(NamedTuple):
     """The passes of the order that were disabled."""
 
 
-def passes_run(pipeline: Pipeline) -> tuple[PassesRun, ...]:
+def passes_run(compilation: Compilation) -> tuple[PassesRun, ...]:
     """The passes that ran.
 
     By the module's metadata, by the dumps if every pass left a dump, or by the release's list
@@ -42,39 +42,39 @@ def passes_run(pipeline: Pipeline) -> tuple[PassesRun, ...]:
 
     Several if several releases of the backend fit; empty without evidence.
     """
-    if pipeline.pass_runs:
-        ran = tuple((run.pipeline, run.name) for run in pipeline.pass_runs)
+    if compilation.pass_runs:
+        ran = tuple((run.pipeline, run.name) for run in compilation.pass_runs)
         return (PassesRun(ran, "the module's metadata lists the passes"),)
-    options = pipeline.options
-    if options is None or pipeline.lone:
+    options = compilation.options
+    if options is None or compilation.lone:
         return ()
     whole = "xla_dump_hlo_pipeline_re" not in options.values
     if options.pass_pattern == EVERY_PASS and whole:
-        names = [dump.name for dump in pipeline.steps]
+        names = [dump.name for dump in compilation.steps]
         if [name.step for name in names] != list(range(len(names))):
             return ()  # some were deleted
         ran = tuple((name.pipeline, name.after) for name in names if name.before)
         return (PassesRun(ran, "each pass left a dump", left_dumps=True),)
-    if len({release.backend for release in pipeline.releases}) != 1:
+    if len({release.backend for release in compilation.releases}) != 1:
         return ()
     return tuple(
         PassesRun(
             tuple(entry for entry in release.passes if not options.disabled(entry[1])),
             f"as {release.title} runs them",
         )
-        for release in pipeline.releases
+        for release in compilation.releases
     )
 
 
-def breaches(pipeline: Pipeline, died_in: Sequence[PassName] = ()) -> list[Breach]:
+def breaches(compilation: Compilation, died_in: Sequence[PassName] = ()) -> list[Breach]:
     """The contracts about order that a run breaks, without those that its release always breaks.
 
     For a run that died, only those about the passes in which it may have died.
     """
-    runs, releases = passes_run(pipeline), pipeline.releases
-    if not runs or not pipeline.is_of_known_release or pipeline.is_helper:
+    runs, releases = passes_run(compilation), compilation.releases
+    if not runs or not compilation.is_of_known_release or compilation.is_helper:
         return []
-    backend, options = releases[0].backend, pipeline.options
+    backend, options = releases[0].backend, compilation.options
     anyway = frozenset().union(*map(orders_broken_anyway, releases))
     broken = [
         broken_orders(backend, (*run.passes, *died_in) if run.left_dumps else run.passes)
@@ -83,7 +83,7 @@ def breaches(pipeline: Pipeline, died_in: Sequence[PassName] = ()) -> list[Breac
     in_all = set.intersection(*({(run.number, order) for run, order, _ in b} for b in broken))
     run_breaches = []
     for contract, order, guilty in broken[0]:
-        unfinished = order.kind is OrderKind.FOLLOWS and pipeline.final is None
+        unfinished = order.kind is OrderKind.FOLLOWS and compilation.final is None
         if unfinished or (contract.number, order) not in in_all - anyway:
             continue
         if died_in and guilty not in died_in:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.directory import Dump, open_dump
 from hlo_lint.dumps.file_types import FileType
 from hlo_lint.dumps.names import DumpName
 from hlo_lint.dumps.pass_dump import PassDump
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.hlo.ir import Module
 from hlo_lint.text.errors import DumpError, UsageError, nearest, os_errors_as
 from hlo_lint.text.patterns import late
@@ -32,9 +32,9 @@ def one_file(path: Path) -> PassDump:
     dump = open_dump(path)
     if path.is_dir():
         raise DumpError(f"{path} is a directory, not a file")
-    if not dump.pipelines:
+    if not dump.compilations:
         raise DumpError(f"{path} holds no HLO")
-    return dump.pipelines[0].dumps[0]
+    return dump.compilations[0].dumps[0]
 
 
 def modules_of(dump: PassDump) -> tuple[Module, ...]:
@@ -50,12 +50,12 @@ def modules_of(dump: PassDump) -> tuple[Module, ...]:
     return modules
 
 
-def main_pipelines(dump: Dump) -> list[Pipeline]:
+def main_compilations(dump: Dump) -> list[Compilation]:
     """The compiled modules, without the autotuner's trial modules."""
     return [
-        pipeline
-        for pipeline in dump
-        if pipeline.dumps[0].name is not None and not pipeline.is_helper
+        compilation
+        for compilation in dump
+        if compilation.dumps[0].name is not None and not compilation.is_helper
     ]
 
 
@@ -74,7 +74,7 @@ def only_module(dump: Dump, name: str | None, paths: Sequence[object]) -> Dump:
     """
     if name is None:
         return dump
-    return Dump(with_name(dump.pipelines, names_of, name, paths), dump.skipped)
+    return Dump(with_name(dump.compilations, names_of, name, paths), dump.skipped)
 
 
 def with_name(
@@ -114,30 +114,30 @@ def module_at(path: Path, name: str | None = None) -> Module:
     return with_name(modules, lambda module: (module.name,), name, [path])[0]
 
 
-def longest_run(folder: Path, module: str | None) -> Pipeline:
+def longest_run(folder: Path, module: str | None) -> Compilation:
     """The compilation with the most dumps in a directory, optionally of a named module.
 
     Raises:
         DumpError: the directory has no dumps of a compiler.
         UsageError: no compilation has this name.
     """
-    pipelines = main_pipelines(only_module(open_dump(folder), module, [folder]))
-    if not pipelines:
+    compilations = main_compilations(only_module(open_dump(folder), module, [folder]))
+    if not compilations:
         raise DumpError(f"{folder}: no compiler's dumps are in it")
-    return max(pipelines, key=lambda pipeline: len(pipeline.dumps))
+    return max(compilations, key=lambda compilation: len(compilation.dumps))
 
 
-def in_order(pipeline: Pipeline) -> list[PassDump]:
+def in_order(compilation: Compilation) -> list[PassDump]:
     """The dumps whose place in the run is known.
 
     If there are numbered dumps, named dumps from the middle of the run are left out: their place is
     unknown, and numbered dumps have the same content. `m.fusion.hlo`, which XLA:GPU writes for an
     emitted fusion, is not the module.
     """
-    if not pipeline.steps:
-        whole = [dump for dump in pipeline.dumps if dump.path.suffix != ".hlo"]
-        return whole or pipeline.dumps
-    return [dump for dump in pipeline.dumps if dump.name is None or _is_in_order(dump.name)]
+    if not compilation.steps:
+        whole = [dump for dump in compilation.dumps if dump.path.suffix != ".hlo"]
+        return whole or compilation.dumps
+    return [dump for dump in compilation.dumps if dump.name is None or _is_in_order(dump.name)]
 
 
 def outer_pass(dumps: Sequence[PassDump], start: int) -> str:
@@ -161,16 +161,16 @@ def _is_in_order(name: DumpName) -> bool:
     return name.step is not None or name.is_final or name.rest.startswith(FIRST)
 
 
-def names_of(pipeline: Pipeline) -> tuple[str, ...]:
+def names_of(compilation: Compilation) -> tuple[str, ...]:
     """The names of a module: `module_0001.jit_f`, `jit_f`.
 
     XLA:TPU adds its own build, `jit_f.cl_933746096`: the last name is without it. A loose file has
     its path, and the names of the modules in its text.
     """
-    first = pipeline.dumps[0]
+    first = compilation.dumps[0]
     name = first.name
     if name is None:
-        return (pipeline.title, *_names_in(first))
+        return (compilation.title, *_names_in(first))
     return compiled_names(name)
 
 
@@ -193,21 +193,21 @@ def _names_in(dump: PassDump) -> list[str]:
             dump.release()
 
 
-def by_module(dump: Dump) -> dict[str, list[Pipeline]]:
+def by_module(dump: Dump) -> dict[str, list[Compilation]]:
     """The compilations in a dump, by the name of the module in any build."""
-    runs: dict[str, list[Pipeline]] = {}
-    for pipeline in main_pipelines(dump):
-        runs.setdefault(names_of(pipeline)[-1], []).append(pipeline)
+    runs: dict[str, list[Compilation]] = {}
+    for compilation in main_compilations(dump):
+        runs.setdefault(names_of(compilation)[-1], []).append(compilation)
     return runs
 
 
-def dump_at(pipeline: Pipeline, which: str) -> PassDump:
+def dump_at(compilation: Compilation, which: str) -> PassDump:
     """The dump with a step's number, the first after a pass, or with a file's name.
 
     Raises:
         UsageError: it is missing; lists the dumps.
     """
-    for dump in pipeline.dumps:
+    for dump in compilation.dumps:
         name = dump.name
         if name is None:
             continue
@@ -215,8 +215,8 @@ def dump_at(pipeline: Pipeline, which: str) -> PassDump:
             return dump
         if which.isdecimal() and name.step == int(which):
             return dump
-    steps = [dump.name for dump in pipeline.steps]
+    steps = [dump.name for dump in compilation.steps]
     last = f"steps 0 to {steps[-1].step}" if steps else "no steps"
     passes = list(dict.fromkeys(name.after for name in steps))
     hint = nearest(which, passes, otherwise=", ".join(passes))
-    raise UsageError(f"{pipeline.title} has no dump {which}; it has {last}: {hint}")
+    raise UsageError(f"{compilation.title} has no dump {which}; it has {last}: {hint}")

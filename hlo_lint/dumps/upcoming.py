@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import NamedTuple
 
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pass_lists import PassList, PassName, pass_lists
 from hlo_lint.dumps.phases import AFTER_NORMALIZATION, Precondition
-from hlo_lint.dumps.pipeline import Pipeline
 
 
 class Fate(Enum):
@@ -28,25 +28,27 @@ class PreconditionStatus(NamedTuple):
     why: str
 
 
-def status_of(pipeline: Pipeline, dump: PassDump, precondition: Precondition) -> PreconditionStatus:
+def status_of(
+    compilation: Compilation, dump: PassDump, precondition: Precondition
+) -> PreconditionStatus:
     """The fate of the module in a dump if it breaks a precondition.
 
     Evidence is checked in the order of its weight: the run itself, its flags, the names of dumps,
     and last the pass lists of the nearest releases, which all have to agree.
     """
-    demanded, name, options = precondition.demanded_by, dump.name, pipeline.options
-    if pipeline.final is not None:
+    demanded, name, options = precondition.demanded_by, dump.name, compilation.options
+    if compilation.final is not None:
         return PreconditionStatus(Fate.NEVER, "the module was compiled to the end")
     if name is None:
         return _status_of_loose_file(dump)
-    lists = pass_lists(pipeline.backend)
-    if pipeline.backend and all(passes.last_place(demanded) is None for passes in lists):
-        never = f"XLA:{pipeline.backend.upper()} does not run {demanded}"
+    lists = pass_lists(compilation.backend)
+    if compilation.backend and all(passes.last_place(demanded) is None for passes in lists):
+        never = f"XLA:{compilation.backend.upper()} does not run {demanded}"
         return PreconditionStatus(Fate.NEVER, never)
     over = name.rest.partition(".txt")[0].endswith(AFTER_NORMALIZATION)
     if over and precondition.about_layouts:
         return PreconditionStatus(Fate.NEVER, f"no {demanded} is left to run")
-    if pipeline.is_helper:
+    if compilation.is_helper:
         never = "the autotuner's helper modules are not normalized"
         return PreconditionStatus(Fate.NEVER, never)
     if options is not None and options.disabled(demanded):
@@ -55,36 +57,42 @@ def status_of(pipeline: Pipeline, dump: PassDump, precondition: Precondition) ->
     if name.before == demanded:
         return PreconditionStatus(Fate.BREAKS, f"{demanded} is named as the next pass")
     outcomes = {
-        _outcome(pipeline, passes, precondition): release
-        for release, passes in _futures(pipeline, dump)
+        _outcome(compilation, passes, precondition): release
+        for release, passes in _futures(compilation, dump)
     }
     if len(outcomes) == 1:
         ((outcome, release),) = outcomes.items()
-        return _explained(pipeline, outcome, release, name.before, precondition)
-    if pipeline.crashed:
+        return _explained(compilation, outcome, release, name.before, precondition)
+    if compilation.crashed:
         return PreconditionStatus(Fate.BREAKS, "compilation ended with this dump")
     unsure = "the dump's name does not determine the next passes"
     return PreconditionStatus(Fate.UNSURE, unsure)
 
 
-def upcoming_passes(pipeline: Pipeline, dump: PassDump) -> tuple[PassList | None, list[PassName]]:
+def upcoming_passes(
+    compilation: Compilation, dump: PassDump
+) -> tuple[PassList | None, list[PassName]]:
     """The passes to run after the last dump of a module, including disabled passes, and their
     release; None if unknown."""
-    runs, name = pipeline.pass_runs, dump.name
-    for release in pipeline.releases[:1]:
+    runs, name = compilation.pass_runs, dump.name
+    for release in compilation.releases[:1]:
         if runs and (ran := release.places(runs[-1].pipeline, runs[-1].name, "")):
             return release, release.remaining(ran[-1], runs[-1].pipeline, "")
-        if name is not None and (places := pipeline.places(release, dump)):
+        if name is not None and (places := compilation.places(release, dump)):
             return release, release.remaining(places[0], name.pipeline, name.before)
     return None, []
 
 
 def _explained(
-    pipeline: Pipeline, outcome: Fate, release: str, following: str, precondition: Precondition
+    compilation: Compilation,
+    outcome: Fate,
+    release: str,
+    following: str,
+    precondition: Precondition,
 ) -> PreconditionStatus:
     """The outcome of the pass lists in words; flags can make it uncertain."""
     demanded, guards = precondition.demanded_by, precondition.established_by
-    options = pipeline.options
+    options = compilation.options
     match outcome:
         case Fate.BREAKS:
             names = " or ".join(guards)
@@ -92,7 +100,7 @@ def _explained(
                 why = f"{names} is disabled, and {demanded} is still to run"
             else:
                 why = f"{release} does not run {names} before the next {demanded}"
-        case Fate.REPAIRED if pipeline.crashed and options is None and following in guards:
+        case Fate.REPAIRED if compilation.crashed and options is None and following in guards:
             # It died where a guard comes next: after the guard there would be a dump.
             outcome = Fate.UNSURE
             unknown = f"no debug_options file says whether {following} was disabled"
@@ -114,10 +122,10 @@ def _status_of_loose_file(dump: PassDump) -> PreconditionStatus:
     return PreconditionStatus(Fate.UNSURE, "the next passes are unknown")
 
 
-def _outcome(pipeline: Pipeline, passes: list[PassName], precondition: Precondition) -> Fate:
+def _outcome(compilation: Compilation, passes: list[PassName], precondition: Precondition) -> Fate:
     """The outcome: the first pass decides that demands or establishes the precondition."""
     for _, name in passes:
-        if pipeline.options is not None and pipeline.options.disabled(name):
+        if compilation.options is not None and compilation.options.disabled(name):
             continue
         if name == precondition.demanded_by:
             return Fate.BREAKS
@@ -126,23 +134,23 @@ def _outcome(pipeline: Pipeline, passes: list[PassName], precondition: Precondit
     return Fate.NEVER
 
 
-def _futures(pipeline: Pipeline, dump: PassDump) -> Iterator[tuple[str, list[PassName]]]:
+def _futures(compilation: Compilation, dump: PassDump) -> Iterator[tuple[str, list[PassName]]]:
     """The passes that may run after a dump: for each near release and each possible place."""
-    name, runs = dump.name, pipeline.pass_runs or ()
+    name, runs = dump.name, compilation.pass_runs or ()
     assert name is not None
     for number, run in enumerate(runs):
         if dump.path.name in run.dumps:
             ran = [(later.pipeline, later.name) for later in runs[number + 1 :]]
             last = runs[-1]
-            for release in pipeline.releases:
+            for release in compilation.releases:
                 # The metadata ends with the last pass that began; the lists know those after it.
                 for place in release.places(last.pipeline, last.name, "")[-1:]:
                     ran += release.remaining(place, last.pipeline, "")
             yield "the module's metadata: this run", ran
             return
-    title = pipeline.release_title
-    if not pipeline.is_of_known_release:
-        title = f"each known release of {pipeline.compiler}"
-    for release in pipeline.possible_releases:
-        for place in pipeline.places(release, dump):
+    title = compilation.release_title
+    if not compilation.is_of_known_release:
+        title = f"each known release of {compilation.compiler}"
+    for release in compilation.possible_releases:
+        for place in compilation.places(release, dump):
             yield title, release.remaining(place, name.pipeline, name.before)

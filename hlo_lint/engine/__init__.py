@@ -1,1 +1,1 @@
-"""Run rules over files and pipelines, and apply their fixes."""
+"""Run rules over files and compilations, and apply their fixes."""

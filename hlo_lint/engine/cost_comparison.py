@@ -13,8 +13,8 @@ from hlo_lint.analysis.diff.bisection import BisectionStep, aligned_steps, flag_
 from hlo_lint.analysis.opcode_costs import NOTHING, library_cost
 from hlo_lint.analysis.roofline import Device
 from hlo_lint.dumps.artefacts.measured import Measured
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.pass_dump import PassDump
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import modules_of
 from hlo_lint.engine.cost_figures import (
     BY_ITERATIONS,
@@ -50,8 +50,8 @@ ROUNDING: Final = 1e-9
 class CostComparison:
     """Two runs of a program, compared by the costs of their final modules."""
 
-    before: Pipeline
-    after: Pipeline
+    before: Compilation
+    after: Compilation
     device: Device | None
     rows: tuple[CostRow, ...]
     """All quantities, the main quantities first."""
@@ -77,8 +77,8 @@ class CostComparison:
 
 
 def compare_costs(
-    before: Pipeline,
-    after: Pipeline,
+    before: Compilation,
+    after: Compilation,
     device: Device | None = None,
     measured: tuple[Measured | None, Measured | None] = (None, None),
 ) -> CostComparison:
@@ -100,12 +100,12 @@ class _Comparison:
 
     def __init__(
         self,
-        before: Pipeline,
-        after: Pipeline,
+        before: Compilation,
+        after: Compilation,
         device: Device | None,
         measured: tuple[Measured | None, Measured | None],
     ) -> None:
-        self.runs = before, after
+        self.sides = before, after
         self.device = device
         self.origins = LinesOfPython()
         self._held: dict[tuple[tuple[str | Computation, ...], bool], Figures] = {}
@@ -126,7 +126,7 @@ class _Comparison:
         timed = (MEASURED,) if self.untimed else (MEASURED, TIME)
         quantity = next((name for name in timed if name in self._quantities()), MOVED)
         return CostComparison(
-            *self.runs,
+            *self.sides,
             self.device,
             tuple(map(self._named, rows)),
             quantity,
@@ -192,7 +192,7 @@ class _Comparison:
         steps: list[tuple[BisectionStep, Module, Module]] = []
         ours: PassDump | None = None
         theirs: PassDump | None = None
-        for step in aligned_steps(*self.runs):
+        for step in aligned_steps(*self.sides):
             ours, theirs = step.before or ours, step.after or theirs
             if ours is not None and theirs is not None:
                 steps.append((step, modules_of(ours)[0], modules_of(theirs)[0]))
@@ -257,12 +257,12 @@ class _Comparison:
         return CostRow(name, ours, theirs, since, line)
 
     def _notes(self) -> Iterator[str]:
-        for side, run, memory in zip("AB", self.runs, self.memory, strict=True):
-            if run.lone:
+        for side, compilation, memory in zip("AB", self.sides, self.memory, strict=True):
+            if compilation.lone:
                 continue  # a file named by the user has no further files
-            if run.final is None:
+            if compilation.final is None:
                 yield f"{side} has no final module: its last dump is compared"
-            if not run.steps:
+            if not compilation.steps:
                 yield f"{side} has no dumps of passes: XLA_FLAGS=--xla_dump_hlo_pass_re=.*"
             if memory is None:
                 yield f"{side} has no buffer assignment: its memory is unknown"
@@ -284,7 +284,7 @@ class _Comparison:
                 f"time is a lower bound for {self.device.name}, by memory and arithmetic of each "
                 "kernel: no launches, no network"
             )
-        yield from flag_differences(*self.runs)
+        yield from flag_differences(*self.sides)
 
 
 def _difference(ours: Figures, theirs: Figures, name: str, line: SourceLine | None) -> float:
@@ -311,8 +311,8 @@ def _untimed(module: Module) -> Mapping[str, Instruction]:
     """The kernels of unknown time, by the fact that their time depends on."""
     kernels: dict[str, Instruction] = {}
     for scatter in instructions_of(module, "scatter"):
-        if run := scatter_run(scatter):
-            kernels.setdefault(f"each update writes {sized(run)} side by side", scatter)
+        if compilation := scatter_run(scatter):
+            kernels.setdefault(f"each update writes {sized(compilation)} side by side", scatter)
     for call in instructions_of(module, "custom-call"):
         if library_cost(call) == NOTHING:
             kernels.setdefault(call.custom_call_target, call)
@@ -336,9 +336,9 @@ def scatter_run(scatter: Instruction) -> int | None:
     sizes = {
         dimension: updates.dims[window] for dimension, window in zip(spread, windows, strict=True)
     }
-    run = 1
+    compilation = 1
     for dimension in array.minor_to_major:
-        run *= sizes.get(dimension, 1)
+        compilation *= sizes.get(dimension, 1)
         if sizes.get(dimension, 1) < array.dims[dimension]:
             break
-    return run * (array.byte_size or 0) // (array.elements or 1)
+    return compilation * (array.byte_size or 0) // (array.elements or 1)

@@ -15,7 +15,7 @@ from hlo_lint.analysis.walks import chain
 from hlo_lint.dumps.artefacts import read_artefact
 from hlo_lint.dumps.artefacts.buffer_assignment import Allocation, BufferAssignment
 from hlo_lint.dumps.artefacts.measured import Measured
-from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.selection import FIRST, in_order, modules_of
 from hlo_lint.engine.diagnose import origin_of
 from hlo_lint.engine.findings import SourceLine
@@ -217,13 +217,13 @@ class MeasuredKernel(NamedTuple):
     origin: SourceLine | None
 
 
-def measured_kernels(run: Pipeline, measured: Measured) -> list[MeasuredKernel]:
+def measured_kernels(compilation: Compilation, measured: Measured) -> list[MeasuredKernel]:
     """The instructions of the final module that a profile names, the longest first.
 
     Raises:
         DumpError: the module cannot be read.
     """
-    module, origins = final_module(run), LinesOfPython()
+    module, origins = final_module(compilation), LinesOfPython()
     seconds = measured.seconds(module)
     kernels = {kernel.name: kernel for kernel, _ in ModuleCosts(module).kernels()}
     return [
@@ -233,14 +233,14 @@ def measured_kernels(run: Pipeline, measured: Measured) -> list[MeasuredKernel]:
     ]
 
 
-def final_module(run: Pipeline) -> Module:
+def final_module(compilation: Compilation) -> Module:
     """The final module of a run, or the module of its last dump if the run is unfinished."""
-    return modules_of(run.final or in_order(run)[-1])[0]
+    return modules_of(compilation.final or in_order(compilation)[-1])[0]
 
 
-def assigned_memory(run: Pipeline) -> BufferAssignment | None:
+def assigned_memory(compilation: Compilation) -> BufferAssignment | None:
     """The buffer assignment of a run; None if it is missing or unreadable."""
-    path = run.artefact_path("-buffer-assignment.txt")
+    path = compilation.artefact_path("-buffer-assignment.txt")
     if path is None:
         return None
     try:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.directory import Dump, Skipped
 from hlo_lint.dumps.pass_dump import PassDump
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.findings import Diagnostic, FixedFile
 from hlo_lint.engine.fingerprints import nameless
 from hlo_lint.engine.limits import Stopwatch
@@ -48,16 +48,16 @@ def fix_dump(
     """
     fixed: dict[PassDump, FixedFile] = {}
     result = Result()
-    single = len(dump.pipelines) == 1 and len(dump.pipelines[0].dumps) == 1
-    for pipeline in dump:
+    single = len(dump.compilations) == 1 and len(dump.compilations[0].dumps) == 1
+    for compilation in dump:
         checker = Checker(task)
         stopwatch = Stopwatch(task.limits.seconds)
-        checker.check_pipeline(pipeline, progress, stopwatch)
+        checker.check_compilation(compilation, progress, stopwatch)
         suppressed = checker.suppress(allowances, baseline)
         for _ in range(MAX_ROUNDS):
-            plans = _plans_by_file(checker.reporter, suppressed, pipeline, is_wanted)
+            plans = _plans_by_file(checker.reporter, suppressed, compilation, is_wanted)
             if gate is not None:
-                plans = gate.admit(pipeline, plans)
+                plans = gate.admit(compilation, plans)
             if not plans:
                 break
             before = checker, suppressed
@@ -66,7 +66,7 @@ def fix_dump(
                 fixed[file] = _fix_file(file, of_file, fixed.get(file))
             # Names and places have changed, and a fix may have resolved other findings, too.
             checker = Checker(task)
-            checker.check_pipeline(pipeline, stopwatch=stopwatch)
+            checker.check_compilation(compilation, stopwatch=stopwatch)
             refused = _refused(before[0])
             new = [message for key, message in _refused(checker).items() if key not in refused]
             reason = f"XLA would refuse the result: {min(new)}" if new else ""
@@ -85,11 +85,11 @@ def fix_dump(
                 break
             suppressed = checker.suppress(allowances, baseline)
         result.add(checker.result)
-        baseline = suppressed.unused  # an entry used by a pipeline covers no other pipeline
+        baseline = suppressed.unused  # an entry used by a compilation covers no other compilation
         if single and not fixed:
-            file = pipeline.dumps[0]
+            file = compilation.dumps[0]
             fixed[file] = FixedFile(file.file.path, file.file.text, file.file.text, ())
-        checker.memo.release(pipeline)
+        checker.memo.release(compilation)
     return result, tuple(fixed.values())
 
 
@@ -115,7 +115,7 @@ def finding_key(diagnostic: Diagnostic) -> tuple[Hashable, ...]:
 
 
 def _plans_by_file(
-    reporter: Reporter, suppressed: SuppressionResult, pipeline: Pipeline, is_wanted: IsWanted
+    reporter: Reporter, suppressed: SuppressionResult, compilation: Compilation, is_wanted: IsWanted
 ) -> dict[PassDump, list[PlannedFix]]:
     """The wanted fixes of kept findings, and of unused comments."""
     plans: dict[PassDump, list[PlannedFix]] = {}
@@ -125,7 +125,7 @@ def _plans_by_file(
         paths = {diagnostic.path, str(plan.dump.path)}
         if id(diagnostic) in kept and is_wanted(diagnostic.rule, plan.fix.safety, paths):
             plans.setdefault(plan.dump, []).append(plan)
-    files = {str(dump.path): dump for dump in (*pipeline.dumps, *pipeline.kernels)}
+    files = {str(dump.path): dump for dump in (*compilation.dumps, *compilation.kernels)}
     for diagnostic in suppressed.kept:
         fix = diagnostic.fix
         if diagnostic.rule == UNUSED and fix and is_wanted(UNUSED, fix.safety, {diagnostic.path}):

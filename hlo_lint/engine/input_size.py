@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Final
 
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.directory import Dump
-from hlo_lint.dumps.pipeline import Pipeline
 
 PARALLEL_MIN_BYTES: Final = 16 << 20
 """The bytes of dumps from which processes save more time than they take to start."""
@@ -17,18 +17,18 @@ _FILE_COST: Final = 1 << 15
 CACHE_MIN_BYTES: Final = 1 << 16
 """The bytes of dumps from which a cache lookup costs less than a check."""
 _CACHE_MIN_FILES: Final = 16
-"""The number of pipelines from which a cache lookup pays off, however small they are."""
+"""The number of compilations from which a cache lookup pays off, however small they are."""
 
 
-def cost_of(pipeline: Pipeline) -> int:
-    """The cost of checking a pipeline, in bytes of a large pipeline."""
-    return pipeline.size + _FILE_COST * len(pipeline.dumps)
+def cost_of(compilation: Compilation) -> int:
+    """The cost of checking a compilation, in bytes of a large compilation."""
+    return compilation.size + _FILE_COST * len(compilation.dumps)
 
 
 def is_worth_caching(dump: Dump) -> bool:
     """True if the dumps are large or numerous enough for a cache."""
-    few = len(dump.pipelines) < _CACHE_MIN_FILES
-    return not few or sum(pipeline.size for pipeline in dump) >= CACHE_MIN_BYTES
+    few = len(dump.compilations) < _CACHE_MIN_FILES
+    return not few or sum(compilation.size for compilation in dump) >= CACHE_MIN_BYTES
 
 
 def automatic_jobs(dump: Dump) -> int:

@@ -1,11 +1,11 @@
-"""The memo of a run: caches that its pipelines share within a process."""
+"""The memo of a run: caches that its compilations share within a process."""
 
 from __future__ import annotations
 
 import gc
 from typing import TYPE_CHECKING, Final
 
-from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.hlo.ir import HloFile
 from hlo_lint.hlo.parser.module import Memo
 
@@ -17,7 +17,7 @@ FREE_BYTES: Final = 64 << 20
 
 
 class RunMemo:
-    """Caches of the pipelines so far; another process starts with an empty memo."""
+    """Caches of the compilations so far; another process starts with an empty memo."""
 
     def __init__(self, verifier: Verifier | None = None) -> None:
         self.parsed: dict[int, Memo] = {}
@@ -39,15 +39,15 @@ class RunMemo:
         """Pickle an empty memo."""
         return RunMemo, ()
 
-    def release(self, pipeline: Pipeline) -> None:
-        """Release the text of a pipeline, and remember its caches."""
-        pipeline.release_text()
-        self.released_bytes += pipeline.size
-        memos = (dump.memo for dump in pipeline.dumps)
+    def release(self, compilation: Compilation) -> None:
+        """Release the text of a compilation, and remember its caches."""
+        compilation.release_text()
+        self.released_bytes += compilation.size
+        memos = (dump.memo for dump in compilation.dumps)
         self.parsed.update((id(memo), memo) for memo in memos if memo is not None)
 
     def free(self) -> None:
-        """Clear the caches of released pipelines, if enough bytes were released.
+        """Clear the caches of released compilations, if enough bytes were released.
 
         Modules and their files refer to each other, so that only the collector frees them.
         """

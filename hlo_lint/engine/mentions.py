@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from hlo_lint.analysis.calls import with_opcodes
 from hlo_lint.analysis.walks import chain
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.pass_dump import PassDump
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.diagnose import origin_of
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.opcodes import COLLECTIVES
@@ -51,18 +51,20 @@ def names_in(log: str) -> list[str]:
     return list(dict.fromkeys(name for names in _names(log) for name in names if name))
 
 
-def mentions_in(log: str, pipelines: Sequence[Pipeline], calls: str = "") -> Iterator[Mention]:
+def mentions_in(
+    log: str, compilations: Sequence[Compilation], calls: str = ""
+) -> Iterator[Mention]:
     """The instructions that a log names, each in the last dump that has it; at most `MOST`.
 
     A kernel has the name of its instruction with `_` for each dot. If the log names nothing of the
     dumps: calls in final modules whose target it names, else those that match the pattern `calls`.
     """
-    named = list(_named(names_in(log), pipelines))
+    named = list(_named(names_in(log), compilations))
     yield from named
     if named:
         return
     words = set(_words(log))
-    finals = [pipeline.final or pipeline.dumps[-1] for pipeline in pipelines]
+    finals = [compilation.final or compilation.dumps[-1] for compilation in compilations]
     kernels = [
         (dump, module, instruction)
         for dump in finals
@@ -80,12 +82,12 @@ def mentions_in(log: str, pipelines: Sequence[Pipeline], calls: str = "") -> Ite
         yield _mention(*kernel)
 
 
-def _named(names: Sequence[str], pipelines: Sequence[Pipeline]) -> Iterator[Mention]:
+def _named(names: Sequence[str], compilations: Sequence[Compilation]) -> Iterator[Mention]:
     left = {_as_kernel(name): name for name in names}
     seen = 0
-    for pipeline in pipelines:
-        last = [pipeline.final] if pipeline.final is not None else []
-        for dump in (*last, *reversed(pipeline.dumps)):
+    for compilation in compilations:
+        last = [compilation.final] if compilation.final is not None else []
+        for dump in (*last, *reversed(compilation.dumps)):
             if not left or seen == MOST:
                 return
             spelled = "|".join(re.escape(name).replace("_", "[_.-]") for name in left.values())
@@ -98,15 +100,17 @@ def _named(names: Sequence[str], pipelines: Sequence[Pipeline]) -> Iterator[Ment
                         del left[_as_kernel(name)]
                         seen += 1
                         mention = _mention(dump, module, instruction)
-                        if dump is not pipeline.final and "sharding=" in instruction.text:
-                            added = islice(_collectives_of(mention.source, pipeline), MOST)
+                        if dump is not compilation.final and "sharding=" in instruction.text:
+                            added = islice(_collectives_of(mention.source, compilation), MOST)
                             mention = mention._replace(collectives=tuple(added))
                         yield mention
 
 
-def _collectives_of(source: str, pipeline: Pipeline) -> Iterator[Instruction]:
+def _collectives_of(source: str, compilation: Compilation) -> Iterator[Instruction]:
     """The collectives of a final module that come from a line of Python."""
-    for module in pipeline.final.file.modules if source and pipeline.final is not None else ():
+    for module in (
+        compilation.final.file.modules if source and compilation.final is not None else ()
+    ):
         for computation in module.computations:
             for collective in with_opcodes(computation, COLLECTIVES):
                 if str(origin_of(collective, module) or "") == source:

@@ -1,4 +1,4 @@
-"""Check each pipeline of a dump separately: from the cache, here, or on other machines.
+"""Check each compilation of a dump separately: from the cache, here, or on other machines.
 
 The result equals that of `Checker.check_dump`.
 """
@@ -11,8 +11,8 @@ from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.directory import Dump, Skipped
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.executors import Executor, Work, WorkersLostError, open_executor
 from hlo_lint.engine.input_size import PARALLEL_MIN_BYTES, cost_of
 from hlo_lint.engine.parts import check_part, content_digest, moved, places, relocated, signature
@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # it needs sqlite3
     from hlo_lint.engine.cache.parts import CachedParts
 
 _BATCH_COST = 2 << 20
-"""The cost, in bytes, of small pipelines that are sent to a process together."""
+"""The cost, in bytes, of small compilations that are sent to a process together."""
 _BATCHES_PER_JOB = 4
 """The least number of batches per job: with fewer, processes idle at the end."""
 
@@ -44,155 +44,166 @@ def check_in_parts(
         DumpError: the processes died before the first result, for example of too little memory.
     """
     # Texts that were given in memory or edited cannot be read by other processes.
-    if any(file.is_read for pipeline in dump for file in pipeline.dumps):
+    if any(file.is_read for compilation in dump for file in compilation.dumps):
         return checker.check_dump(dump, progress)
-    check_folders = partial(checker.check_folders, dump.pipelines)
+    check_folders = partial(checker.check_folders, dump.compilations)
     with open_executor(address, jobs, checker.task) as executor:
         parts = parts_of(dict(enumerate(dump)), executor, progress, cache, check_folders)
-    for position, pipeline in enumerate(dump):
+    for position, compilation in enumerate(dump):
         checker.reporter.add_part(parts[position])
-        checker.logs += [pipeline.dumps[log] for log in parts[position].logs]
+        checker.logs += [compilation.dumps[log] for log in parts[position].logs]
     return checker.conclude(dump.skipped)
 
 
 def parts_of(
-    pipelines: Mapping[int, Pipeline],
+    compilations: Mapping[int, Compilation],
     executor: Executor,
     progress: Progress = lambda _: None,
     cache: CachedParts | None = None,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> dict[int, Part]:
-    """The part of each pipeline, by position; pipelines with equal content are checked once.
+    """The part of each compilation, by position; compilations with equal content are checked once.
 
     `meanwhile` is called once, if possible while other processes check.
     """
-    digests = _digests(pipelines, executor, needs_all=cache is not None)
+    digests = _digests(compilations, executor, needs_all=cache is not None)
     parts: dict[int, Part] = {}
     if cache is not None:
         kept = cache.get(
-            list(pipelines.values()), [digests.get(position) for position in pipelines]
+            list(compilations.values()), [digests.get(position) for position in compilations]
         )
         parts = {
             position: part
-            for position, part in zip(pipelines, kept, strict=True)
+            for position, part in zip(compilations, kept, strict=True)
             if part is not None
         }
         for position in parts:
-            progress(len(pipelines[position].dumps))
+            progress(len(compilations[position].dumps))
     first_of: dict[bytes, int] = {}
     copies: dict[int, int] = {}
-    new: dict[int, Pipeline] = {}
-    for position in pipelines:
+    new: dict[int, Compilation] = {}
+    for position in compilations:
         if position in parts:
             continue
         digest = digests.get(position)
         first = position if digest is None else first_of.setdefault(digest, position)
         if first == position:
-            new[position] = pipelines[position]
+            new[position] = compilations[position]
         else:
             copies[position] = first
     try:
         for position, part in _checked(new, executor, progress, meanwhile):
             parts[position] = part
             if cache is not None:
-                cache.put(pipelines[position], digests.get(position), part)
+                cache.put(compilations[position], digests.get(position), part)
     except WorkersLostError as error:
         if not parts:
             raise
-        unchecked = {position: pipelines[position] for position in new if position not in parts}
-        parts |= {position: _lost(pipeline, str(error)) for position, pipeline in unchecked.items()}
+        unchecked = {position: compilations[position] for position in new if position not in parts}
+        parts |= {
+            position: _lost(compilation, str(error)) for position, compilation in unchecked.items()
+        }
     for position, first in copies.items():
-        parts[position] = relocated(parts[first], places(pipelines[first], pipelines[position]))
-        progress(len(pipelines[position].dumps))
+        parts[position] = relocated(
+            parts[first], places(compilations[first], compilations[position])
+        )
+        progress(len(compilations[position].dumps))
     return parts
 
 
-def _lost(pipeline: Pipeline, reason: str) -> Part:
-    """The part of a pipeline that no worker has checked."""
-    result = Result(skipped=[Skipped(str(dump.path), reason, cut=True) for dump in pipeline.dumps])
+def _lost(compilation: Compilation, reason: str) -> Part:
+    """The part of a compilation that no worker has checked."""
+    result = Result(
+        skipped=[Skipped(str(dump.path), reason, cut=True) for dump in compilation.dumps]
+    )
     return Part(result, frozenset(), frozenset(), (), ())
 
 
 def _checked(
-    pipelines: Mapping[int, Pipeline],
+    compilations: Mapping[int, Compilation],
     executor: Executor,
     progress: Progress,
     meanwhile: Callable[[], None],
 ) -> Iterator[tuple[int, Part]]:
-    if _is_for_here(pipelines, executor):
+    if _is_for_here(compilations, executor):
         meanwhile()
-        for position, pipeline in pipelines.items():
-            yield position, check_part(executor.task, pipeline, progress)
+        for position, compilation in compilations.items():
+            yield position, check_part(executor.task, compilation, progress)
         return
-    results = _mapped(check_part, pipelines, executor)
+    results = _mapped(check_part, compilations, executor)
     meanwhile()
     for position, part in results:
-        progress(len(pipelines[position].dumps))
+        progress(len(compilations[position].dumps))
         yield position, part
 
 
 def _digests(
-    pipelines: Mapping[int, Pipeline], executor: Executor, *, needs_all: bool
+    compilations: Mapping[int, Compilation], executor: Executor, *, needs_all: bool
 ) -> dict[int, bytes | None]:
-    """The digest of each pipeline; without a cache, only of pipelines that may be equal."""
-    wanted = pipelines
+    """The digest of each compilation; without a cache, only of compilations that may be equal."""
+    wanted = compilations
     if not needs_all:
         alike: dict[tuple[object, ...], list[int]] = {}
-        for position, pipeline in pipelines.items():
-            alike.setdefault(signature(pipeline), []).append(position)
+        for position, compilation in compilations.items():
+            alike.setdefault(signature(compilation), []).append(position)
         wanted = {
-            position: pipelines[position]
+            position: compilations[position]
             for group in alike.values()
             if len(group) > 1
             for position in group
         }
     if _is_for_here(wanted, executor, PARALLEL_MIN_BYTES):
         return {
-            position: content_digest(executor.task, pipeline)
-            for position, pipeline in wanted.items()
+            position: content_digest(executor.task, compilation)
+            for position, compilation in wanted.items()
         }
     return dict(_mapped(content_digest, wanted, executor))
 
 
-def _is_for_here(pipelines: Mapping[int, Pipeline], executor: Executor, least: int = 0) -> bool:
+def _is_for_here(
+    compilations: Mapping[int, Compilation], executor: Executor, least: int = 0
+) -> bool:
     """True if this process does the work itself: local workers gain nothing below `least` bytes."""
     if not executor.is_local:
         return False
-    few = executor.jobs < 2 or len(pipelines) < 2
-    return few or sum(pipeline.size for pipeline in pipelines.values()) < least
+    few = executor.jobs < 2 or len(compilations) < 2
+    return few or sum(compilation.size for compilation in compilations.values()) < least
 
 
 def _mapped(
-    work: Work, pipelines: Mapping[int, Pipeline], executor: Executor
+    work: Work, compilations: Mapping[int, Compilation], executor: Executor
 ) -> Iterator[tuple[int, Any]]:
-    """The result for each pipeline; paths are sent as absolute paths, and mapped back."""
-    batches = _batches(pipelines, executor.jobs)
+    """The result for each compilation; paths are sent as absolute paths, and mapped back."""
+    batches = _batches(compilations, executor.jobs)
     if executor.is_local:
         return executor.map(work, batches)
-    there = {position: moved(pipeline, Path.absolute) for position, pipeline in pipelines.items()}
+    there = {
+        position: moved(compilation, Path.absolute)
+        for position, compilation in compilations.items()
+    }
 
     def returned(position: int, value: Any) -> tuple[int, Any]:
         if isinstance(value, Part):
-            value = relocated(value, places(there[position], pipelines[position]))
+            value = relocated(value, places(there[position], compilations[position]))
         return position, value
 
     absolute = [{position: there[position] for position in batch} for batch in batches]
     return starmap(returned, executor.map(work, absolute))
 
 
-def _batches(pipelines: Mapping[int, Pipeline], jobs: int) -> list[dict[int, Pipeline]]:
-    """Batches of pipelines, the largest alone and first, small pipelines together.
+def _batches(compilations: Mapping[int, Compilation], jobs: int) -> list[dict[int, Compilation]]:
+    """Batches of compilations, the largest alone and first, small compilations together.
 
     Each message to a process takes time.
     """
-    costs = {position: cost_of(pipeline) for position, pipeline in pipelines.items()}
+    costs = {position: cost_of(compilation) for position, compilation in compilations.items()}
     least = min(_BATCH_COST, sum(costs.values()) // (jobs * _BATCHES_PER_JOB))
-    batches: list[dict[int, Pipeline]] = []
+    batches: list[dict[int, Compilation]] = []
     filled = least
-    for position in sorted(pipelines, key=lambda position: (-costs[position], position)):
+    for position in sorted(compilations, key=lambda position: (-costs[position], position)):
         if filled >= least:
             batches.append({})
             filled = 0
-        batches[-1][position] = pipelines[position]
+        batches[-1][position] = compilations[position]
         filled += costs[position]
     return batches

@@ -1,4 +1,4 @@
-"""The result of a pipeline as a value that can be cached, sent and moved to other paths."""
+"""The result of a compilation as a value that can be cached, sent and moved to other paths."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 
 import hlo_lint
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.directory import Skipped
 from hlo_lint.dumps.pass_dump import new_dump
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.remote import checksum, is_url
 from hlo_lint.engine.reporter import Part
 from hlo_lint.engine.runner import Checker, Progress, Task
@@ -24,8 +24,8 @@ DIGEST_BYTES: Final = 20
 _CHUNK_BYTES: Final = 1 << 20
 
 
-def check_part(task: Task, pipeline: Pipeline, progress: Progress = lambda _: None) -> Part:
-    """Check a pipeline, and release its text.
+def check_part(task: Task, compilation: Compilation, progress: Progress = lambda _: None) -> Part:
+    """Check a compilation, and release its text.
 
     Raises:
         DumpError: the version of this process differs from the caller's.
@@ -33,27 +33,32 @@ def check_part(task: Task, pipeline: Pipeline, progress: Progress = lambda _: No
     if task.version != hlo_lint.__version__:
         raise DumpError(f"a worker runs hlo-lint {hlo_lint.__version__}, not {task.version}")
     checker = Checker(task)
-    checker.check_pipeline(pipeline, progress)
-    logs = [pipeline.dumps.index(log) for log in checker.logs]
-    checker.memo.release(pipeline)
+    checker.check_compilation(compilation, progress)
+    logs = [compilation.dumps.index(log) for log in checker.logs]
+    checker.memo.release(compilation)
     return checker.reporter.part(logs)
 
 
-def content_digest(task: Task, pipeline: Pipeline) -> bytes | None:
-    """A digest that is equal for pipelines with equal findings of all checks; None if unknown.
+def content_digest(task: Task, compilation: Compilation) -> bytes | None:
+    """A digest that is equal for compilations with equal findings of all checks; None if unknown.
 
     The names of files count, since they give the position in the run; the folder does not. A file
     that cannot be read as a whole has no digest.
     """
     digest = blake2b(digest_size=DIGEST_BYTES)
     # `repr` of a stage is cut to a line.
-    by_dump = [task.stage_of(dump.path) for dump in pipeline.dumps] if task.stage_of else []
+    by_dump = [task.stage_of(dump.path) for dump in compilation.dumps] if task.stage_of else []
     stages = [stage and tuple(stage) for stage in by_dump]
-    names = [(dump.name, dump.edited) for dump in pipeline.dumps]
-    release = pipeline.folder_release
-    key = pipeline.lone, names, stages, release and (release.is_known, *map(str, release.nearest))
+    names = [(dump.name, dump.edited) for dump in compilation.dumps]
+    release = compilation.folder_release
+    key = (
+        compilation.lone,
+        names,
+        stages,
+        release and (release.is_known, *map(str, release.nearest)),
+    )
     digest.update(repr(key).encode(errors="surrogateescape"))
-    for path in files_of(pipeline):
+    for path in files_of(compilation):
         try:
             stored = on_disk(path)
             status = stored.stat()
@@ -76,39 +81,39 @@ def content_digest(task: Task, pipeline: Pipeline) -> bytes | None:
     return digest.digest()
 
 
-def files_of(pipeline: Pipeline) -> tuple[Path, ...]:
-    """Every file that a check of a pipeline may read."""
-    return (*(dump.path for dump in pipeline.dumps), *pipeline.artefacts)
+def files_of(compilation: Compilation) -> tuple[Path, ...]:
+    """Every file that a check of a compilation may read."""
+    return (*(dump.path for dump in compilation.dumps), *compilation.artefacts)
 
 
-def signature(pipeline: Pipeline) -> tuple[object, ...]:
-    """The names and sizes of files, which equal pipelines share; files are not read."""
+def signature(compilation: Compilation) -> tuple[object, ...]:
+    """The names and sizes of files, which equal compilations share; files are not read."""
     sizes = []
-    for path in files_of(pipeline):
+    for path in files_of(compilation):
         try:
             sizes.append((path.name, on_disk(path).stat().st_size))
         except OSError:
             sizes.append((path.name, -1))
-    return pipeline.lone, *sizes
+    return compilation.lone, *sizes
 
 
-def moved(pipeline: Pipeline, new_path: Callable[[Path], Path]) -> Pipeline:
-    """The pipeline with new paths for its files, unread."""
+def moved(compilation: Compilation, new_path: Callable[[Path], Path]) -> Compilation:
+    """The compilation with new paths for its files, unread."""
     dumps = []
-    for dump in pipeline.dumps:
+    for dump in compilation.dumps:
         at_new_path = new_dump(new_path(dump.path), dump.name, dump.memo)
         dumps.append(at_new_path)
-    return pipeline.with_dumps(dumps, list(map(new_path, pipeline.artefacts)))
+    return compilation.with_dumps(dumps, list(map(new_path, compilation.artefacts)))
 
 
-def places(source: Pipeline, target: Pipeline) -> Mapping[str, str]:
+def places(source: Compilation, target: Compilation) -> Mapping[str, str]:
     """A map from the paths of `source` to those of `target`, which has the same files."""
     pairs = zip(files_of(source), files_of(target), strict=True)
     return {str(old): str(new) for old, new in pairs}
 
 
 def relocated(part: Part, new_places: Mapping[str, str]) -> Part:
-    """The result of a pipeline with new paths for its files."""
+    """The result of a compilation with new paths for its files."""
     result = part.result
     held = result.diagnostics, result.skipped, part.unread, result.internal_errors, result.checked
     if not any(held):

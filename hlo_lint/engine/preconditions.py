@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING
 
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.layout_evidence import Evidence, evidence_in
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pass_lists import PassList, pass_lists
 from hlo_lint.dumps.phases import Precondition
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.upcoming import Fate, PreconditionStatus, status_of
 from hlo_lint.engine.history import FindingHistory, histories_of
 from hlo_lint.engine.reporter import Reporter
@@ -36,7 +36,7 @@ def check_precondition(
     check: Check, demand: Precondition, timeline: Timeline, reporter: Reporter
 ) -> None:
     """Report all breaches of a demand of a pass that comes next, or may come next."""
-    pipeline, dumps = timeline.pipeline, timeline.dumps
+    compilation, dumps = timeline.compilation, timeline.dumps
     before = reporter.before or timeline.next_pass
     if before not in (None, demand.demanded_by):
         return
@@ -59,9 +59,9 @@ def check_precondition(
     if not histories:
         return  # reading the lists of passes takes longer than most checks
     held = {dumps[position] for position in bound}
-    last = next(dump for dump in reversed(pipeline.dumps) if dump in held)
+    last = next(dump for dump in reversed(compilation.dumps) if dump in held)
     stated = PreconditionStatus(Fate.BREAKS, f"{before} comes next, as stated")
-    status = stated if before else status_of(pipeline, last, demand)
+    status = stated if before else status_of(compilation, last, demand)
     binds = _binds(demand, status)
     for history in histories:
         if before or binds:
@@ -78,8 +78,8 @@ def unmet_preconditions(
     checks: Iterable[Check], chosen: Set[str], timeline: Timeline, before: str | None
 ) -> Iterator[UnmetPrecondition]:
     """The demands of later passes that the last dump breaks; `chosen` rules report their own."""
-    pipeline = timeline.pipeline
-    last = (pipeline.steps or pipeline.dumps)[-1]
+    compilation = timeline.compilation
+    last = (compilation.steps or compilation.dumps)[-1]
     if last not in timeline.dumps:
         return  # the last dump has no module
     position = timeline.dumps.index(last)
@@ -87,7 +87,7 @@ def unmet_preconditions(
         demand = check.rule.precondition
         if demand is None or not _is_bound(demand, timeline, last, before):
             continue
-        status = status_of(pipeline, last, demand)
+        status = status_of(compilation, last, demand)
         if not _binds(demand, status):
             continue
         certain, reported = status.outcome is Fate.BREAKS, check.rule.name() in chosen
@@ -144,7 +144,7 @@ def _first_binding(demand: Precondition, history: FindingHistory) -> int:
     timeline, first = history.timeline, len(history.seen) - 1
     while first:
         dump = timeline.dumps[history.seen[first - 1].ref.position]
-        status = status_of(timeline.pipeline, dump, demand)
+        status = status_of(timeline.compilation, dump, demand)
         if not _binds(demand, status):
             break
         first -= 1
@@ -155,7 +155,7 @@ def _verdict(
     demand: Precondition, status: PreconditionStatus, history: FindingHistory
 ) -> Iterator[str]:
     """Notes on the failure in XLA, and on the missing pass."""
-    guards, options = " or ".join(demand.established_by), history.timeline.pipeline.options
+    guards, options = " or ".join(demand.established_by), history.timeline.compilation.options
     disabled = [name for name in demand.established_by if options and options.disabled(name)]
     if status.outcome is Fate.BREAKS:
         yield f"XLA stops at {demand.demanded_by} with {demand.failure}"
@@ -165,8 +165,8 @@ def _verdict(
             introduced = history.introduction(unless_established=True)
             place = f" after {introduced.pass_name}" if introduced else ""
             yield f"missing: {guards}{place}; {status.why}"
-            if history.timeline.pipeline.backend is not None:
-                yield remedy(demand, history.timeline.pipeline)
+            if history.timeline.compilation.backend is not None:
+                yield remedy(demand, history.timeline.compilation)
     else:
         yield (
             f"fatal if {demand.demanded_by} comes before the next {guards}: XLA would stop with "
@@ -175,16 +175,16 @@ def _verdict(
         yield f"{status.why}; pass --before {demand.demanded_by} if that pass comes next"
 
 
-def remedy(demand: Precondition, pipeline: Pipeline) -> str:
+def remedy(demand: Precondition, compilation: Compilation) -> str:
     """A flag or a release of jax that avoids the failure in the next compile."""
     from hlo_lint.dumps.contracts import contracts
 
-    guards, options = " or ".join(demand.established_by), pipeline.options
+    guards, options = " or ".join(demand.established_by), compilation.options
     if options and any(options.disabled(name) for name in demand.established_by):
         return f"XLA_FLAGS disables {guards}, which repairs it (xla_disable_hlo_passes)"
     advice = "`hlo-lint capture --jax RELEASE` says if another release compiles it"
     orders = [contract for contract in contracts() if contract.promise == demand.fact]
-    releases = [release for release in pass_lists() if release.backend == pipeline.backend]
+    releases = [release for release in pass_lists() if release.backend == compilation.backend]
     keeps = [_keeps(release, orders) for release in releases]
     if not keeps or all(keeps) or not keeps[-1]:
         return advice

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.directory import Skipped
 from hlo_lint.dumps.pass_dump import PassDump
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.history import FindingHistory, followed_back, renaming_key
 from hlo_lint.engine.states import DefectEnd, ReportLevel, level_of
 from hlo_lint.engine.timeline import LocatedFinding, ModuleRef, Occurrence, Timeline
@@ -63,7 +63,7 @@ class Result:
 
 
 class Part(NamedTuple):
-    """The result of a pipeline, which does not depend on other pipelines."""
+    """The result of a compilation, which does not depend on other pipelines."""
 
     result: Result
     unread: frozenset[str]
@@ -72,7 +72,7 @@ class Part(NamedTuple):
     """Findings in modules other than the autotuner's."""
     of_helpers: tuple[tuple[int, Identity], ...]
     """Diagnostics in a module of the autotuner, by position: they are dropped if an earlier
-    pipeline reports the same."""
+    compilation reports the same."""
     logs: tuple[int, ...]
     """The positions of its dumps that are logs of the autotuner."""
 
@@ -103,7 +103,7 @@ class Reporter:
         return Part(self.result, read, of_modules, tuple(self.of_helpers.items()), tuple(logs))
 
     def add_part(self, part: Part) -> None:
-        """Add the result of the next pipeline of a dump.
+        """Add the result of the next compilation of a dump.
 
         Parse errors of a shared artefact are added once, and so is a defect of both a module and
         the autotuner's extract of it.
@@ -170,7 +170,7 @@ class Reporter:
             self._skips.add((dump.path, reason))
             self.result.skipped.append(Skipped(str(dump.path), reason, rule.name(), minor=minor))
 
-    def add_unread(self, pipeline: Pipeline, artefact: object) -> None:
+    def add_unread(self, compilation: Compilation, artefact: object) -> None:
         """Add the parse errors of a requested artefact, once."""
         path, text = getattr(artefact, "path", None), getattr(artefact, "text", "")
         chosen = self.rules.named("unreadable-text")
@@ -178,7 +178,7 @@ class Reporter:
             return
         rule = chosen.rule
         self.unread.add(str(path))
-        module = pipeline.dumps[0].name.module if pipeline.dumps[0].name else ""
+        module = compilation.dumps[0].name.module if compilation.dumps[0].name else ""
         dump = PassDump.of(HloFile.of_text(text, path, module), path)
         for problem in getattr(artefact, "problems", ()):
             span = Span(problem.start, problem.end)
@@ -202,16 +202,16 @@ class Reporter:
         Modules that the autotuner extracts to try backends repeat defects of the whole module:
         these are reported for the whole module only.
         """
-        rule, pipeline = check.rule, history.timeline.pipeline
+        rule, compilation = check.rule, history.timeline.compilation
         identity = rule.name(), renaming_key(history.seen[-1])
-        if not pipeline.is_helper:
+        if not compilation.is_helper:
             self.of_modules.add(identity)
         elif identity in self.of_modules:
             return
         end = _end_of(check, history)
-        level = level_of(end, rule, pipeline, asked=self.resolved)
+        level = level_of(end, rule, compilation, asked=self.resolved)
         if level is ReportLevel.FULL or self.resolved:
-            if pipeline.is_helper:
+            if compilation.is_helper:
                 self.of_helpers[len(self.result.diagnostics)] = identity
             severity = Severity.INFO if level is ReportLevel.INFO else None
             self.add_history(rule, history, end=end, severity=severity)

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import hlo_lint
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.directory import Dump, Skipped
 from hlo_lint.dumps.file_types import FileType
 from hlo_lint.dumps.pass_dump import PassDump
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.limits import NO_LIMITS, Limits, OutOfTimeError, Stopwatch
 from hlo_lint.engine.memo import RunMemo
 from hlo_lint.engine.reporter import Reporter, Result
@@ -24,7 +24,7 @@ from hlo_lint.engine.stages import StageOf
 from hlo_lint.engine.timeline import Timeline, has_cycle
 from hlo_lint.engine.views import ARTEFACT_TYPES, VIEWS, Run, WhenAllIsRead, WholeRun, checks_of
 from hlo_lint.rules.base import Rule
-from hlo_lint.rules.checks import STAGE, Check
+from hlo_lint.rules.checks import STAGE, UNMET, Check
 from hlo_lint.rules.entry import ChosenRule, ChosenRules, Contents, contents_of
 from hlo_lint.text.errors import DumpError, HloLintError, RuleError
 
@@ -41,7 +41,7 @@ from it ends the run."""
 
 
 class Task(NamedTuple):
-    """The input that the checks of all pipelines share, here and in other processes."""
+    """The input that the checks of all compilations share, here and in other processes."""
 
     rules: Sequence[Rule]
     before: str | None = None
@@ -84,23 +84,23 @@ class Checker:
         return self.reporter.result
 
     def check_dump(self, dump: Dump, progress: Progress = lambda _: None) -> Result:
-        """Check every pipeline, and release its text afterwards."""
-        for pipeline in dump:
-            self.check_pipeline(pipeline, progress)
-            self.memo.release(pipeline)
-        self.check_folders(dump.pipelines)
+        """Check every compilation, and release its text afterwards."""
+        for compilation in dump:
+            self.check_compilation(compilation, progress)
+            self.memo.release(compilation)
+        self.check_folders(dump.compilations)
         return self.conclude(dump.skipped)
 
-    def check_pipeline(
+    def check_compilation(
         self,
-        pipeline: Pipeline,
+        compilation: Compilation,
         progress: Progress = lambda _: None,
         stopwatch: Stopwatch | None = None,
     ) -> None:
         """Check the dumps of a module within the remaining time."""
         self.memo.free()
         dumps = []
-        for dump in pipeline.dumps:
+        for dump in compilation.dumps:
             progress(1)
             if too_large := self._size_error(dump):
                 self.result.skipped.append(Skipped(str(dump.path), too_large, cut=True))
@@ -109,7 +109,7 @@ class Checker:
                 self.result.modules += len(dump.file.modules)
             except (OSError, DumpError) as error:
                 reason = str(error).removeprefix(f"{dump.path}: ")
-                self.result.skipped.append(Skipped(str(dump.path), reason, given=pipeline.lone))
+                self.result.skipped.append(Skipped(str(dump.path), reason, given=compilation.lone))
                 continue
             except Exception as error:
                 self.reporter.add_crash("the parser", dump.path, dump.path.name, error)
@@ -126,25 +126,27 @@ class Checker:
             if dump.file_type is FileType.AUTOTUNE_LOG:
                 self.logs.append(dump)
             dumps.append(dump)
-        files = [*dumps, *pipeline.kernels]
+        files = [*dumps, *compilation.kernels]
         for file in files:
             if self.task.notes_files or file.may_have_directives:
                 from hlo_lint.engine.suppressions.comments import checked_file
 
-                self.result.checked.append(checked_file(file, lone=pipeline.lone))
+                self.result.checked.append(checked_file(file, lone=compilation.lone))
         texts = [dump for dump in dumps if dump.file_type is FileType.HLO]
         cyclic = list(filter(has_cycle, texts))
         self.result.skipped += [Skipped(str(dump.path), _CYCLIC, minor=True) for dump in cyclic]
-        self._path = (dumps or pipeline.dumps)[-1].path
+        self._path = (dumps or compilation.dumps)[-1].path
         self._stopwatch = stopwatch or Stopwatch(self.task.limits.seconds)
-        timeline = Timeline(pipeline, texts, self.memo, self.task.stage_of)
+        timeline = Timeline(compilation, texts, self.memo, self.task.stage_of)
         run = form = Run(timeline, files, self.reporter)
         if cyclic:
             texts = [dump for dump in texts if dump not in cyclic]
-            timeline = Timeline(pipeline, texts, self.memo, self.task.stage_of)
+            timeline = Timeline(compilation, texts, self.memo, self.task.stage_of)
             run = Run(timeline, files, self.reporter)
         runs = (run, form) if cyclic else (run,)
-        views = {STAGE} | {name for name, view in VIEWS.items() if any(map(view.has_subject, runs))}
+        views = {STAGE, UNMET} | {
+            name for name, view in VIEWS.items() if any(map(view.has_subject, runs))
+        }
         views.update(filter(run.may_need, ARTEFACT_TYPES))
         try:
             with self._stopwatch.interrupting():
@@ -155,7 +157,7 @@ class Checker:
             self._cut_short()
 
     def run_check(self, check: Check, run: Run) -> None:
-        """Report the findings of a check in a pipeline."""
+        """Report the findings of a check in a compilation."""
         self._reporting_crashes(check, VIEWS[check.view].check, run)
 
     def _size_error(self, dump: PassDump) -> str:
@@ -232,13 +234,13 @@ class Checker:
         run = CheckedRun(self.rules, result.checked, result.skipped, self.task.before)
         return apply_suppressions(result.diagnostics, run, allowances, baseline)
 
-    def check_folders(self, pipelines: Iterable[Pipeline]) -> None:
-        """Run the checks over all pipelines of each folder."""
-        folders: dict[str, list[Pipeline]] = {}
-        for pipeline in pipelines:
+    def check_folders(self, compilations: Iterable[Compilation]) -> None:
+        """Run the checks over all compilations of each folder."""
+        folders: dict[str, list[Compilation]] = {}
+        for compilation in compilations:
             # As text: making a path and its hash takes longer than a cache lookup.
-            folder = os.path.dirname(str(pipeline.dumps[0].path))
-            folders.setdefault(folder, []).append(pipeline)
+            folder = os.path.dirname(str(compilation.dumps[0].path))
+            folders.setdefault(folder, []).append(compilation)
         by_folder = {held[0].dumps[0].path.parent: held for held in folders.values()}
         self._check_all(WholeRun(by_folder, ()))
 

@@ -7,11 +7,11 @@ from functools import cached_property
 from pathlib import Path
 
 from hlo_lint.analysis.stage import stage_at
+from hlo_lint.dumps.compilation import Compilation, is_behind
 from hlo_lint.dumps.layout_evidence import Evidence, evidence_in
 from hlo_lint.dumps.pass_dump import NumberedDump, PassDump, is_fusion_body
 from hlo_lint.dumps.pass_lists import PassList, pass_lists
 from hlo_lint.dumps.phases import BEFORE_LAYOUTS, HOST_OFFLOADER, LAYOUT_NORMALIZATION
-from hlo_lint.dumps.pipeline import Pipeline, is_behind
 from hlo_lint.hlo.ir import Module
 from hlo_lint.rules.base import Stage
 from hlo_lint.text.source import DIRECTIVE
@@ -24,10 +24,10 @@ FINAL = "after_optimizations"
 
 
 class Stages:
-    """The stages of a pipeline's dumps."""
+    """The stages of a compilation's dumps."""
 
-    def __init__(self, pipeline: Pipeline, stage_of: StageOf | None = None) -> None:
-        self.pipeline = pipeline
+    def __init__(self, compilation: Compilation, stage_of: StageOf | None = None) -> None:
+        self.compilation = compilation
         self._stage_of = stage_of
         self._stated: dict[PassDump, Stage | None] = {}
         self._known: dict[tuple[PassDump, bool], Stage] = {}
@@ -62,7 +62,7 @@ class Stages:
     def layouts_bind(self, dump: PassDump) -> bool | None:
         """True if layout-assignment has run, False if not; None if a loose file allows both."""
         stated = self.stated(dump)
-        return self.pipeline.layouts_bind(dump) if stated is None else stated.layouts
+        return self.compilation.layouts_bind(dump) if stated is None else stated.layouts
 
     def _of_file(self, dump: PassDump, *, scheduled: bool) -> Stage:
         """The stage of a file without a dump name."""
@@ -80,10 +80,10 @@ class Stages:
         layouts, final = self._has_layouts(dump), dump.name.is_final
         is_body = is_fusion_body(dump.path, module)
         normalized = None if is_body else self._is_behind(dump, LAYOUT_NORMALIZATION)
-        backend, release = self.pipeline.backend, self.pipeline.release
+        backend, release = self.compilation.backend, self.compilation.release
         is_tpu = backend == "tpu"
         host_memory = is_tpu or self._is_behind(dump, HOST_OFFLOADER) is not False
-        is_assigned = layouts and self.pipeline.assigned_at is not None
+        is_assigned = layouts and self.compilation.assigned_at is not None
         return stage_at(
             backend,
             release=release.name if release else None,
@@ -99,11 +99,11 @@ class Stages:
     @cached_property
     def _candidates(self) -> tuple[PassList, ...]:
         """The releases that fit the run; all releases of its backend if no step is numbered."""
-        backend = self.pipeline.backend
-        return self.pipeline.releases or (pass_lists(backend) if backend else ())
+        backend = self.compilation.backend
+        return self.compilation.releases or (pass_lists(backend) if backend else ())
 
     def _has_layouts(self, dump: PassDump) -> bool:
-        bind = self.pipeline.layouts_bind(dump)
+        bind = self.compilation.layouts_bind(dump)
         return evidence_in(dump.file) is Evidence.LATER_PASSES if bind is None else bind
 
     def _is_behind(self, dump: PassDump, wanted: str) -> bool | None:
@@ -115,7 +115,7 @@ class Stages:
             return None
         if not isinstance(dump, NumberedDump):
             return not name.rest.startswith(BEFORE_LAYOUTS)
-        ranges = (self.pipeline.place_range(release, dump) for release in self._candidates)
+        ranges = (self.compilation.place_range(release, dump) for release in self._candidates)
         answers = set(map(is_behind, ranges, lasts))
         return answers.pop() if len(answers) == 1 else None
 
@@ -124,9 +124,9 @@ class Stages:
         cached = self._last_places.get(wanted)
         if cached is None:
             cached = ()
-            options = self.pipeline.options
+            options = self.compilation.options
             # Lists do not have the passes over an extracted fusion.
-            if not self.pipeline.is_helper and not (
+            if not self.compilation.is_helper and not (
                 options is not None and options.disabled(wanted)
             ):
                 places = [release.last_place(wanted) for release in self._candidates]

@@ -16,7 +16,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.rules.base import Rule
 
 if TYPE_CHECKING:
@@ -39,22 +39,24 @@ class DefectEnd(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def level_of(end: DefectEnd | None, rule: Rule, pipeline: Pipeline, *, asked: bool) -> ReportLevel:
+def level_of(
+    end: DefectEnd | None, rule: Rule, compilation: Compilation, *, asked: bool
+) -> ReportLevel:
     """The level at which a defect is reported.
 
     Args:
         end: the end of the defect; None if the last dump still has it.
         rule: the rule that found it.
-        pipeline: the run; it is `lone` if the user named a single file.
+        compilation: the run; it is `lone` if the user named a single file.
         asked: True to report defects that are over, too: `check --resolved`.
     """
-    if end is None or pipeline.lone or rule.always_reported:
+    if end is None or compilation.lone or rule.always_reported:
         return ReportLevel.FULL
-    if rule.checked_between_passes and (asked or pipeline.crashed):
+    if rule.checked_between_passes and (asked or compilation.crashed):
         return ReportLevel.FULL
     return ReportLevel.INFO if asked else ReportLevel.NONE
 
 
-def may_report_ended(rule: Rule, pipeline: Pipeline, *, asked: bool) -> bool:
+def may_report_ended(rule: Rule, compilation: Compilation, *, asked: bool) -> bool:
     """True if a defect that is over may be reported; else only the end of the run matters."""
-    return asked or pipeline.lone or pipeline.crashed or rule.always_reported
+    return asked or compilation.lone or compilation.crashed or rule.always_reported

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hlo_lint.analysis.cycles import cycles_of
 from hlo_lint.analysis.stage import ANY_STAGE
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.file_types import FileType
 from hlo_lint.dumps.pass_dump import PassDump
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.memo import RunMemo
 from hlo_lint.engine.stages import StageOf, Stages
 from hlo_lint.hlo.ir import Instruction, Module
@@ -74,22 +74,22 @@ class _Everything(NamedTuple):
 
 
 class Timeline:
-    """The readable HLO dumps of a pipeline."""
+    """The readable HLO dumps of a compilation."""
 
     def __init__(
         self,
-        pipeline: Pipeline,
+        compilation: Compilation,
         dumps: Iterable[PassDump],
         memo: RunMemo,
         stage_of: StageOf | None = None,
     ) -> None:
-        self.pipeline = pipeline
+        self.compilation = compilation
         self.memo = memo
-        ordered, beside = _in_order(pipeline, list(dumps))
+        ordered, beside = _in_order(compilation, list(dumps))
         self.dumps = ordered + beside
         self.length = len(ordered)
         """The number of dumps with a known position; named dumps without a step number follow."""
-        self.stages = Stages(pipeline, stage_of)
+        self.stages = Stages(compilation, stage_of)
         self._modules = [
             ([ModuleRef(position, number) for position in positions], module)
             for positions in _distinct(self.dumps)
@@ -258,7 +258,9 @@ def _distinct(dumps: Sequence[PassDump]) -> list[list[int]]:
     return list(groups.values())
 
 
-def _in_order(pipeline: Pipeline, dumps: list[PassDump]) -> tuple[list[PassDump], list[PassDump]]:
+def _in_order(
+    compilation: Compilation, dumps: list[PassDump]
+) -> tuple[list[PassDump], list[PassDump]]:
     """The dumps in the order of the run, and the dumps with an unknown position.
 
     A named dump from the middle of a run is placed after a numbered dump with equal text: the first
@@ -282,9 +284,9 @@ def _in_order(pipeline: Pipeline, dumps: list[PassDump]) -> tuple[list[PassDump]
         elif dump.name.is_final:
             end.append(dump)
         elif dump.text_identity in same:
-            layouts = pipeline.layouts_bind(dump)
+            layouts = compilation.layouts_bind(dump)
             step = same[dump.text_identity][0 if layouts is False else -1]
-            fits = pipeline.layouts_bind(step) == layouts
+            fits = compilation.layouts_bind(step) == layouts
             (followers.setdefault(step, []) if fits else beside).append(dump)
         else:
             beside.append(dump)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from hlo_lint.dumps.file_types import FileType
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.phases import AUTOTUNERS
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.history import histories_of
 from hlo_lint.engine.reporter import Reporter
 from hlo_lint.engine.states import may_report_ended
@@ -30,10 +29,11 @@ from hlo_lint.rules.base import (
     DumpFolder,
     FinalModule,
     Rule,
+    UnmetPreconditions,
     asked_by,
     check_methods,
 )
-from hlo_lint.rules.checks import CYCLES, STAGE, VIOLATIONS, Check
+from hlo_lint.rules.checks import CYCLES, STAGE, UNMET, VIOLATIONS, Check
 from hlo_lint.rules.findings import Finding
 from hlo_lint.rules.registry import rule_entries
 from hlo_lint.text.errors import HloLintError, RuleError
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, repr=False)
 class Run:
-    """The state of checking a pipeline."""
+    """The state of checking a compilation."""
 
     timeline: Timeline
     files: Sequence[PassDump]
@@ -59,21 +59,20 @@ class Run:
     """Parsed files that are not HLO."""
     artefacts: dict[str, object | None] = field(default_factory=dict)
     """Each requested artefact by its type; None if it is missing."""
-    compilation: Compilation | None = None
 
     def may_need(self, artefact: str) -> bool:
         """False if an artefact is missing and expected to be, as no compile ended."""
-        pipeline = self.timeline.pipeline
-        return pipeline.final is not None or ARTEFACT_TYPES[artefact].is_there(pipeline)
+        compilation = self.timeline.compilation
+        return compilation.final is not None or ARTEFACT_TYPES[artefact].is_there(compilation)
 
     @cached_property
     def pass_pairs(self) -> Sequence[tuple[PassPair, PassRef, ModuleRef]]:
         """Each pass that changed a module, with its place; all rules share the pairs."""
-        timeline, pipeline = self.timeline, self.timeline.pipeline
-        release = pipeline.release.name if pipeline.release else None
+        timeline, compilation = self.timeline, self.timeline.compilation
+        release = compilation.release.name if compilation.release else None
         positions = {dump: position for position, dump in enumerate(timeline.dumps)}
         pairs = []
-        for change in pipeline.transitions():
+        for change in compilation.transitions():
             name = change.after.name
             if name is None or change.before not in positions or change.after not in positions:
                 continue  # a dump cannot be read
@@ -104,11 +103,11 @@ class View(ABC):
 
     @abstractmethod
     def check(self, check: Check, run: Run) -> None:
-        """Run a check over the subjects of a pipeline, and report its findings."""
+        """Run a check over the subjects of a compilation, and report its findings."""
 
 
 class EachDump(View):
-    """A part of every dump of a pipeline, checked once however many dumps repeat it."""
+    """A part of every dump of a compilation, checked once however many dumps repeat it."""
 
     def check(self, check: Check, run: Run) -> None:
         """Report defects with their history, from introduction to end.
@@ -122,7 +121,7 @@ class EachDump(View):
 
             check_precondition(check, rule.precondition, timeline, reporter)
             return
-        ended = may_report_ended(rule, timeline.pipeline, asked=reporter.resolved)
+        ended = may_report_ended(rule, timeline.compilation, asked=reporter.resolved)
         if ended or timeline.finds_at_end(check):
             for history in histories_of(timeline.find(check), timeline):
                 reporter.add_unless_resolved(check, history)
@@ -151,12 +150,12 @@ class Final(View):
 
     def check(self, check: Check, run: Run) -> None:
         """Trace findings back through the dumps; findings about artefacts have no history."""
-        timeline, pipeline = run.timeline, run.timeline.pipeline
+        timeline, compilation = run.timeline, run.timeline.compilation
         held = set(timeline.dumps)
-        last = next((dump for dump in reversed(pipeline.dumps) if dump in held), None)
-        if last is None or pipeline.is_helper:
+        last = next((dump for dump in reversed(compilation.dumps) if dump in held), None)
+        if last is None or compilation.is_helper:
             return  # there is no module, or it does not run
-        is_final = last is pipeline.final
+        is_final = last is compilation.final
         next_pass = run.reporter.before or timeline.next_pass
         for number, module in enumerate(last.file.modules):
             if not check.rule.is_applicable(module):
@@ -178,24 +177,26 @@ class Final(View):
 
     def _artefacts(self, check: Check, last: PassDump, run: Run) -> Mapping[str, object] | None:
         """The artefacts that a check asks for; None if any is missing, which is reported."""
-        pipeline, artefacts, missing = run.timeline.pipeline, {}, []
+        compilation, artefacts, missing = run.timeline.compilation, {}, []
         for name in check.artefacts:
             title = ARTEFACT_TYPES[name].title
             if name not in run.artefacts:
-                run.artefacts[name] = None if last.edited else ARTEFACT_TYPES[name].read(pipeline)
+                run.artefacts[name] = (
+                    None if last.edited else ARTEFACT_TYPES[name].read(compilation)
+                )
             artefact = run.artefacts[name]
             if artefact is None:
                 missing.append(title)
             else:
                 artefacts[name] = artefact
-                run.reporter.add_unread(pipeline, artefact)
+                run.reporter.add_unread(compilation, artefact)
         if not missing:
             return artefacts
-        if last is pipeline.final:  # an unfinished compile assigns no buffers
+        if last is compilation.final:  # an unfinished compile assigns no buffers
             state = "an edited module has none" if last.edited else "a new compile dumps it"
             reason = f"{NOT_LOOKED_AT}what needs the {' and '.join(missing)}; {state}"
             # A text that the user named is expected to have no files beside it.
-            run.reporter.skip(last, reason, check.rule, minor=pipeline.lone)
+            run.reporter.skip(last, reason, check.rule, minor=compilation.lone)
         return None
 
 
@@ -204,13 +205,13 @@ class AutotunerInput(View):
 
     def check(self, check: Check, run: Run) -> None:
         """Trace findings back from the module before the autotuner."""
-        timeline, pipeline = run.timeline, run.timeline.pipeline
+        timeline, compilation = run.timeline, run.timeline.compilation
         held = set(timeline.dumps)
-        dump, after = pipeline.before_autotuner(), pipeline.after_autotuner()
-        if dump is None or dump not in held or pipeline.is_helper:
+        dump, after = compilation.before_autotuner(), compilation.after_autotuner()
+        if dump is None or dump not in held or compilation.is_helper:
             return
-        is_known = pipeline.is_of_known_release
-        releases = tuple(release.name for release in pipeline.releases) if is_known else ()
+        is_known = compilation.is_of_known_release
+        releases = tuple(release.name for release in compilation.releases) if is_known else ()
         left = after.module if after is not None and after in held else None
         has_autotuned = run.reporter.before in AUTOTUNERS
 
@@ -250,27 +251,30 @@ class EachPass(View):
 
 
 class WholeCompilation(View):
-    """All dumps of a pipeline at once."""
+    """All dumps of a compilation at once."""
 
     def has_subject(self, run: Run) -> bool:
         """True if all dumps could be read and are unedited output of a compiler."""
-        timeline, pipeline = run.timeline, run.timeline.pipeline
-        whole = len(timeline.dumps) == len(pipeline.dumps)
-        return whole and not any(dump.name is None or dump.edited for dump in pipeline.dumps)
+        timeline, compilation = run.timeline, run.timeline.compilation
+        whole = len(timeline.dumps) == len(compilation.dumps)
+        return whole and not any(dump.name is None or dump.edited for dump in compilation.dumps)
 
     def check(self, check: Check, run: Run) -> None:
         """Report findings in the dumps that they name."""
-        timeline, pipeline = run.timeline, run.timeline.pipeline
-        if run.compilation is None:
-            from hlo_lint.engine.preconditions import unmet_preconditions
+        compilation = run.timeline.compilation
+        more = {UNMET: self._unmet(run)} if UNMET in check.parameters else {}
+        for finding in check.run(compilation, artefacts=more):
+            run.reporter.add_in(check.rule, finding, compilation.dumps)
 
-            chosen = {entry.name for entry, _ in run.reporter.rules.chosen}
-            demanding = [entry.load() for entry in rule_entries() if entry.demanded_by]
-            checks = [check for rule in demanding for check in checks_of(rule)]
-            unmet = unmet_preconditions(checks, chosen, timeline, run.reporter.before)
-            run.compilation = Compilation(pipeline, tuple(unmet))
-        for finding in check.run(run.compilation):
-            run.reporter.add_in(check.rule, finding, pipeline.dumps)
+    def _unmet(self, run: Run) -> UnmetPreconditions:
+        from hlo_lint.engine.preconditions import unmet_preconditions
+
+        chosen = {entry.name for entry, _ in run.reporter.rules.chosen}
+        demanding = [entry.load() for entry in rule_entries() if entry.demanded_by]
+        checks = [check for rule in demanding for check in checks_of(rule)]
+        return UnmetPreconditions(
+            unmet_preconditions(checks, chosen, run.timeline, run.reporter.before)
+        )
 
 
 class EachText(View):
@@ -301,19 +305,19 @@ class EachText(View):
 
 
 class WholeRun(NamedTuple):
-    """The files of a run, after every pipeline has been checked."""
+    """The files of a run, after every compilation has been checked."""
 
-    folders: Mapping[Path, Sequence[Pipeline]]
-    """The pipelines of each folder."""
+    folders: Mapping[Path, Sequence[Compilation]]
+    """The compilations of each folder."""
     logs: Sequence[PassDump]
     """The logs of the autotuner."""
 
 
 class WhenAllIsRead(View):
-    """A view of all pipelines of a run together."""
+    """A view of all compilations of a run together."""
 
     def has_subject(self, run: Run) -> bool:
-        """False: `has_any` is called after every pipeline has been checked."""
+        """False: `has_any` is called after every compilation has been checked."""
         return False
 
     @abstractmethod
@@ -321,7 +325,7 @@ class WhenAllIsRead(View):
         """True if a run may have a subject of this view."""
 
     def check(self, check: Check, run: Run) -> None:
-        """Wait for `check_all`, which is called after every pipeline has been checked."""
+        """Wait for `check_all`, which is called after every compilation has been checked."""
 
     @abstractmethod
     def check_all(self, check: Check, whole: WholeRun, reporter: Reporter) -> None:
@@ -329,17 +333,17 @@ class WhenAllIsRead(View):
 
 
 class Folder(WhenAllIsRead):
-    """The pipelines of a folder."""
+    """The compilations of a folder."""
 
     def has_any(self, whole: WholeRun) -> bool:
         """True if any file has a dump name: the origin of loose files is unknown."""
         every = chain.from_iterable(whole.folders.values())
-        return any(pipeline.dumps[0].name is not None for pipeline in every)
+        return any(compilation.dumps[0].name is not None for compilation in every)
 
     def check_all(self, check: Check, whole: WholeRun, reporter: Reporter) -> None:
-        """Report findings in the first dump of the pipeline that they name."""
-        for folder, pipelines in whole.folders.items():
-            view = DumpFolder(folder, tuple(pipelines))
+        """Report findings in the first dump of the compilation that they name."""
+        for folder, compilations in whole.folders.items():
+            view = DumpFolder(folder, tuple(compilations))
             for finding in check.run(view):
                 reporter.add_in(check.rule, finding, view.dumps)
 
@@ -375,20 +379,20 @@ def _ptx(text: str) -> object:
     return read_ptx(text)
 
 
-def _buffers(pipeline: Pipeline) -> BufferAssignment | None:
+def _buffers(compilation: Compilation) -> BufferAssignment | None:
     """The buffer assignment, with the positions of values from a second file, if there."""
-    path = pipeline.artefact_path("-buffer-assignment.txt")
-    text = pipeline.artefact("-buffer-assignment.txt")
-    if text is None and pipeline.final is not None and is_proto(pipeline.final.path.name):
-        path = pipeline.final.path
-        text = _buffers_in_proto(pipeline.final)
+    path = compilation.artefact_path("-buffer-assignment.txt")
+    text = compilation.artefact("-buffer-assignment.txt")
+    if text is None and compilation.final is not None and is_proto(compilation.final.path.name):
+        path = compilation.final.path
+        text = _buffers_in_proto(compilation.final)
     if text is None:
         return None
     from hlo_lint.dumps.artefacts.buffer_assignment import read_buffer_assignment
     from hlo_lint.dumps.artefacts.buffer_values import read_buffer_values
 
     buffers = read_buffer_assignment(text, path)
-    values = pipeline.artefact("-buffer-assignment-values.txt")
+    values = compilation.artefact("-buffer-assignment-values.txt")
     return buffers if values is None else buffers.with_values(read_buffer_values(values))
 
 
@@ -408,11 +412,11 @@ class ArtefactType(NamedTuple):
 
     title: str
     ending: str
-    read: Callable[[Pipeline], object | None]
+    read: Callable[[Compilation], object | None]
 
-    def is_there(self, pipeline: Pipeline) -> bool:
-        """True if a pipeline has it."""
-        return pipeline.artefact_path(self.ending) is not None
+    def is_there(self, compilation: Compilation) -> bool:
+        """True if a compilation has it."""
+        return compilation.artefact_path(self.ending) is not None
 
 
 ARTEFACT_TYPES: dict[str, ArtefactType] = {
@@ -448,7 +452,9 @@ VIEWS: dict[str, View] = {
     ),
     "Ptx": EachText("the assembly of a kernel", file_type=FileType.PTX, read=_ptx),
     "Compilation": WholeCompilation(
-        "a compilation of a module: all its dumps, its options, its passes"
+        "a compilation of a module: all its dumps, its options, its passes; "
+        "`UnmetPreconditions` may go with it",
+        frozenset({UNMET}),
     ),
     "DumpFolder": Folder("all compilations whose dumps are in the same folder"),
     "AutotuningRuns": AutotuningLogs("all given logs of the autotuner"),

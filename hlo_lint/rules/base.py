@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from hlo_lint.analysis.stage import Stage as Stage
+from hlo_lint.dumps.compilation import Compilation as Compilation
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.phases import Precondition
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.hlo.ir import Computation as Computation
 from hlo_lint.hlo.ir import HloFile, Instruction, Module
 from hlo_lint.rules.entry import RuleEntry
@@ -110,27 +110,17 @@ class UnmetPrecondition(NamedTuple):
     """True if the finding itself is in the report."""
 
 
-class Compilation(NamedTuple):
-    """A whole compilation of a module. `Finding.file` is an index into `dumps`."""
-
-    pipeline: Pipeline
-    broken: tuple[UnmetPrecondition, ...]
+class UnmetPreconditions(tuple[UnmetPrecondition, ...]):
     """The preconditions of coming passes that the last dump violates, from all rules."""
 
-    def __repr__(self) -> str:
-        return short_repr(self)
-
-    @property
-    def dumps(self) -> Sequence[PassDump]:
-        """All HLO dumps, in the order of the run."""
-        return self.pipeline.dumps
+    __slots__ = ()
 
 
 class DumpFolder(NamedTuple):
     """All compilations dumped to a folder. `Finding.file` is an index into `dumps`."""
 
     folder: Path
-    pipelines: tuple[Pipeline, ...]
+    compilations: tuple[Compilation, ...]
 
     def __repr__(self) -> str:
         return short_repr(self)
@@ -138,7 +128,7 @@ class DumpFolder(NamedTuple):
     @property
     def dumps(self) -> Sequence[PassDump]:
         """The first dump of each compilation."""
-        return [pipeline.dumps[0] for pipeline in self.pipelines]
+        return [compilation.dumps[0] for compilation in self.compilations]
 
 
 def first_line(dump: PassDump) -> Span:
@@ -188,7 +178,7 @@ class Example:
 
     @classmethod
     def step(
-        cls, lines: str, by: str = "algsimp", pipeline: str = "simplification", **more: Any
+        cls, lines: str, by: str = "algsimp", compilation: str = "simplification", **more: Any
     ) -> Self:
         """An example of a pass: it removed the lines that begin with `-`, and added those with `+`.
 
@@ -203,7 +193,7 @@ class Example:
             kept = [line for line in text.split("\n") if not line.startswith(other)]
             side = "\n".join(map(_without_sign, kept))
             sides.append(side if side.startswith("HloModule") else f"HloModule m\n\n{side}")
-        name = f"module_0001.m.000%d.{pipeline}.after_%s.before_%s.txt"
+        name = f"module_0001.m.000%d.{compilation}.after_%s.before_%s.txt"
         beside = {name % (1, "pipeline-start", by): _whole_of(sides[0])}
         return cls(sides[1], file=name % (2, by, "pipeline-end"), beside=beside, **more)
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hlo_lint.text.edits import Fix
 
 STAGE = "Stage"
+UNMET = "UnmetPreconditions"
 VIOLATIONS = "Violations"
 CYCLES = "Cycles"
 

@@ -47,7 +47,7 @@ INDEX: Final[dict[str, list[Any]]] = {
     'hlo_lint.rules.pipeline.attribute_lost': [('attribute-lost', 'pipeline', 'hlo_lint.rules.pipeline.attribute_lost', 'AttributeLost', True, '', (('PassPair',),), None, None)],
     'hlo_lint.rules.pipeline.call_graph_not_flat': [('call-graph-not-flat', 'pipeline', 'hlo_lint.rules.pipeline.call_graph_not_flat', 'CallGraphNotFlat', True, 'copy-insertion', (('Module',),), ('call', 'conditional', 'while'), None)],
     'hlo_lint.rules.pipeline.change_without_effect': [('change-without-effect', 'pipeline', 'hlo_lint.rules.pipeline.change_without_effect', 'ChangeWithoutEffect', True, '', (('Compilation',),), None, None)],
-    'hlo_lint.rules.pipeline.compilation_died': [('compilation-died', 'pipeline', 'hlo_lint.rules.pipeline.compilation_died', 'CompilationDied', True, '', (('Compilation',),), None, None)],
+    'hlo_lint.rules.pipeline.compilation_died': [('compilation-died', 'pipeline', 'hlo_lint.rules.pipeline.compilation_died', 'CompilationDied', True, '', (('Compilation', 'UnmetPreconditions'),), None, None)],
     'hlo_lint.rules.pipeline.compiler_refuses': [('compiler-refuses', 'pipeline', 'hlo_lint.rules.pipeline.compiler_refuses', 'CompilerRefuses', False, '', (), None, None)],
     'hlo_lint.rules.pipeline.control_dependency_lost': [('control-dependency-lost', 'pipeline', 'hlo_lint.rules.pipeline.control_dependency_lost', 'ControlDependencyLost', True, '', (('PassPair',),), None, None)],
     'hlo_lint.rules.pipeline.divergent_collective': [('divergent-collective', 'pipeline', 'hlo_lint.rules.pipeline.divergent_collective', 'DivergentCollective', True, '', (('Module', 'Stage'),), ('conditional', 'while'), None)],

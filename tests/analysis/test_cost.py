@@ -186,8 +186,8 @@ backend_config={"gemm_backend_config":{"dot_dimension_numbers":{"lhs_contracting
 
 @pytest.mark.parametrize("case", ["gpu-jax0.11.2/attention", "cpu-jax0.10.2/mlp_train"])
 def test_the_kernels_of_a_module_add_up_to_it(case: str) -> None:
-    for pipeline in open_dump(DUMPS / case):
-        for dump in pipeline.dumps:
+    for compilation in open_dump(DUMPS / case):
+        for dump in compilation.dumps:
             module = dump.file.modules[0]
             whole = ModuleCosts(module)
             parts = [whole.of(kernel).times(times) for kernel, times in whole.kernels()]

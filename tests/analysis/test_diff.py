@@ -390,9 +390,9 @@ def test_a_root_that_is_another_instruction_is_a_difference() -> None:
 
 def test_every_pass_that_changed_a_graph_is_seen() -> None:
     """Against XLA's own word: where a pass of the crash left the same graph, the opcodes agree."""
-    pipeline = longest_run(CRASH, None)
+    compilation = longest_run(CRASH, None)
     different = 0
-    for before, after in zip(pipeline.steps, pipeline.steps[1:], strict=False):
+    for before, after in zip(compilation.steps, compilation.steps[1:], strict=False):
         found = diff(before.module, after.module)
         counts = [
             sorted(instruction.opcode for instruction in dump.module.instructions())

@@ -93,9 +93,9 @@ def test_what_nobody_calls_any_more_takes_no_memory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("folder", [ATTENTION, CRASH, *sorted((FIXTURES / "bisect").glob("*/all"))])
 def test_counts_add_up_from_dump_to_dump(folder: Path) -> None:
-    pipeline = longest_run(folder, None)
-    first, *steps = list(passes(pipeline))
-    opcodes = Counter(i.opcode for i in in_order(pipeline)[0].module.instructions())
+    compilation = longest_run(folder, None)
+    first, *steps = list(passes(compilation))
+    opcodes = Counter(i.opcode for i in in_order(compilation)[0].module.instructions())
     assert first.instructions == opcodes.total()
     for step in steps:
         opcodes.update(step.added)
@@ -107,11 +107,11 @@ def test_counts_add_up_from_dump_to_dump(folder: Path) -> None:
 
 def test_what_xla_says_it_changed_has_changed() -> None:
     """XLA's own record of the run: a pass that reports no change left the same text."""
-    pipeline = longest_run(ATTENTION, None)
-    runs = {name: run for run in pipeline.pass_runs or () for name in run.dumps}
+    compilation = longest_run(ATTENTION, None)
+    runs = {name: run for run in compilation.pass_runs or () for name in run.dumps}
     reported = [
         (step, runs[step.dump.path.name])
-        for step in passes(pipeline)
+        for step in passes(compilation)
         if step.dump.path.name in runs and step.name != "pipeline-start"
     ]
     assert len(reported) > 20
@@ -119,7 +119,7 @@ def test_what_xla_says_it_changed_has_changed() -> None:
         assert run_of.changed
         assert step.microseconds == run_of.microseconds
         assert step.microseconds is not None
-    text = pipeline.artefact(".metadata.textproto")
+    text = compilation.artefact(".metadata.textproto")
     assert text is not None
     assert sum(r.microseconds or 0 for r in read_pass_runs(text)) > 1000
     assert all(r.microseconds is None for r in read_pass_runs(re.sub(r".*timestamp.*", "", text)))
@@ -178,8 +178,8 @@ def test_without_times_of_xla_those_between_the_files_count(tmp_path: Path) -> N
     for number, file in enumerate(files):
         file.write_text(BEFORE)
         os.utime(file, ns=(0, 10**9 + number * 7_000_000))
-    (pipeline,) = open_dump(tmp_path)
-    assert [step.microseconds for step in passes(pipeline)] == [None, 7000, 7000]
+    (compilation,) = open_dump(tmp_path)
+    assert [step.microseconds for step in passes(compilation)] == [None, 7000, 7000]
     os.utime(files[0], ns=(0, 3 * 10**9))  # as a copy in the order of the names has it
-    (pipeline,) = open_dump(tmp_path)
-    assert [step.microseconds for step in passes(pipeline)] == [None, None, None]
+    (compilation,) = open_dump(tmp_path)
+    assert [step.microseconds for step in passes(compilation)] == [None, None, None]

@@ -413,7 +413,7 @@ def test_a_dump_gives_its_modules_by_name_and_in_order(crash: Path) -> None:
     dump = hlo_lint.open_dump(crash)
     assert dump.modules == ("module_0001.jit_batched_dot",)
     assert dump["jit_batched_dot"] is dump["module_0001.jit_batched_dot"]
-    assert [len(pipeline.dumps) for pipeline in dump] == [33]
+    assert [len(compilation.dumps) for compilation in dump] == [33]
     with pytest.raises(KeyError, match="jit_batched_dot"):
         _ = dump["jit_nothing"]
 

@@ -59,9 +59,9 @@ def test_every_pass_of_this_compile_is_there_and_nothing_else() -> None:
         assert capture.failure is None
         assert capture.compiled.as_text().startswith("HloModule jit_rows")
         assert [p.dumps[0].name and p.dumps[0].name.module for p in capture.dump] == ["jit_rows"]
-        assert len(list(capture.pipeline.transitions())) > 5
-        assert capture.pipeline.final is not None
-        assert capture.pipeline.records_every_change
+        assert len(list(capture.compilation.transitions())) > 5
+        assert capture.compilation.final is not None
+        assert capture.compilation.records_every_change
     assert os.environ == before
 
 
@@ -79,11 +79,11 @@ def test_static_arguments_trees_and_what_is_lowered_are_taken_as_jax_takes_them(
     jitted = jax.jit(scaled, static_argnums=1)
     with capture_jit(jitted, {"a": MATRIX, "b": (MATRIX,)}, 3) as capture:
         assert capture.name == "scaled"
-        entry = capture.pipeline.dumps[0].module.entry
+        entry = capture.compilation.dumps[0].module.entry
         assert entry is not None
         assert len(entry.with_opcode("parameter")) == 2
     with capture_jit(jitted.lower(MATRIX, 2)) as capture:
-        assert capture.pipeline.dumps[0].module.name == "jit_scaled"
+        assert capture.compilation.dumps[0].module.name == "jit_scaled"
     with pytest.raises(UsageError, match="takes no arguments"):
         capture_jit(jitted.lower(MATRIX, 2), MATRIX)
 
@@ -113,12 +113,12 @@ def test_paths_in_a_dump_that_goes_are_those_within() -> None:
 
 def test_other_passes_and_options_can_be_asked_for() -> None:
     with capture_jit(rows, MATRIX, passes="layout-assignment") as capture:
-        afters = {dump.name.after for dump in capture.pipeline.steps if dump.name}
+        afters = {dump.name.after for dump in capture.compilation.steps if dump.name}
     assert "layout-assignment" in afters
     assert len(afters) < 4
     disabled = {"xla_disable_hlo_passes": "layout-assignment"}
     with capture_jit(rows, MATRIX, compiler_options=disabled) as capture:
-        passes = {dump.name.after for dump in capture.pipeline.steps if dump.name}
+        passes = {dump.name.after for dump in capture.compilation.steps if dump.name}
     assert "layout-assignment" not in passes
 
 

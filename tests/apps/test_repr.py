@@ -39,7 +39,7 @@ DIAGNOSTIC = Diagnostic(
 )
 REPORT = Report((DIAGNOSTIC,) * 100, (), {}, ())
 DUMP = hlo_lint.open_dump(Path(__file__).parents[2] / "fixtures" / "dumps" / "gpu-jax0.11.2")
-PIPELINE = DUMP.pipelines[0]
+COMPILATION = DUMP.compilations[0]
 REWRITE = hlo_lint.Rewrite(MODULE)
 COPY = REWRITE.insert_after(ROOT, "opt-barrier", TYPE, [ROOT], name=f"{LONG}.2")
 
@@ -49,11 +49,11 @@ PUBLIC = [
     hlo_lint.Bad(TEXT, fixed=TEXT),
     hlo_lint.BeforeAutotuner(MODULE, (LONG,) * 100, True, MODULE),
     hlo_lint.Capture(Path(LONG), LONG, "0.11.2", failure=LONG, is_kept=True),
-    hlo_lint.Compilation(PIPELINE, ()),
+    COMPILATION,
     ENTRY,
     DIAGNOSTIC,
     DUMP,
-    hlo_lint.DumpFolder(Path(LONG), (PIPELINE,) * 100),
+    hlo_lint.DumpFolder(Path(LONG), (COMPILATION,) * 100),
     EDIT,
     hlo_lint.FinalModule(MODULE, True, LONG),
     Finding(ROOT, LONG, notes=(LONG,) * 100, fix=FIX),
@@ -78,7 +78,7 @@ PUBLIC = [
 BEHIND_THEM = [
     *(ROOT.shape, TupleShape((ArrayShape("f32", (8,) * 200),) * 9), Layout(tuple(range(200)))),
     *(BufferShape(ArrayShape("f32", (8,) * 200)), OpaqueShape("token")),
-    *(ROOT.operands[0], MODULE.file, PIPELINE, PIPELINE.dumps[0]),
+    *(ROOT.operands[0], MODULE.file, COMPILATION, COMPILATION.dumps[0]),
     *(FixedFile(Path(LONG), TEXT, TEXT, (EDIT,)), Region(PLACE, PLACE, 10**9, 10**9)),
     *(
         hlo_lint.DumpError(f"{LONG}\n{LONG}"),

@@ -12,13 +12,13 @@ import pytest
 
 import hlo_lint
 from hlo_lint import Severity
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.directory import Dump, open_dump
 from hlo_lint.dumps.gaps import NO_PASSES
 from hlo_lint.dumps.names import DumpName, parse_name
 from hlo_lint.dumps.options import read_debug_options, read_pass_runs
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.phases import RESHAPES_ARE_BITCASTS
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.upcoming import Fate, status_of
 from tests.conftest import CRASH, DUMPS, FIXTURES
 
@@ -51,18 +51,18 @@ def name_of(text: str) -> DumpName:
     return name
 
 
-def main_pipeline(case: Path) -> Pipeline:
+def main_pipeline(case: Path) -> Compilation:
     """The pipeline of the program, not of what the autotuner tried."""
-    return open_dump(case).pipelines[0]
+    return open_dump(case).compilations[0]
 
 
-def last_bound(pipeline: Pipeline) -> PassDump:
+def last_bound(compilation: Compilation) -> PassDump:
     """The last dump whose layouts bind."""
-    return [dump for dump in pipeline.dumps if pipeline.layouts_bind(dump)][-1]
+    return [dump for dump in compilation.dumps if compilation.layouts_bind(dump)][-1]
 
 
-def outcome_of(pipeline: Pipeline) -> Fate:
-    return status_of(pipeline, last_bound(pipeline), RESHAPES_ARE_BITCASTS).outcome
+def outcome_of(compilation: Compilation) -> Fate:
+    return status_of(compilation, last_bound(compilation), RESHAPES_ARE_BITCASTS).outcome
 
 
 def step_of(dump: PassDump) -> int | None:
@@ -71,7 +71,8 @@ def step_of(dump: PassDump) -> int | None:
 
 def releases(target: Path | Iterable[Path]) -> list[list[str]]:
     return [
-        [release.name for release in pipeline.releases] for pipeline in open_dump(_paths(target))
+        [release.name for release in compilation.releases]
+        for compilation in open_dump(_paths(target))
     ]
 
 
@@ -169,7 +170,7 @@ def test_every_file_of_a_dump_has_a_name(case: Path) -> None:
 
 
 def test_files_are_grouped_by_module() -> None:
-    assert {pipeline.title: len(pipeline.dumps) for pipeline in open_dump(HELPERS)} == {
+    assert {compilation.title: len(compilation.dumps) for compilation in open_dump(HELPERS)} == {
         "module_0001.jit_batched_dot": 73,
         "module_0003.wrapped_transpose_computation": 1,
         "module_0004.fused_reduce": 1,
@@ -179,12 +180,14 @@ def test_files_are_grouped_by_module() -> None:
 
 
 def test_dumps_stand_in_the_order_of_the_run() -> None:
-    pipeline = main_pipeline(HELPERS)
-    numbers = [step_of(dump) for dump in pipeline.dumps]
+    compilation = main_pipeline(HELPERS)
+    numbers = [step_of(dump) for dump in compilation.dumps]
     assert numbers[:2] == [None, None]
     assert numbers[-1] is None
     assert numbers[2:-1] == list(range(70))
-    assert [dump.name.rest for dump in pipeline.dumps if dump.name and dump.name.step is None] == [
+    assert [
+        dump.name.rest for dump in compilation.dumps if dump.name and dump.name.step is None
+    ] == [
         "before_optimizations.txt",
         "after_spmd_partitioner.txt",
         "sm_9.0a_gpu_after_optimizations.txt",
@@ -196,16 +199,15 @@ def test_two_compilations_of_one_module_are_told_apart_by_their_time(tmp_path: P
         shutil.copy(path, tmp_path / path.name)
         shutil.copy(path, tmp_path / path.name.replace("1795266497058651", "1795266499999999"))
     dump = open_dump(tmp_path)
-    assert [len(pipeline.dumps) for pipeline in dump] == [22, 22]
-    assert {pipeline.dumps[0].name.timestamp for pipeline in dump if pipeline.dumps[0].name} == {
-        "1795266497058651",
-        "1795266499999999",
-    }
+    assert [len(compilation.dumps) for compilation in dump] == [22, 22]
+    assert {
+        compilation.dumps[0].name.timestamp for compilation in dump if compilation.dumps[0].name
+    } == {"1795266497058651", "1795266499999999"}
 
 
 def test_debug_options_without_a_time_belong_to_dumps_that_have_one() -> None:
-    pipeline = main_pipeline(DUMPS / "cpu-jax0.11.2" / "with_timestamp")
-    assert pipeline.records_every_change
+    compilation = main_pipeline(DUMPS / "cpu-jax0.11.2" / "with_timestamp")
+    assert compilation.records_every_change
 
 
 def test_a_proto_beside_its_text_is_not_read_twice() -> None:
@@ -248,12 +250,12 @@ def test_the_pass_that_a_run_disabled_is_known(case: Path) -> None:
 
 
 def test_metadata_lists_the_passes_that_ran_with_and_without_a_change() -> None:
-    pipeline = main_pipeline(DUMPS / "gpu-jax0.11.2" / "attention")
-    runs = pipeline.pass_runs
+    compilation = main_pipeline(DUMPS / "gpu-jax0.11.2" / "attention")
+    runs = compilation.pass_runs
     assert runs is not None
     assert len(runs) > 300
     written = {name for run in runs for name in run.dumps}
-    assert {dump.path.name for dump in pipeline.steps} >= written
+    assert {dump.path.name for dump in compilation.steps} >= written
     assert any(run.changed and run.dumps for run in runs)
     assert any(run.name == "layout_normalization" and not run.changed for run in runs)
 
@@ -342,15 +344,17 @@ def test_what_one_module_contradicts_holds_of_no_module_of_its_folder(tmp_path: 
     for path in paths[1:]:
         path.write_text(BAD)
     for target in (tmp_path, paths[0]):
-        for pipeline in open_dump(target):
-            assert not pipeline.is_of_known_release
-            assert pipeline.release_title == "XLA:CPU of a release with unknown passes"
+        for compilation in open_dump(target):
+            assert not compilation.is_of_known_release
+            assert compilation.release_title == "XLA:CPU of a release with unknown passes"
 
 
 def test_a_folder_without_contradictions_tells_the_release_of_its_smallest_module() -> None:
     for archive in ("gpu-jax0.7.2", "gpu-jax0.8.0"):
         folder = open_dump(FIXTURES / "releases" / f"{archive}.tar.xz")
-        assert {run.release and run.release.name for run in folder} == {archive}
+        assert {compilation.release and compilation.release.name for compilation in folder} == {
+            archive
+        }
 
 
 # Layouts and what comes next
@@ -358,33 +362,33 @@ def test_a_folder_without_contradictions_tells_the_release_of_its_smallest_modul
 
 @pytest.mark.parametrize("case", [CRASH, *NO_DECOMPOSER], ids=title)
 def test_layouts_bind_from_layout_assignment_on(case: Path) -> None:
-    pipeline = main_pipeline(case)
+    compilation = main_pipeline(case)
     assigned = next(
         step_of(dump)
-        for dump in pipeline.steps
+        for dump in compilation.steps
         if dump.name and dump.name.after == "layout-assignment"
     )
     assert assigned is not None
-    for dump in pipeline.dumps:
+    for dump in compilation.dumps:
         step = step_of(dump)
-        assert pipeline.layouts_bind(dump) is (step is not None and step >= assigned)
+        assert compilation.layouts_bind(dump) is (step is not None and step >= assigned)
 
 
 def test_a_pipeline_that_runs_twice_has_two_places() -> None:
-    pipeline = main_pipeline(DUMPS / "gpu-jax0.11.2" / "attention")
-    (release,) = pipeline.releases
+    compilation = main_pipeline(DUMPS / "gpu-jax0.11.2" / "attention")
+    (release,) = compilation.releases
     starts = [
-        pipeline.place_range(release, dump)
-        for dump in pipeline.steps
+        compilation.place_range(release, dump)
+        for dump in compilation.steps
         if dump.name.pipeline == "float_normalization" and dump.name.after == "pipeline-start"
     ]
     assert starts == [(211, 211), (233, 233)]
 
 
 def test_layouts_bind_in_the_final_dump_and_not_in_the_first() -> None:
-    pipeline = main_pipeline(ONLY_ONE_PASS)
-    bound = [dump.path.name for dump in pipeline.dumps if pipeline.layouts_bind(dump)]
-    assert len(bound) == len(pipeline.dumps) - 2
+    compilation = main_pipeline(ONLY_ONE_PASS)
+    bound = [dump.path.name for dump in compilation.dumps if compilation.layouts_bind(dump)]
+    assert len(bound) == len(compilation.dumps) - 2
     assert not any("before_optimizations" in name or "spmd" in name for name in bound)
 
 
@@ -392,9 +396,9 @@ def test_layouts_bind_in_the_final_dump_and_not_in_the_first() -> None:
 def test_what_becomes_of_each_module_is_what_its_manifest_says(case: Path) -> None:
     outcome = json.loads((case / "MANIFEST.json").read_text())["outcome"]
     compiled = outcome == "compiled"
-    pipeline = main_pipeline(case)
-    assert outcome_of(pipeline) is (Fate.NEVER if compiled else Fate.BREAKS)
-    assert (pipeline.final is not None, pipeline.crashed) == (compiled, not compiled)
+    compilation = main_pipeline(case)
+    assert outcome_of(compilation) is (Fate.NEVER if compiled else Fate.BREAKS)
+    assert (compilation.final is not None, compilation.crashed) == (compiled, not compiled)
     assert len(errors_in(case)) == (not compiled)
 
 
@@ -405,11 +409,11 @@ def test_a_pass_that_was_disabled_does_not_die(crash: Path) -> None:
 
 
 def test_before_a_reshape_decomposer_the_reshape_is_repaired() -> None:
-    pipeline = main_pipeline(CRASH)
+    compilation = main_pipeline(CRASH)
     outcomes = {
-        step_of(dump): status_of(pipeline, dump, RESHAPES_ARE_BITCASTS).outcome
-        for dump in pipeline.steps
-        if pipeline.layouts_bind(dump)
+        step_of(dump): status_of(compilation, dump, RESHAPES_ARE_BITCASTS).outcome
+        for dump in compilation.steps
+        if compilation.layouts_bind(dump)
     }
     repaired = [step for step, outcome in outcomes.items() if outcome is Fate.REPAIRED]
     assert repaired[:2] == [17, 18]
@@ -496,7 +500,7 @@ def test_helper_modules_of_the_autotuner_never_bind(tmp_path: Path) -> None:
     for path in HELPERS.glob("module_000[3-6]*.txt"):
         shutil.copy(path, tmp_path)
     dump = open_dump(rewrite(tmp_path, lambda _: True))
-    assert all(pipeline.is_helper and not pipeline.crashed for pipeline in dump)
+    assert all(compilation.is_helper and not compilation.crashed for compilation in dump)
     assert hlo_lint.lint(dump).findings == ()
 
 
@@ -541,12 +545,12 @@ def test_one_reshape_through_many_dumps_is_one_finding_with_its_pass(
 
 def test_the_finding_stands_at_the_first_dump_in_which_it_binds(crash: Path) -> None:
     (found,) = hlo_lint.lint(with_steps(crash, range(31)), ["reshape-moves-data"]).findings
-    pipeline = main_pipeline(crash)
-    steps = [dump for dump in pipeline.steps if pipeline.layouts_bind(dump)]
+    compilation = main_pipeline(crash)
+    steps = [dump for dump in compilation.steps if compilation.layouts_bind(dump)]
     binding = [
         step_of(dump)
         for dump in steps
-        if status_of(pipeline, dump, RESHAPES_ARE_BITCASTS).outcome is Fate.BREAKS
+        if status_of(compilation, dump, RESHAPES_ARE_BITCASTS).outcome is Fate.BREAKS
     ]
     assert found.step == min(
         step for step in binding if step is not None and set(range(step, 31)) <= set(binding)
@@ -593,8 +597,8 @@ def test_two_crashes_in_one_folder_are_two_findings(crash: Path) -> None:
 # Transitions
 
 
-def pairs(pipeline: Pipeline) -> list[tuple[int | None, int | None]]:
-    return [(step_of(t.before), step_of(t.after)) for t in pipeline.transitions()]
+def pairs(compilation: Compilation) -> list[tuple[int | None, int | None]]:
+    return [(step_of(t.before), step_of(t.after)) for t in compilation.transitions()]
 
 
 def test_where_every_change_was_dumped_a_pass_met_the_last_dump_of_its_pipeline() -> None:
@@ -605,8 +609,8 @@ def test_where_every_change_was_dumped_a_pass_met_the_last_dump_of_its_pipeline(
 
 @pytest.mark.parametrize("case", CASES, ids=title)
 def test_a_transition_ends_behind_a_pass_and_starts_at_an_earlier_dump(case: Path) -> None:
-    for pipeline in open_dump(case):
-        for transition in pipeline.transitions():
+    for compilation in open_dump(case):
+        for transition in compilation.transitions():
             before, after = transition.before.name, transition.after.name
             assert before is not None
             assert after is not None
@@ -620,8 +624,8 @@ def test_a_transition_ends_behind_a_pass_and_starts_at_an_earlier_dump(case: Pat
 
 @pytest.mark.parametrize("case", CASES, ids=title)
 def test_the_input_of_an_inner_pipeline_is_no_dump_from_inside_it(case: Path) -> None:
-    for pipeline in open_dump(case):
-        for transition in pipeline.transitions():
+    for compilation in open_dump(case):
+        for transition in compilation.transitions():
             before, after = transition.before.name, transition.after.name
             assert before is not None
             assert after is not None
@@ -645,15 +649,15 @@ def test_a_pipeline_that_left_no_dump_as_a_pass_is_not_the_next_pass(
     ):
         entry = f"ENTRY e {{\n  p = f32[] parameter(0)\n  ROOT r = f32[] {opcode}(p)\n}}\n"
         (tmp_path / f"module_0001.m.{step:04}.{place}.txt").write_text(f"HloModule m\n\n{entry}")
-    (pipeline,) = open_dump(tmp_path)
+    (compilation,) = open_dump(tmp_path)
     # A pass that had changed the module before runs that pipeline itself.
-    assert pairs(pipeline) == [(1, 2), (2 if midst == "negate" else 0, 3)]
+    assert pairs(compilation) == [(1, 2), (2 if midst == "negate" else 0, 3)]
 
 
 def test_where_one_pass_was_dumped_only_a_name_makes_a_transition() -> None:
-    pipeline = main_pipeline(ONLY_ONE_PASS)
-    assert not pipeline.records_every_change
-    assert pairs(pipeline) == [(0, 1), (2, 3), (4, 5)]
+    compilation = main_pipeline(ONLY_ONE_PASS)
+    assert not compilation.records_every_change
+    assert pairs(compilation) == [(0, 1), (2, 3), (4, 5)]
 
 
 def test_without_debug_options_only_a_name_makes_a_transition(crash: Path) -> None:

@@ -29,8 +29,8 @@ def run(folder: Path, steps: tuple[str, ...], time: float) -> None:
 def read(folder: Path) -> tuple[list[str], int]:
     """The steps that are read, and the number of files that an earlier run left."""
     dump = open_dump(folder)
-    (pipeline,) = dump.pipelines
-    steps = [step.path.name.removeprefix("module_0001.jit_f.") for step in pipeline.steps]
+    (compilation,) = dump.compilations
+    steps = [step.path.name.removeprefix("module_0001.jit_f.") for step in compilation.steps]
     return steps, sum(entry.reason == EARLIER for entry in dump.skipped)
 
 

@@ -104,14 +104,15 @@ def checked(*words: object, data: bytes | None = None) -> tuple[int, str]:
 
 
 def modules_in(path: Path) -> list[str]:
-    files = [dump.file for run in open_dump(path) for dump in run.dumps]
+    files = [dump.file for compilation in open_dump(path) for dump in compilation.dumps]
     return [module.name for file in files for module in file.modules]
 
 
 def test_a_dump_of_four_devices_is_of_a_known_release_as_that_of_one(folder: Path) -> None:
     compiled(folder, 4, "--xla_dump_to=dump4")
     one, four = (
-        {run.release_title for run in open_dump(folder / name)} for name in ("dump", "dump4")
+        {compilation.release_title for compilation in open_dump(folder / name)}
+        for name in ("dump", "dump4")
     )
     assert one == four
     assert one <= {entry.title for entry in pass_lists("cpu")}
@@ -153,7 +154,7 @@ def test_the_buffer_assignment_of_a_protocol_buffer_is_that_of_the_text(folder: 
     protos = sorted((folder / "dump").glob("*.cpu_after_optimizations.hlo.pb"))
     assert any("jit_looped" in path.name for path in protos)
     for path in protos:
-        module = open_dump(path).pipelines[0].dumps[0].module
+        module = open_dump(path).compilations[0].dumps[0].module
         made = buffer_assignment_text(path.read_bytes(), module)
         beside = path.with_name(path.name.replace(".hlo.pb", "-buffer-assignment.txt"))
         assert made is not None
@@ -190,7 +191,7 @@ def test_snapshots_alone_are_read_once_for_each_module(
 def test_beside_texts_no_snapshot_and_no_profile_is_read(folder: Path, tmp_path: Path) -> None:
     dump = Path(shutil.copytree(folder / "dump", tmp_path / "dump"))
     shutil.copy(one(folder, "trace/plugins/profile/*/*.xplane.pb"), dump)
-    read = [file.path.name for run in open_dump(dump) for file in run.dumps]
+    read = [file.path.name for compilation in open_dump(dump) for file in compilation.dumps]
     assert not [name for name in read if "snapshot" in name or "xplane" in name]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import hlo_lint
 from hlo_lint.dumps.directory import open_dump
-from hlo_lint.dumps.selection import main_pipelines
+from hlo_lint.dumps.selection import main_compilations
 from hlo_lint.hlo.parser.module import parse_file
 from tests.conftest import FIXTURES, ROOT, hlo_files
 
@@ -33,9 +33,9 @@ def test_a_healthy_dump_of_each_release_has_no_findings(dump: Path) -> None:
     # Layout normalization of jax 0.6 to 0.9 says that it changed what it did not.
     others = [at for at in report.findings if at.rule != "change-without-effect"]
     assert list(map(str, others)) == []
-    pipeline = max(main_pipelines(open_dump(dump)), key=lambda found: len(found.dumps))
-    assert pipeline.final is not None
-    assert pipeline.backend == dump.name.partition("-")[0]
+    compilation = max(main_compilations(open_dump(dump)), key=lambda found: len(found.dumps))
+    assert compilation.final is not None
+    assert compilation.backend == dump.name.partition("-")[0]
 
 
 def test_the_texts_of_each_release_are_read_as_they_are_printed(dump: Path) -> None:
@@ -46,9 +46,9 @@ def test_the_texts_of_each_release_are_read_as_they_are_printed(dump: Path) -> N
 def test_releases_with_a_pass_list_are_recognised(dump: Path) -> None:
     if not (ROOT / "hlo_lint" / "dumps" / "pipelines" / f"{dump.name}.txt").exists():
         pytest.skip("the passes of this release are in no list")
-    pipeline = max(main_pipelines(open_dump(dump)), key=lambda found: len(found.dumps))
-    assert dump.name in [release.name for release in pipeline.releases]
-    assert pipeline.is_of_known_release
+    compilation = max(main_compilations(open_dump(dump)), key=lambda found: len(found.dumps))
+    assert dump.name in [release.name for release in compilation.releases]
+    assert compilation.is_of_known_release
 
 
 def test_each_release_on_the_page_has_an_archive() -> None:

@@ -123,7 +123,7 @@ def test_equal_files_of_a_store_are_known_by_the_checksums_of_the_listing(
     with open_executor(None, 1, task) as executor:
         parts = parts_of(dict(enumerate(dump)), executor, seen.append)
     assert len(parts) == 3
-    assert seen.count(1) == len(dump.pipelines[0].dumps)
+    assert seen.count(1) == len(dump.compilations[0].dumps)
     assert parts[2].result.diagnostics[0].path.startswith(f"{memory}/rank2/")
 
 

@@ -23,25 +23,25 @@ def test_the_number_of_a_change_list_belongs_to_the_name_of_the_module() -> None
 
 
 def test_a_renumbered_module_is_one_pipeline_in_the_order_of_the_run() -> None:
-    (pipeline,) = open_dump(RENUMBERED).pipelines
+    (compilation,) = open_dump(RENUMBERED).compilations
     assert {path.name[:11] for path in RENUMBERED.glob("*.txt")} == {"module_0000", "module_0004"}
-    assert pipeline.title.startswith("module_0000.jit_add_noise")
-    names = [dump.name for dump in pipeline.steps if dump.name]
+    assert compilation.title.startswith("module_0000.jit_add_noise")
+    names = [dump.name for dump in compilation.steps if dump.name]
     assert [name.step for name in names] == list(range(len(names)))
     (rewritten,) = [n.step for n in names if n.step and n.after == "xprecision-rewriter"]
     assert names[rewritten - 1].pipeline == "X64_elimination"
-    assert pipeline.final is not None
-    assert not pipeline.crashed
-    assert pipeline.artefact("-buffer-assignment.txt") is not None
+    assert compilation.final is not None
+    assert not compilation.crashed
+    assert compilation.artefact("-buffer-assignment.txt") is not None
 
 
 def test_the_pass_list_fits_and_the_stage_is_that_of_tpu() -> None:
-    (pipeline,) = open_dump(RENUMBERED).pipelines
-    assert [release.name for release in pipeline.releases] == ["tpu-jax0.10.2"]
-    assert pipeline.is_of_known_release
-    final = pipeline.final
+    (compilation,) = open_dump(RENUMBERED).compilations
+    assert [release.name for release in compilation.releases] == ["tpu-jax0.10.2"]
+    assert compilation.is_of_known_release
+    final = compilation.final
     assert final is not None
-    stage = Stages(pipeline).of(final, final.module)
+    stage = Stages(compilation).of(final, final.module)
     assert (stage.backend, stage.mixed_precision, stage.layouts) == ("tpu", True, True)
 
 
@@ -90,12 +90,12 @@ def test_of_an_unknown_release_the_next_pass_is_the_one_that_died(tmp_path: Path
         wrong = f"{name}.{900 + number}.optimization.after_dot_decomposer.before_"
         wrong += ("rng-expander", "batchnorm_expander", "call-inliner")[number]
         shutil.copy(first, copy / f"{wrong}.txt".replace(".90", ".090"))
-    (pipeline,) = [each for each in open_dump(copy) if not each.is_helper]
-    site = find_crash_site(pipeline)
+    (compilation,) = [each for each in open_dump(copy) if not each.is_helper]
+    site = find_crash_site(compilation)
     assert site.suspects == (("optimization", "splitk-rewriter"),)
     assert site.is_complete
     (copy / last).rename(copy / last.replace("splitk-rewriter", "pipeline-end"))
-    (pipeline,) = [each for each in open_dump(copy) if not each.is_helper]
-    site = find_crash_site(pipeline)
+    (compilation,) = [each for each in open_dump(copy) if not each.is_helper]
+    site = find_crash_site(compilation)
     assert site.suspects == (("optimization", "hlo-verifier"),)
     assert not site.is_complete

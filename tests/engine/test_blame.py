@@ -83,7 +83,7 @@ class WordInText(Rule):
 def lives(rule: Rule, path: Path, *, resolved: bool = True) -> list[Diagnostic]:
     """The findings of a rule in the program's own module."""
     dump = open_dump(path)
-    dump.pipelines = dump.pipelines[:1]
+    dump.compilations = dump.compilations[:1]
     found = Checker(Task([rule], resolved=resolved)).check_dump(dump).diagnostics
     return sorted(found, key=lambda each: (each.step or 0, each.instruction or ""))
 
@@ -125,7 +125,7 @@ def test_a_dot_is_followed_from_pass_to_pass() -> None:
 def test_what_no_pass_touches_is_one_finding_in_every_dump() -> None:
     found = lives(NamedOpcode("parameter"), ATTENTION)
     entry = [each for each in found if each.computation == "main.3"]
-    assert {each.seen_in for each in entry} == {len(open_dump(ATTENTION).pipelines[0].dumps)}
+    assert {each.seen_in for each in entry} == {len(open_dump(ATTENTION).compilations[0].dumps)}
     assert {passes(each) for each in entry} == {("none", "none")}
 
 
@@ -216,8 +216,8 @@ def test_what_the_autotuner_took_out_to_try_is_told_of_the_module() -> None:
     helpers = [each for each in open_dump(FISSION) if each.is_helper]
     reshapes = {
         each.type_text
-        for pipeline in helpers
-        for module in pipeline.dumps[-1].file.modules
+        for compilation in helpers
+        for module in compilation.dumps[-1].file.modules
         for each in module.instructions()
         if each.opcode == "reshape"
     }
@@ -336,7 +336,7 @@ def test_what_may_break_is_followed_back_from_the_autotuner(release: str) -> Non
 
 def _until_autotuner(case: Path) -> list[Path]:
     """The dumps of a run up to the one that the autotuner meets."""
-    dumps = open_dump(case).pipelines[0]
+    dumps = open_dump(case).compilations[0]
     met = dumps.before_autotuner()
     return [dump.path for dump in dumps.dumps[: dumps.dumps.index(met) + 1]] if met else []
 

@@ -17,7 +17,7 @@ import pytest
 import hlo_lint
 from hlo_lint import Findings, Module, Rule
 from hlo_lint.apps.settings.settings import Settings
-from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.engine.executors import Work
 from hlo_lint.engine.executors.local import LocalExecutor
 from hlo_lint.engine.parallel import parts_of
@@ -39,9 +39,9 @@ def test_files_that_were_moved_together_have_the_same_findings_there(
     name: str, tmp_path: Path
 ) -> None:
     copy = Path(shutil.copytree(FIXTURES / name, tmp_path / "copy"))
-    pipelines = [hlo_lint.open_dump(path).pipelines for path in (FIXTURES / name, copy)]
+    compilations = [hlo_lint.open_dump(path).compilations for path in (FIXTURES / name, copy)]
     findings = 0
-    for here, there in zip(*pipelines, strict=True):
+    for here, there in zip(*compilations, strict=True):
         assert content_digest(TASK, here) == content_digest(TASK, there)
         part, expected = check_part(TASK, here), check_part(TASK, there)
         assert repr(relocated(part, places(here, there))) == repr(expected)
@@ -112,7 +112,7 @@ def test_another_byte_or_name_is_another_content(tmp_path: Path) -> None:
     copy = Path(shutil.copytree(CRASH, tmp_path / "copy"))
 
     def digest() -> object:
-        return content_digest(TASK, hlo_lint.open_dump(copy).pipelines[0])
+        return content_digest(TASK, hlo_lint.open_dump(copy).compilations[0])
 
     first = digest()
     options = next(copy.glob("*.debug_options"))
@@ -132,7 +132,7 @@ def test_small_files_beside_a_large_one_are_sent_in_several_batches(tmp_path: Pa
         is_local = False
         sent: Sequence[int] = ()
 
-        def map(self, work: Work, batches: Sequence[Mapping[int, Pipeline]]) -> Iterator[Any]:
+        def map(self, work: Work, batches: Sequence[Mapping[int, Compilation]]) -> Iterator[Any]:
             self.sent = [len(batch) for batch in batches]
             return iter(())
 
@@ -164,9 +164,9 @@ def test_files_of_equal_content_are_checked_once(tmp_path: Path) -> None:
     dump = hlo_lint.open_dump(ranks(tmp_path))
     with Counting(1, TASK) as executor:
         parts = parts_of(dict(enumerate(dump)), executor, note)
-    files = len(dump.pipelines[0].dumps)
+    files = len(dump.compilations[0].dumps)
     assert len(checked) == 2 * files  # of the first rank, and of the other one
-    assert parts[1] == check_part(TASK, dump.pipelines[1])
+    assert parts[1] == check_part(TASK, dump.compilations[1])
 
 
 @pytest.mark.slow
@@ -254,4 +254,4 @@ def test_an_address_that_is_none_is_wrong_use(address: str, says: str) -> None:
 def test_a_worker_of_another_version_is_refused() -> None:
     task = TASK._replace(version="0.0.1")
     with pytest.raises(hlo_lint.DumpError, match=r"not 0\.0\.1"):
-        check_part(task, hlo_lint.open_dump(CRASH).pipelines[0])
+        check_part(task, hlo_lint.open_dump(CRASH).compilations[0])

@@ -13,8 +13,8 @@ import hlo_lint
 from hlo_lint.analysis.stage import parse_stage
 from hlo_lint.apps.cli.main import cli
 from hlo_lint.apps.targets import as_dump
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.directory import open_dump
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.memo import RunMemo
 from hlo_lint.engine.runner import Checker, Task
 from hlo_lint.engine.stages import Stages
@@ -45,15 +45,15 @@ def with_line(line: str) -> str:
 
 def first_with(case: Path, field: str, value: object, module: int = 0) -> str:
     """The first dump of a run, as a person would name it, whose stage says so."""
-    for label, stage in stages_of(open_dump(case).pipelines[module]):
+    for label, stage in stages_of(open_dump(case).compilations[module]):
         if getattr(stage, field) == value:
             return label
     return "none"
 
 
-def stages_of(pipeline: Pipeline) -> Iterator[tuple[str, Stage]]:
-    stages = Stages(pipeline)
-    for dump in pipeline.dumps:
+def stages_of(compilation: Compilation) -> Iterator[tuple[str, Stage]]:
+    stages = Stages(compilation)
+    for dump in compilation.dumps:
         label = dump.name.label if dump.name else dump.path.name
         yield label, stages.of(dump, dump.module)
 
@@ -90,22 +90,24 @@ def test_a_stage_begins_at_its_pass(case: Path, field: str, value: object, first
     ],
 )
 def test_every_dump_of_a_run_has_its_release(case: Path, backend: str, release: str | None) -> None:
-    told = {(stage.backend, stage.release) for _, stage in stages_of(open_dump(case).pipelines[0])}
+    told = {
+        (stage.backend, stage.release) for _, stage in stages_of(open_dump(case).compilations[0])
+    }
     assert told == {(backend, release)}
 
 
 def test_a_stage_never_goes_back_where_passes_do_not_undo_it() -> None:
     named = ("before_config_assignment", "after_spmd_partitioner")  # sorted beside the steps
     for case in sorted(DUMPS.glob("*/*")):
-        for pipeline in open_dump(case):
-            stages = [stage for label, stage in stages_of(pipeline) if label not in named]
+        for compilation in open_dump(case):
+            stages = [stage for label, stage in stages_of(compilation) if label not in named]
             for field in ("layouts", "scheduled", "host_memory", "final"):
                 values = [getattr(stage, field) for stage in stages]
                 assert values == sorted(values), (case, field)
 
 
 def test_what_the_autotuner_took_out_of_a_module_has_layouts_and_no_release() -> None:
-    (helper,) = [pipeline for pipeline in open_dump(HELPERS) if pipeline.is_helper][:1]
+    (helper,) = [compilation for compilation in open_dump(HELPERS) if compilation.is_helper][:1]
     ((_, first), *_) = stages_of(helper)
     assert first == Stage(layouts=True, assumed=True)
 
@@ -130,8 +132,8 @@ def test_a_file_of_no_run_has_what_its_text_says(
 ) -> None:
     path = tmp_path / name
     path.write_text(text)
-    (pipeline,) = open_dump(path)
-    assert [each for _, each in stages_of(pipeline)] == [stage]
+    (compilation,) = open_dump(path)
+    assert [each for _, each in stages_of(compilation)] == [stage]
 
 
 def test_a_dump_after_layout_assignment_binds_the_layouts_of_an_unknown_backend(
@@ -178,14 +180,14 @@ class UnscheduledModules(Rule):
 
 def occurrences(rule: Rule) -> list[Occurrence]:
     """The findings of a rule in a run of XLA:CPU."""
-    pipeline = open_dump(MLP).pipelines[0]
+    compilation = open_dump(MLP).compilations[0]
     (check,) = checks_of(rule)
-    return list(Timeline(pipeline, pipeline.dumps, RunMemo()).find(check))
+    return list(Timeline(compilation, compilation.dumps, RunMemo()).find(check))
 
 
 def test_a_computation_is_found_in_each_dump_whose_stage_makes_a_difference() -> None:
     found = occurrences(ScheduledReductions())
-    dumps = open_dump(MLP).pipelines[0].dumps
+    dumps = open_dump(MLP).compilations[0].dumps
     scheduled = [dump for dump in dumps if dump.module.is_scheduled]
     assert len({occurrence.ref.position for occurrence in found}) == len(scheduled)
 
@@ -206,7 +208,7 @@ def test_a_module_is_checked_once_for_all_files_that_repeat_it_at_a_stage() -> N
     rule = UnscheduledModules()
     occurrences(rule)
     texts = {module.text for module in rule.runs}
-    dumps = open_dump(MLP).pipelines[0].dumps
+    dumps = open_dump(MLP).compilations[0].dumps
     assert len(texts) == len({dump.file.text for dump in dumps}) <= len(rule.runs) < len(dumps)
 
 

@@ -606,10 +606,10 @@ def test_an_operand_that_stands_below_its_user_ends_in_no_loop() -> None:
 def test_a_module_that_is_too_large_has_no_graph(tmp_path: Path) -> None:
     path = tmp_path / "a.hlo"
     path.write_text(LOOSE)
-    [pipeline] = hlo_lint.open_dump(path).pipelines
-    [dump] = pipeline.dumps
-    assert graph_of(pipeline, dump, 100) is not None
-    assert graph_of(pipeline, dump, 2) is None
+    [compilation] = hlo_lint.open_dump(path).compilations
+    [dump] = compilation.dumps
+    assert graph_of(compilation, dump, 100) is not None
+    assert graph_of(compilation, dump, 2) is None
 
 
 def test_the_whole_module_is_drawn_on_demand(opened: Open, forced_page: Path) -> None:
@@ -737,8 +737,8 @@ def test_the_passes_are_gone_through_by_links_and_keys(opened: Open, forced_page
 
 
 def test_every_line_that_differs_is_on_the_page_or_counted() -> None:
-    pipeline = max(open_dump(FORCED), key=lambda found: len(found.dumps))
-    steps = list(passes(pipeline))
+    compilation = max(open_dump(FORCED), key=lambda found: len(found.dumps))
+    steps = list(passes(compilation))
     budget = DifferenceBudget()
     for before, after in pairwise(steps):
         held = budget.difference(before, after)
@@ -762,9 +762,9 @@ def test_every_line_that_differs_is_on_the_page_or_counted() -> None:
 def test_a_difference_without_room_is_left_out_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pass_diff, "MAX_ROWS_OF_PASS", 5)
     monkeypatch.setattr(pass_diff, "MAX_ROWS", 12)
-    pipeline = max(open_dump(FORCED), key=lambda found: len(found.dumps))
+    compilation = max(open_dump(FORCED), key=lambda found: len(found.dumps))
     budget = DifferenceBudget()
-    held = [budget.difference(*pair) for pair in pairwise(passes(pipeline))]
+    held = [budget.difference(*pair) for pair in pairwise(passes(compilation))]
     first = next(filter(None, held))
     assert (sum(len(part["rows"]) for part in first["computations"]), first["left_out"]) == (6, 2)
     assert budget.rows == 0

@@ -19,6 +19,7 @@ from hlo_lint.apps.asking import refusals
 from hlo_lint.apps.cli.main import cli
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.dumps.changes import adds_only_unread, disagreements, resizes_only_workspaces
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.contracts import (
     Contract,
     Order,
@@ -33,7 +34,6 @@ from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.options import differences, read_pass_runs
 from hlo_lint.dumps.pass_lists import PassName, jax_release, pass_list, pass_lists
 from hlo_lint.dumps.passes_run import breaches, passes_run
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.rules.base import Bad
 from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.registry import all_rules, find_rule
@@ -47,8 +47,8 @@ DIED = [CRASH, *sorted(DUMPS.glob("gpu-*/no_reshape_decomposer_crash"))]
 ORDERS = [(contract, order) for contract in contracts() for order in contract.orders]
 
 
-def main(case: Path) -> Pipeline:
-    return max(open_dump(case), key=lambda pipeline: len(pipeline.dumps))
+def main(case: Path) -> Compilation:
+    return max(open_dump(case), key=lambda compilation: len(compilation.dumps))
 
 
 def copy_of(case: Path, folder: Path) -> Path:
@@ -180,8 +180,8 @@ def test_passes_are_read_alike_in_whatever_spelling() -> None:
 
 @pytest.mark.parametrize("case", HEALTHY, ids=title)
 def test_a_healthy_run_keeps_every_order(case: Path) -> None:
-    for pipeline in open_dump(case):
-        assert breaches(pipeline) == []
+    for compilation in open_dump(case):
+        assert breaches(compilation) == []
 
 
 def test_a_pass_that_was_switched_off_is_missed_by_those_that_rely_on_it(tmp_path: Path) -> None:
@@ -235,13 +235,13 @@ def test_a_run_that_ended_has_not_died(case: Path) -> None:
     assert hlo_lint.lint(case, ["compilation-died"]).findings == ()
 
 
-def cut(pipeline: Pipeline, number: int) -> Pipeline:
+def cut(compilation: Compilation, number: int) -> Compilation:
     """A run as it would have been left had it died after a numbered dump."""
     named = [
-        dump for dump in pipeline.dumps if dump.name and dump.name.rest.startswith("before_opt")
+        dump for dump in compilation.dumps if dump.name and dump.name.rest.startswith("before_opt")
     ]
-    kept = [path for path in pipeline.artefacts if not path.name.endswith("metadata.textproto")]
-    died = Pipeline([*named, *pipeline.steps[: number + 1]], kept)
+    kept = [path for path in compilation.artefacts if not path.name.endswith("metadata.textproto")]
+    died = Compilation([*named, *compilation.steps[: number + 1]], kept)
     assert died.crashed
     return died
 
@@ -249,18 +249,18 @@ def cut(pipeline: Pipeline, number: int) -> Pipeline:
 @pytest.mark.parametrize("case", HEALTHY, ids=title)
 def test_a_run_cut_anywhere_has_the_pass_that_came_next_among_the_suspects(case: Path) -> None:
     """Of the runs that XLA finished, we know which pass came next."""
-    pipeline = main(case)
+    compilation = main(case)
     judged = 0
-    for number, dump in enumerate(pipeline.steps[1:]):
-        death = find_crash_site(cut(pipeline, number))
-        after, before = dump.name, pipeline.steps[number].name
+    for number, dump in enumerate(compilation.steps[1:]):
+        death = find_crash_site(cut(compilation, number))
+        after, before = dump.name, compilation.steps[number].name
         assert after is not None
         assert before is not None
         is_pass = after.before and after.after not in ("pipeline-start", before.pipeline)
         if death.is_complete and is_pass and not after.after.startswith("apply-xla-transforms"):
             assert after.after in [name for _, name in death.suspects], dump.path.name
             judged += 1
-    assert judged > len(pipeline.steps) / 6
+    assert judged > len(compilation.steps) / 6
 
 
 def test_an_unexplained_death_is_a_warning_and_says_which_passes_it_may_have_been(
@@ -361,10 +361,10 @@ def test_of_a_release_of_tomorrow_only_the_name_of_the_last_dump_is_believed(cra
 def test_a_death_that_no_rule_explains_is_put_down_to_a_broken_contract(tmp_path: Path) -> None:
     copy = copy_of(GPU_0_10_2, tmp_path)
     set_options(copy, 'xla_dump_hlo_pass_re: ".*"\nxla_disable_hlo_passes: "dot_normalizer"\n')
-    pipeline = main(copy)
-    starts = [dump.name for dump in pipeline.steps if dump.name]
+    compilation = main(copy)
+    starts = [dump.name for dump in compilation.steps if dump.name]
     last = next(name.step for name in starts if name.pipeline == "hlo_normalization")
-    for dump in pipeline.dumps:
+    for dump in compilation.dumps:
         assert dump.name is not None
         begun = dump.name.rest.startswith("before_optimizations")
         if not begun and (dump.name.step is None or dump.name.step > (last or 0)):
@@ -481,8 +481,8 @@ def test_a_deleted_dump_is_no_silent_change(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("case", [*HEALTHY, *DIED], ids=title)
 def test_no_real_run_changes_in_silence(case: Path) -> None:
-    for pipeline in open_dump(case):
-        assert all(each.reported for each in disagreements(pipeline))
+    for compilation in open_dump(case):
+        assert all(each.reported for each in disagreements(compilation))
 
 
 def test_a_pass_of_the_name_of_its_pipeline_reports_without_effect(tmp_path: Path) -> None:
@@ -522,7 +522,7 @@ def test_each_compiler_of_a_process_counts_modules_by_itself(tmp_path: Path) -> 
         number, dot, rest = path.name.partition(".")
         if dot and number.startswith("module_"):
             shutil.copy(path, copy / f"module_0000.{rest}")
-    assert len({pipeline.backend for pipeline in open_dump(copy).pipelines}) == 2
+    assert len({compilation.backend for compilation in open_dump(copy).compilations}) == 2
     assert not hlo_lint.lint(copy, ["incomplete-dump"]).findings
 
 
@@ -611,13 +611,13 @@ def test_settings_are_not_compared_without_records(tmp_path: Path) -> None:
 
 
 def test_a_target_is_compared_field_by_field(tmp_path: Path) -> None:
-    runs = []
+    compilations = []
     for number, cores in enumerate((132, 108)):
         copy = copy_of(CPU, tmp_path / str(number))
         text = f"gpu_device_info {{ core_count: {cores} threads_per_warp: 32 }}\n"
         (copy / "module_0000.jit_mlp_train.gpu_target_config.pbtxt").write_text(text)
-        runs.append(main(copy))
-    (found,) = differences(*runs)
+        compilations.append(main(copy))
+    (found,) = differences(*compilations)
     assert (found.record, found.name) == ("gpu_target_config.pbtxt", "gpu_device_info.core_count")
     assert (found.before, found.after) == (("132",), ("108",))
 

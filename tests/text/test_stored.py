@@ -63,7 +63,7 @@ def test_an_archive_reads_as_the_folder_in_it(tmp_path: Path, ending: str) -> No
     path = tmp_path / f"dump.tar{ending}"
     path.write_bytes(compress(crash_tar()))
     assert findings(path) == findings(CRASH).replace(str(CRASH), f"{path}/crash")
-    passes = [list(passes_of(open_dump(at).pipelines[0])) for at in (path, CRASH)]
+    passes = [list(passes_of(open_dump(at).compilations[0])) for at in (path, CRASH)]
     assert [step.name for step in passes[0]] == [step.name for step in passes[1]]
     assert findings(tmp_path) == findings(path)
 

@@ -8,9 +8,9 @@ from difflib import SequenceMatcher
 
 from hlo_lint.analysis.diff.difference import Difference, compare
 from hlo_lint.analysis.diff.structural_hash import Structures
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pass_lists import unnumbered
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import in_order, modules_of
 
 
@@ -39,8 +39,8 @@ class BisectionStep:
 class Bisection:
     """The outcome of a walk along two runs in parallel."""
 
-    before: Pipeline
-    after: Pipeline
+    before: Compilation
+    after: Compilation
     steps: int
     """The number of steps after which the modules were compared and equal."""
     first: BisectionStep | None
@@ -60,7 +60,7 @@ class Bisection:
         return self.first is None
 
 
-def bisect(before: Pipeline, after: Pipeline) -> Bisection:
+def bisect(before: Compilation, after: Compilation) -> Bisection:
     """Walk the dumps of two runs of the same program until the modules differ structurally.
 
     The dumps are aligned by the names of pipelines and passes. A pass that left a dump in only one
@@ -73,7 +73,7 @@ def bisect(before: Pipeline, after: Pipeline) -> Bisection:
     return _AlignedRuns(before, after).bisection()
 
 
-def aligned_steps(before: Pipeline, after: Pipeline) -> list[BisectionStep]:
+def aligned_steps(before: Compilation, after: Compilation) -> list[BisectionStep]:
     """The steps of two runs of a program in a common order; a step of both runs has two dumps."""
     return list(_AlignedRuns(before, after).steps())
 
@@ -81,7 +81,7 @@ def aligned_steps(before: Pipeline, after: Pipeline) -> list[BisectionStep]:
 class _AlignedRuns:
     """Two runs of the same program, and the structures of their modules."""
 
-    def __init__(self, before: Pipeline, after: Pipeline) -> None:
+    def __init__(self, before: Compilation, after: Compilation) -> None:
         self.before, self.after = before, after
         self.ours, self.theirs = before.dumps, after.dumps
         if before.steps and after.steps:
@@ -185,17 +185,19 @@ def _key(dump: PassDump) -> tuple[str, str]:
     return name.pipeline, unnumbered(name.after)
 
 
-def _disables(run: Pipeline, name: str) -> bool:
+def _disables(compilation: Compilation, name: str) -> bool:
     """True if a run was told to leave out a pass, or a pipeline."""
-    return run.options is not None and bool(name) and run.options.disabled(name)
+    return compilation.options is not None and bool(name) and compilation.options.disabled(name)
 
 
-def _notes(first: BisectionStep | None, before: Pipeline, after: Pipeline) -> Iterator[str]:
+def _notes(first: BisectionStep | None, before: Compilation, after: Compilation) -> Iterator[str]:
     if first is not None:
-        for dump, side, run in ((first.before, "A", before), (first.after, "B", after)):
+        for dump, side, compilation in ((first.before, "A", before), (first.after, "B", after)):
             if dump is not None:
                 continue
-            disabled = [name for name in (first.name, first.pipeline) if _disables(run, name)]
+            disabled = [
+                name for name in (first.name, first.pipeline) if _disables(compilation, name)
+            ]
             if disabled:
                 yield f"{side} disables {disabled[0]}"
             else:
@@ -203,15 +205,15 @@ def _notes(first: BisectionStep | None, before: Pipeline, after: Pipeline) -> It
         is_pass = bool(first.pipeline or first.stage)
         if is_pass and first.before is not None and first.after is not None:
             yield "it ran in both on the same module, with different results"
-    for side, run in (("A", before), ("B", after)):
-        if not run.steps:
+    for side, compilation in (("A", before), ("B", after)):
+        if not compilation.steps:
             yield f"{side} has no dumps of passes; XLA_FLAGS=--xla_dump_hlo_pass_re=.* makes them"
-        elif not run.records_every_change:
+        elif not compilation.records_every_change:
             yield f"{side} may not have dumped every pass: the cause may lie between two dumps"
     yield from flag_differences(before, after)
 
 
-def flag_differences(before: Pipeline, after: Pipeline) -> Iterator[str]:
+def flag_differences(before: Compilation, after: Compilation) -> Iterator[str]:
     """The flags in which the two runs differ, except those about dumps."""
     if before.options is None or after.options is None:
         return

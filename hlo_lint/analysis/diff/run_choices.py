@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from hlo_lint.dumps.artefacts.autotune import read_autotuning
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.options import settings_of_run
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import modules_of
 
 
@@ -27,26 +27,29 @@ class RunChoice(NamedTuple):
 _KINDS = ("autotuner", "kernel", "setting")
 
 
-def choices_of_bad(good: Sequence[Pipeline], bad: Sequence[Pipeline]) -> list[RunChoice]:
+def choices_of_bad(good: Sequence[Compilation], bad: Sequence[Compilation]) -> list[RunChoice]:
     """The choices that all bad runs of a program made, and no good run."""
-    ours, theirs = ([dict(_choices(run)) for run in runs] for runs in (good, bad))
-    subjects = {subject for run in (*ours, *theirs) for subject in run}
+    ours, theirs = (
+        [dict(_choices(compilation)) for compilation in compilations]
+        for compilations in (good, bad)
+    )
+    subjects = {subject for compilation in (*ours, *theirs) for subject in compilation}
     result = []
     for kind, subject in sorted(subjects, key=lambda at: (_KINDS.index(at[0]), at[1])):
-        made = {run.get((kind, subject), "") for run in theirs}
-        others = {run.get((kind, subject), "") for run in ours}
+        made = {compilation.get((kind, subject), "") for compilation in theirs}
+        others = {compilation.get((kind, subject), "") for compilation in ours}
         if len(made) == 1 and made.isdisjoint(others):
             result.append(RunChoice(kind, subject, made.pop(), tuple(sorted(others))))
     return result
 
 
-def _choices(run: Pipeline) -> Iterator[tuple[tuple[str, str], str]]:
-    text = run.artefact("autotune_results.pbtxt")
+def _choices(compilation: Compilation) -> Iterator[tuple[tuple[str, str], str]]:
+    text = compilation.artefact("autotune_results.pbtxt")
     for winner in read_autotuning(text).results if text is not None else ():
         yield ("autotuner", winner.fingerprint or winner.hlo), f"{winner.backend} {winner.config}"
-    for module in modules_of(run.final) if run.final is not None else ():
+    for module in modules_of(compilation.final) if compilation.final is not None else ():
         for row in module.instructions():
             if "backend_config=" in row.attributes_text:
                 yield ("kernel", f"%{row.name}"), row.attributes["backend_config"]
-    for name, values in settings_of_run(run).items():
+    for name, values in settings_of_run(compilation).items():
         yield ("setting", name), ", ".join(values)

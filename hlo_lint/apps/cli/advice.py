@@ -25,7 +25,7 @@ _LIVE = (
 
 def advice(causes: Sequence[Diagnostic], dump: Dump) -> Iterator[str]:
     """Lines of advice on the findings that were fixed in dumps of passes."""
-    runs = {str(file.path): run for run in dump for file in run.dumps}
+    runs = {str(file.path): compilation for compilation in dump for file in compilation.dumps}
     by_kind = {
         (cause.rule, cause.origin): runs[cause.path]
         for cause in causes
@@ -33,7 +33,7 @@ def advice(causes: Sequence[Diagnostic], dump: Dump) -> Iterator[str]:
     }
     if by_kind:
         yield "note: editing a dump does not change the next compile"
-    for (rule, place), run in list(by_kind.items())[:MAX_CAUSES]:
+    for (rule, place), compilation in list(by_kind.items())[:MAX_CAUSES]:
         demand = find_rule(rule).precondition
         line = f"note: {rule}" + (f" comes from {shown(str(place))}" if place else "")
-        yield f"{line}; {_LIVE if demand is None else remedy(demand, run)}"
+        yield f"{line}; {_LIVE if demand is None else remedy(demand, compilation)}"

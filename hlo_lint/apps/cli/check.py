@@ -127,8 +127,8 @@ def command(
         asked={"step": step, "chip": chip, "release": shared.jax} if ask_xla else None
     )
     if show_files:
-        for pipeline in common.open_given(paths, common.settings_of(paths, shared), shared):
-            for file in (*pipeline.dumps, *pipeline.kernels):
+        for compilation in common.open_given(paths, common.settings_of(paths, shared), shared):
+            for file in (*compilation.dumps, *compilation.kernels):
                 click.echo(shown(str(file.path)))
         return
     if (baseline := write_baseline or prune_baseline) is not None:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.status import Status
 
+    from hlo_lint.dumps.compilation import Compilation
     from hlo_lint.dumps.directory import Dump
-    from hlo_lint.dumps.pipeline import Pipeline
     from hlo_lint.report.report import Report
 
 _TERMINAL_VARIABLES = frozenset(("FORCE_COLOR", "TTY_COMPATIBLE"))
@@ -255,7 +255,7 @@ def console(*, stderr: bool = False) -> Console:
 @contextmanager
 def progress_bar(dump: Dump, *, wanted: bool = True) -> Iterator[Callable[[int], None]]:
     """Yield a function to call with numbers of files; a terminal shows them if it takes long."""
-    total, done = sum(len(pipeline.dumps) for pipeline in dump), 0
+    total, done = sum(len(compilation.dumps) for compilation in dump), 0
     with status_line(wanted=wanted, after=PROGRESS_AFTER) as note:
 
         def advance(files: int) -> None:
@@ -321,8 +321,8 @@ def _slow_steps(seconds: float) -> Iterator[Callable[[str], None]]:
 
 
 def paired(
-    sides: Sequence[Mapping[str, Sequence[Pipeline]]], paths: Sequence[object]
-) -> list[tuple[Pipeline, Pipeline]]:
+    sides: Sequence[Mapping[str, Sequence[Compilation]]], paths: Sequence[object]
+) -> list[tuple[Compilation, Compilation]]:
     """The pairs of runs of two directories that compiled modules of equal names.
 
     Raises:
@@ -339,7 +339,7 @@ def paired(
     return pairs
 
 
-def sides_of(before: Path, after: Path, module: str | None) -> list[dict[str, list[Pipeline]]]:
+def sides_of(before: Path, after: Path, module: str | None) -> list[dict[str, list[Compilation]]]:
     """The compilations in each of two directories by module, or only those of the named module.
 
     Raises:
@@ -348,7 +348,7 @@ def sides_of(before: Path, after: Path, module: str | None) -> list[dict[str, li
     return [runs_by_module(folder, module) for folder in (before, after)]
 
 
-def runs_by_module(folder: Path, module: str | None) -> dict[str, list[Pipeline]]:
+def runs_by_module(folder: Path, module: str | None) -> dict[str, list[Compilation]]:
     """The compilations in a directory by module, or only those of the named module.
 
     Raises:
@@ -360,7 +360,9 @@ def runs_by_module(folder: Path, module: str | None) -> dict[str, list[Pipeline]
     return by_module(only_module(open_dump(folder), module, [folder]))
 
 
-def pairs_of(before: Path, after: Path, module: str | None) -> list[tuple[Pipeline, Pipeline]]:
+def pairs_of(
+    before: Path, after: Path, module: str | None
+) -> list[tuple[Compilation, Compilation]]:
     """The modules of equal names in two directories; the first of A with the first of B.
 
     Raises:

@@ -13,9 +13,9 @@ from hlo_lint.apps.cli import common, parameters
 from hlo_lint.apps.cli.tables import print_table
 from hlo_lint.apps.jax.capture.targets import target_of
 from hlo_lint.dumps.artefacts.measured import find_measured
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.options import RECORDS, OptionDifference, differences
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.cost_comparison import CostComparison, compare_costs
 from hlo_lint.report.costs import comparison_as_dict, line_cells, row_cells, shown_rows
 from hlo_lint.text.errors import DumpError, UsageError
@@ -93,14 +93,14 @@ def command(
     ctx.exit(0 if all(comparison.same for comparison in comparisons) else 1)
 
 
-def _pairs(before: Path, after: Path, module: str | None) -> list[tuple[Pipeline, Pipeline]]:
+def _pairs(before: Path, after: Path, module: str | None) -> list[tuple[Compilation, Compilation]]:
     """The modules of equal names; two files that no compiler named are a pair."""
     if before.is_file() and after.is_file():
-        sides = [open_dump(path).pipelines for path in (before, after)]
-        for path, pipelines in zip((before, after), sides, strict=True):
-            if not pipelines:
+        sides = [open_dump(path).compilations for path in (before, after)]
+        for path, compilations in zip((before, after), sides, strict=True):
+            if not compilations:
                 raise UsageError(f"{path} holds no HLO")
-        if all(len(pipelines) == len(pipelines[0].dumps) == 1 for pipelines in sides):
+        if all(len(compilations) == len(compilations[0].dumps) == 1 for compilations in sides):
             return [(sides[0][0], sides[1][0])]
     return common.pairs_of(before, after, module)
 
@@ -115,12 +115,12 @@ def _named_device(target: str) -> Device:
     return device
 
 
-def _device_of(run: Pipeline) -> Device | None:
+def _device_of(compilation: Compilation) -> Device | None:
     """The device that a dump describes."""
-    text = run.artefact(".gpu_target_config.pbtxt")
+    text = compilation.artefact(".gpu_target_config.pbtxt")
     if text is not None:
         return gpu_device(text)
-    text = run.artefact(".target_arguments.txt")
+    text = compilation.artefact(".target_arguments.txt")
     return None if text is None else tpu_of_dump(text)
 
 
@@ -187,22 +187,26 @@ def _compare_settings(before: Path, after: Path, module: str | None, *, as_json:
 
 def _runs_with_records(
     before: Path, after: Path, module: str | None
-) -> list[tuple[Pipeline, Pipeline]]:
+) -> list[tuple[Compilation, Compilation]]:
     """The modules of equal names in both directories; runs without recorded settings are left out.
 
     Raises:
         DumpError: a directory has no such record.
         UsageError: no module is in both.
     """
-    sides: list[dict[str, list[Pipeline]]] = []
+    sides: list[dict[str, list[Compilation]]] = []
     for path, side in zip((before, after), common.sides_of(before, after, module), strict=True):
         by_name = {
-            name: [run for run in runs if any(map(run.artefact_path, RECORDS))]
-            for name, runs in side.items()
+            name: [
+                compilation
+                for compilation in compilations
+                if any(map(compilation.artefact_path, RECORDS))
+            ]
+            for name, compilations in side.items()
         }
         if not any(by_name.values()):
             raise DumpError(f"{path}: no record of flags, configuration or target is in it")
-        sides.append({name: runs for name, runs in by_name.items() if runs})
+        sides.append({name: compilations for name, compilations in by_name.items() if compilations})
     return common.paired(sides, (before, after))
 
 

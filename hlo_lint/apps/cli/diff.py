@@ -57,8 +57,8 @@ def command(
             raise UsageError("--module goes with --in")
         files = [one_file(Path(path)) for path in (before, after)]
     else:
-        pipeline = longest_run(folder, module)
-        files = [dump_at(pipeline, which) for which in (before, after)]
+        compilation = longest_run(folder, module)
+        files = [dump_at(compilation, which) for which in (before, after)]
     ours, theirs = (modules_of(dump) for dump in files)
     if len(ours) != len(theirs):
         raise UsageError(

@@ -15,9 +15,9 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, BinaryIO, NamedTuple
 
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.crash import CrashSite, find_crash_site
 from hlo_lint.dumps.directory import open_dump
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.patterns import late
 from hlo_lint.text.phrases import counted, listed
@@ -217,29 +217,29 @@ def page(ending: ProgramEnd, folder: Path, log: Path) -> Iterator[str]:
 
 def _page(ending: ProgramEnd, folder: Path, log: Path) -> Iterator[str]:
     text = read_end(log)
-    pipelines = [run for run in _by_time(folder) if not run.is_helper]
+    compilations = [compilation for compilation in _by_time(folder) if not compilation.is_helper]
     message = last_message(text)
     next_commands = []
     yield f"{ending}"
-    if not pipelines:
+    if not compilations:
         yield "where: before XLA compiled anything"
-    elif pipelines[-1].crashed:
-        site = find_crash_site(pipelines[-1])
-        yield f"where: {_in_compile(pipelines[-1], site)}"
+    elif compilations[-1].crashed:
+        site = find_crash_site(compilations[-1])
+        yield f"where: {_in_compile(compilations[-1], site)}"
         yield f"  its input: {site.dump.path}"
         if not site.pass_name:
             flags = "XLA_FLAGS=--xla_dump_hlo_pass_re=.+"
             next_commands.append(f"{flags} hlo-lint exec …, which names the pass")
         next_commands.append(_command("check", folder))
     else:
-        yield from _after_compiles(pipelines, ending, message)
+        yield from _after_compiles(compilations, ending, message)
         if ending.code < 0 or _is_from_xla(message):  # not in Python
             next_commands.append(_command("validate --kernels", folder))
     if message:
         yield f"message: {message}"
         yield from (f"  {line}" for line in explained(message))
-        if pipelines:
-            yield from _mentioned(message, pipelines[-1])
+        if compilations:
+            yield from _mentioned(message, compilations[-1])
         next_commands.insert(0, f"hlo-lint explain - < {shlex.quote(str(log))}")
     place = python_place(text)
     if place is not None:
@@ -249,7 +249,7 @@ def _page(ending: ProgramEnd, folder: Path, log: Path) -> Iterator[str]:
     elif ending.hung_for is not None or "rendezvous" in message.lower():
         several = "with several processes, each under `hlo-lint exec`: hlo-lint ranks"
         next_commands.insert(0, f"{several} {shlex.quote(str(folder))}")
-    elif pipelines and not message:
+    elif compilations and not message:
         next_commands.append(_command("report", folder))
     for command in next_commands[:2]:
         yield f"next: {command}"
@@ -271,34 +271,42 @@ def _command(name: str, folder: Path) -> str:
     return f"hlo-lint {name} {shlex.quote(str(folder))}"
 
 
-def _by_time(folder: Path) -> list[Pipeline]:
+def _by_time(folder: Path) -> list[Compilation]:
     """The compilations of a folder, by the time of their last file."""
     try:
-        runs = [run for run in open_dump(folder) if run.dumps[0].name is not None]
+        compilations = [
+            compilation
+            for compilation in open_dump(folder)
+            if compilation.dumps[0].name is not None
+        ]
     except DumpError:
         return []
 
-    def written(run: Pipeline) -> int:
+    def written(compilation: Compilation) -> int:
         return max(
-            path.stat().st_mtime_ns for path in (*(d.path for d in run.dumps), *run.artefacts)
+            path.stat().st_mtime_ns
+            for path in (*(d.path for d in compilation.dumps), *compilation.artefacts)
         )
 
-    return sorted(runs, key=written)
+    return sorted(compilations, key=written)
 
 
-def _in_compile(run: Pipeline, site: CrashSite) -> str:
+def _in_compile(compilation: Compilation, site: CrashSite) -> str:
     if not site.suspects:
-        return f"it compiled {run.title}; the pass is unknown: {site.why}"
+        return f"it compiled {compilation.title}; the pass is unknown: {site.why}"
     names = listed((name for _, name in site.suspects), SHOWN)
     pipelines = " and ".join(dict.fromkeys(pipeline for pipeline, _ in site.suspects[:SHOWN]))
     which = "the pass" if site.is_complete and len(site.suspects) == 1 else "one of"
     later = "" if site.is_complete else ", or a later pass"
-    return f"it compiled {run.title} ({run.compiler}): {which} {names} of {pipelines}{later}"
+    title = f"{compilation.title} ({compilation.compiler})"
+    return f"it compiled {title}: {which} {names} of {pipelines}{later}"
 
 
-def _after_compiles(runs: list[Pipeline], ending: ProgramEnd, message: str) -> Iterator[str]:
+def _after_compiles(
+    compilations: list[Compilation], ending: ProgramEnd, message: str
+) -> Iterator[str]:
     """The finished modules, and the custom calls of the last module."""
-    last = runs[-1]
+    last = compilations[-1]
     verb = "hung" if ending.hung_for is not None else "died"
     if _is_from_xla(message):
         where = f"it {verb} in an emitter or running a module"
@@ -309,10 +317,10 @@ def _after_compiles(runs: list[Pipeline], ending: ProgramEnd, message: str) -> I
     else:
         where = f"it {verb} in an emitter, a module that ran, or other native code"
     yield (
-        f"where: the HLO passes of {counted(len(runs), 'module')} ended, those of {last.title} "
-        f"last; after them {where}"
+        f"where: the HLO passes of {counted(len(compilations), 'module')} ended, those of "
+        f"{last.title} last; after them {where}"
     )
-    if unfinished := [run.title for run in runs if run.crashed]:
+    if unfinished := [compilation.title for compilation in compilations if compilation.crashed]:
         yield f"  did not compile before: {listed(unfinished, SHOWN)}"
     if last.final is not None:
         calls = dict.fromkeys(
@@ -325,13 +333,13 @@ def _after_compiles(runs: list[Pipeline], ending: ProgramEnd, message: str) -> I
             yield f"  its custom calls: {listed(calls, SHOWN)}"
 
 
-def _mentioned(message: str, run: Pipeline) -> Iterator[str]:
+def _mentioned(message: str, compilation: Compilation) -> Iterator[str]:
     """The instructions that a message names, or the kernels that may say it."""
     from hlo_lint.engine.mentions import mentions_in
     from hlo_lint.report.messages import kernels_behind
 
     with suppress(DumpError):
-        for mention in islice(mentions_in(message, [run], kernels_behind(message)), SHOWN):
+        for mention in islice(mentions_in(message, [compilation], kernels_behind(message)), SHOWN):
             place = mention.source or f"{mention.path}:{mention.line}"
             yield f"  %{', in '.join([mention.instruction.name, *mention.callers])}: {place}"
 

@@ -70,7 +70,7 @@ def _places(log: str, dump: Dump) -> str:
     from hlo_lint.report.messages import kernels_behind
 
     lines = []
-    compilations = [pipeline for pipeline in dump if not pipeline.is_helper]
+    compilations = [compilation for compilation in dump if not compilation.is_helper]
     for mention in mentions_in(failure_in(log), compilations, kernels_behind(log)):
         lines.append(shown(f"%{mention.instruction.name}: {mention.path}:{mention.line}"))
         text = mention.instruction.text.strip()

@@ -101,7 +101,7 @@ def command(
     elif "-" in paths or str(out) == "-":
         common.write_output(encode(result.text), out)
     else:
-        for folder in {file.path.parent for pipeline in dump for file in pipeline.dumps}:
+        for folder in {file.path.parent for compilation in dump for file in compilation.dumps}:
             remove_left_over(folder)  # of a run that was killed
         written = list(_write_fixed(result, [Path(path) for path in paths], out))
         if not quiet and (written or not fix_only):
@@ -125,7 +125,7 @@ def _refuse_dump_directories(paths: Sequence[str], dump: Dump) -> None:
         UsageError: a path is such a directory.
     """
     folders = [Path(path) for path in paths if Path(path).is_dir()]
-    steps = [step.path for run in dump for step in run.steps] if folders else []
+    steps = [step.path for compilation in dump for step in compilation.steps] if folders else []
     for folder in folders:
         if any(path.is_relative_to(folder) for path in steps):
             name = shown(str(folder))

@@ -13,8 +13,8 @@ from hlo_lint.analysis.match import Match, Pattern
 from hlo_lint.analysis.match.pattern import candidates
 from hlo_lint.analysis.match.reader import read_pattern
 from hlo_lint.apps.cli import common, parameters
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.directory import open_dump
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import modules_of, only_module
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.text.errors import DumpError
@@ -71,8 +71,8 @@ def command(
     asked = read_pattern(pattern)
     hits: list[_Found] = []
     misses: list[_Found] = []
-    for pipeline in only_module(open_dump(paths), module, paths):
-        for candidate in _search(asked, pipeline, explain):
+    for compilation in only_module(open_dump(paths), module, paths):
+        for candidate in _search(asked, compilation, explain):
             (misses if candidate.hit is None else hits).append(candidate)
     if output_format == "json":
         near = {"near_misses": [_as_dict(miss) for miss in misses]} if explain else {}
@@ -82,11 +82,11 @@ def command(
     ctx.exit(0 if hits else 1)
 
 
-def _search(asked: Pattern, pipeline: Pipeline, explain: bool) -> Iterator[_Found]:
+def _search(asked: Pattern, compilation: Compilation, explain: bool) -> Iterator[_Found]:
     """Each match and near miss once, at the first dump that has it."""
     searched: dict[Computation, tuple[tuple[Instruction, Match | None, str], ...]] = {}
     reported: dict[tuple[str, str], _Found] = {}
-    for dump in pipeline.dumps:
+    for dump in compilation.dumps:
         try:
             modules = modules_of(dump)
         except DumpError as error:

@@ -13,9 +13,9 @@ from hlo_lint.analysis.pass_stats import Effect, PassStats, passes, stats_as_dic
 from hlo_lint.apps.cli import common, parameters
 from hlo_lint.apps.cli.tables import print_table, terminal_width
 from hlo_lint.dumps.artefacts.measured import find_measured
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.directory import open_dump
-from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.dumps.selection import main_pipelines, only_module
+from hlo_lint.dumps.selection import main_compilations, only_module
 from hlo_lint.engine.cost_figures import MeasuredKernel, measured_kernels
 from hlo_lint.report.costs import MAX_MEASURED, kernel_as_dict, measured_table
 from hlo_lint.text.errors import DumpError
@@ -40,35 +40,36 @@ def command(folder: Path, module: str | None, changed: bool, output_format: str)
     the time between the files, as long as they lie where XLA wrote them. A profile in DIR
     (`*.xplane.pb`, of `jax.profiler.trace`) adds the measured time of the final instructions.
     """
-    pipelines = main_pipelines(only_module(open_dump(folder), module, [folder]))
-    if not pipelines:
+    compilations = main_compilations(only_module(open_dump(folder), module, [folder]))
+    if not compilations:
         raise DumpError(f"{folder}: no compiler's dumps are in it")
-    runs: list[tuple[Pipeline, list[PassStats]]] = []
-    for pipeline in pipelines:
-        steps = list(passes(pipeline))
+    runs: list[tuple[Compilation, list[PassStats]]] = []
+    for compilation in compilations:
+        steps = list(passes(compilation))
         if changed:
             steps = [step for step in steps if step.effect in (Effect.FIRST, Effect.CHANGED)]
-        runs.append((pipeline, steps))
+        runs.append((compilation, steps))
     profile = find_measured(folder)
     measured = [
-        measured_kernels(pipeline, profile) if profile is not None else [] for pipeline, _ in runs
+        measured_kernels(compilation, profile) if profile is not None else []
+        for compilation, _ in runs
     ]
     if output_format == "json":
         modules = [
             {
-                "module": pipeline.title,
+                "module": compilation.title,
                 "passes": [stats_as_dict(step) for step in steps],
                 "measured": [kernel_as_dict(kernel) for kernel in kernels],
             }
-            for (pipeline, steps), kernels in zip(runs, measured, strict=True)
+            for (compilation, steps), kernels in zip(runs, measured, strict=True)
         ]
         common.print_json(modules=modules)
         return
-    for number, ((pipeline, steps), kernels) in enumerate(zip(runs, measured, strict=True)):
+    for number, ((compilation, steps), kernels) in enumerate(zip(runs, measured, strict=True)):
         if number:
             click.echo()
-        _show(pipeline, [_row(step) for step in steps])
-        if not pipeline.pass_runs and any(step.microseconds for step in steps):
+        _show(compilation, [_row(step) for step in steps])
+        if not compilation.pass_runs and any(step.microseconds for step in steps):
             click.echo("ms: between two files of the dump, with the time to write the second")
         if kernels:
             click.echo()
@@ -108,10 +109,10 @@ def _bytes(size: int) -> str:
     return f"{size}" if not unit else f"{value:.1f}{unit}"
 
 
-def _show(pipeline: Pipeline, rows: Sequence[tuple[str, ...]]) -> None:
+def _show(compilation: Compilation, rows: Sequence[tuple[str, ...]]) -> None:
     """Print the table; on a terminal, each pipeline of passes has its own, to save a column."""
     rows = [tuple(map(shown, row)) for row in rows]
-    click.echo(click.style(shown(pipeline.title), bold=True))
+    click.echo(click.style(shown(compilation.title), bold=True))
     if not terminal_width():
         print_table([COLUMNS, *rows], right=[COLUMNS.index(name) for name in NUMBERS])
         return

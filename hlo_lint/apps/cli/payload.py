@@ -37,7 +37,7 @@ def payload_text(path: Path, instruction: str, module: str | None = None) -> str
     name = instruction.removeprefix("%")
     carriers = []
     compilations = only_module(open_dump(path), module, [path])
-    for dump in (dump for pipeline in compilations for dump in pipeline.dumps):
+    for dump in (dump for compilation in compilations for dump in compilation.dumps):
         with os_errors_as(f"{dump.path}"):
             modules = dump.file.modules
         for candidate in chain.from_iterable(text.instructions() for text in modules):

@@ -13,7 +13,7 @@ import click
 from hlo_lint.apps.cli import parameters
 from hlo_lint.apps.cli.printing import shown_array
 from hlo_lint.dumps.directory import open_dump
-from hlo_lint.dumps.selection import main_pipelines, module_at, only_module
+from hlo_lint.dumps.selection import main_compilations, module_at, only_module
 from hlo_lint.engine.diagnose import origin_of
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import Shape, TupleShape, arrays
@@ -152,10 +152,10 @@ def _first_nan_in(
     folder: Path, module: str | None, given: Path | None, seed: int, wide: bool
 ) -> int:
     """Print the first module of a dump that makes a NaN or an infinity; the exit status."""
-    compiled = main_pipelines(only_module(open_dump(folder), module, [folder]))
+    compiled = main_compilations(only_module(open_dump(folder), module, [folder]))
     refused: list[str] = []
-    for pipeline in compiled:
-        dump = pipeline.dumps[0]
+    for compilation in compiled:
+        dump = compilation.dumps[0]
         try:
             lines = _first_nan(dump.module, _inputs(dump.module, given, seed), wide)
         except HloLintError as error:
@@ -164,7 +164,7 @@ def _first_nan_in(
         if len(lines) > 1:
             click.echo(shown_lines("\n".join(lines)))
             return 1
-        pipeline.release_text()
+        compilation.release_text()
     for line in refused:
         click.echo(shown_lines(line))
     if len(refused) == len(compiled):

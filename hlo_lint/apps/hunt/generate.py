@@ -437,7 +437,7 @@ def _changed(text: str, name: str, random: Random) -> str:
 
 def fair_texts(paths: Sequence[Path]) -> Iterator[str]:
     """The small and fair modules below some paths."""
-    for dump in (dump for pipeline in open_dump(paths) for dump in pipeline.dumps):
+    for dump in (dump for compilation in open_dump(paths) for dump in compilation.dumps):
         module, *others = dump.file.modules
         is_small = module.entry and not others and len(dump.file.text) <= MAX_CHARACTERS
         if is_small and not module.problems and not unfair(module):

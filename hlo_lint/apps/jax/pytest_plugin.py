@@ -7,8 +7,8 @@
     def test_attention(hlo_lint): ...
 
     def test_is_fused(hlo_lint_dump):
-        pipeline = hlo_lint_dump(step, parameters, batch)
-        assert len(pipeline.final.module.entry_computation.with_opcode("fusion")) == 3
+        compilation = hlo_lint_dump(step, parameters, batch)
+        assert len(compilation.final.module.entry_computation.with_opcode("fusion")) == 3
 
 `--hlo-lint-report=DIR` writes the findings as JSON, the dumps of failed compiles, and a summary.
 pytest imports this module in every run, so it imports nothing but pytest before a fixture is used.
@@ -30,7 +30,7 @@ import pytest
 if TYPE_CHECKING:
     from hlo_lint.apps.jax.capture.jit import Capture
     from hlo_lint.apps.settings.settings import Settings
-    from hlo_lint.dumps.pipeline import Pipeline
+    from hlo_lint.dumps.compilation import Compilation
     from hlo_lint.report.report import Report
 
 SETTINGS = ("select", "ignore", "allow", "before", "target")
@@ -158,12 +158,12 @@ def hlo_lint(request: pytest.FixtureRequest) -> Iterator[HloLint]:
 
 
 @pytest.fixture
-def hlo_lint_dump(hlo_lint: HloLint) -> Callable[..., Pipeline]:
-    """Compile a jax function; gives its pipeline, with a dump for each pass."""
+def hlo_lint_dump(hlo_lint: HloLint) -> Callable[..., Compilation]:
+    """Compile a jax function; gives its compilation, with a dump for each pass."""
 
-    def dump(function: Any, *arguments: Any, **options: Any) -> Pipeline:
+    def dump(function: Any, *arguments: Any, **options: Any) -> Compilation:
         options.setdefault("target", hlo_lint.marked.get("target"))
-        return hlo_lint.capture(function, *arguments, **options).pipeline
+        return hlo_lint.capture(function, *arguments, **options).compilation
 
     return dump
 

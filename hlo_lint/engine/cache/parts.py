@@ -1,4 +1,4 @@
-"""Cached parts of earlier runs: the findings of each pipeline, by the content of its files."""
+"""Cached parts of earlier runs: the findings of each compilation, by the content of its files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
-from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.engine.cache.store import Store
 from hlo_lint.engine.parts import DIGEST_BYTES, files_of, relocated
 from hlo_lint.engine.reporter import Part
@@ -105,29 +105,29 @@ class CachedParts:
         self._new_bytes = 0
 
     def get(
-        self, pipelines: Sequence[Pipeline], digests: Sequence[bytes | None]
+        self, compilations: Sequence[Compilation], digests: Sequence[bytes | None]
     ) -> list[Part | None]:
-        """The cached part of each pipeline, by the digest of its content, or None."""
-        keys = list(map(self._key, pipelines, digests))
+        """The cached part of each compilation, by the digest of its content, or None."""
+        keys = list(map(self._key, compilations, digests))
         values = self._store.get([key for key in keys if key is not None])
         parts = []
-        for pipeline, key in zip(pipelines, keys, strict=True):
+        for compilation, key in zip(compilations, keys, strict=True):
             value = values.get(key) if key is not None else None
             part = None if value is None else _part(value)
-            here = {path.name: str(path) for path in files_of(pipeline)}
+            here = {path.name: str(path) for path in files_of(compilation)}
             parts.append(part and relocated(part, here))
         self.hits += len(parts) - parts.count(None)
         return parts
 
-    def put(self, pipeline: Pipeline, digest: bytes | None, part: Part) -> None:
+    def put(self, compilation: Compilation, digest: bytes | None, part: Part) -> None:
         """Keep a part, with file names in place of paths, as its files may be moved together."""
-        key = self._key(pipeline, digest)
+        key = self._key(compilation, digest)
         # A crash or a limit may have skipped checks that another run can do.
         result, is_cut = part.result, any(entry.cut for entry in part.result.skipped)
         excerpts = sum(len(diagnostic.excerpt) for diagnostic in result.diagnostics)
         if key is None or excerpts > MAX_EXCERPTS or is_cut or result.internal_errors:
             return
-        names = {str(path): path.name for path in files_of(pipeline)}
+        names = {str(path): path.name for path in files_of(compilation)}
         value = json.dumps(to_json(relocated(part, names)), separators=(",", ":"))
         self._new[key] = value.encode()
         self._new_bytes += len(value)
@@ -140,9 +140,9 @@ class CachedParts:
         self._new.clear()
         self._new_bytes = 0
 
-    def _key(self, pipeline: Pipeline, digest: bytes | None) -> bytes | None:
+    def _key(self, compilation: Compilation, digest: bytes | None) -> bytes | None:
         # jaxlib reads protocol buffers, and its release is not in the key.
-        if digest is None or any(is_proto(dump.path.name) for dump in pipeline.dumps):
+        if digest is None or any(is_proto(dump.path.name) for dump in compilation.dumps):
             return None
         return blake2b(self._run + digest, digest_size=DIGEST_BYTES).digest()
 

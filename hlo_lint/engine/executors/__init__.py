@@ -1,4 +1,4 @@
-"""Executors, which check pipelines in this process, in local processes, or on a cluster."""
+"""Executors, which check compilations in this process, in local processes, or on a cluster."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.engine.runner import Task
 from hlo_lint.text.errors import DumpError, UsageError
 
-Work = Callable[[Task, Pipeline], Any]
+Work = Callable[[Task, Compilation], Any]
 
 
 class WorkersLostError(DumpError):
@@ -27,11 +27,11 @@ class Executor(AbstractContextManager["Executor"], Protocol):
     """The number of processes; 1 if batches bring no gain."""
 
     def map(
-        self, work: Work, batches: Sequence[Mapping[int, Pipeline]]
+        self, work: Work, batches: Sequence[Mapping[int, Compilation]]
     ) -> Iterator[tuple[int, Any]]:
-        """The result for each pipeline, by its position, in any order.
+        """The result for each compilation, by its position, in any order.
 
-        The pipelines of a batch are sent together. Large pipelines come first.
+        The compilations of a batch are sent together. Large compilations come first.
 
         Raises:
             WorkersLostError: a process died, for example of too little memory.
@@ -60,7 +60,7 @@ def open_executor(address: str | None, jobs: int, task: Task) -> Executor:
     return DaskExecutor(rest, task)
 
 
-def packed(batch: Mapping[int, Pipeline]) -> bytes:
+def packed(batch: Mapping[int, Compilation]) -> bytes:
     """The pickled batch; a pool would pickle it in its own thread while this thread changes it."""
     from pickle import dumps
 
@@ -71,4 +71,4 @@ def run_packed(work: Work, task: Task, batch: bytes) -> list[tuple[int, Any]]:
     """The results of a packed batch; this runs in the worker."""
     from pickle import loads
 
-    return [(position, work(task, pipeline)) for position, pipeline in loads(batch).items()]
+    return [(position, work(task, compilation)) for position, compilation in loads(batch).items()]

@@ -1,4 +1,4 @@
-"""Check pipelines on the workers of a Dask cluster."""
+"""Check compilations on the workers of a Dask cluster."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 
 from distributed import Client, Future, KilledWorker, as_completed
 
-from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.engine.executors import Work, WorkersLostError, packed, run_packed
 from hlo_lint.engine.runner import Task
 from hlo_lint.text.errors import DumpError
@@ -45,9 +45,9 @@ class DaskExecutor:
         self._client.close()
 
     def map(
-        self, work: Work, batches: Sequence[Mapping[int, Pipeline]]
+        self, work: Work, batches: Sequence[Mapping[int, Compilation]]
     ) -> Iterator[tuple[int, Any]]:
-        """The result for each pipeline, by its position.
+        """The result for each compilation, by its position.
 
         Raises:
             WorkersLostError: workers died, or none was left; all other results were returned.

@@ -1,4 +1,4 @@
-"""Check pipelines in local worker processes, or in this process."""
+"""Check compilations in local worker processes, or in this process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.engine.executors import Work, WorkersLostError, packed, run_packed
 from hlo_lint.engine.runner import Task
 
@@ -50,9 +50,9 @@ class LocalExecutor:
         self._pool.shutdown(wait=error_type is None, cancel_futures=True)
 
     def map(
-        self, work: Work, batches: Sequence[Mapping[int, Pipeline]]
+        self, work: Work, batches: Sequence[Mapping[int, Compilation]]
     ) -> Iterator[tuple[int, Any]]:
-        """The result for each pipeline, by its position; workers start at once."""
+        """The result for each compilation, by its position; workers start at once."""
         pool = self._started(len(batches))
         return _results([pool.submit(_run, work, packed(batch)) for batch in batches])
 

@@ -10,9 +10,9 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.file_types import FileType
 from hlo_lint.dumps.pass_dump import PassDump
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.fixes import apply_fixes, finding_key, without_overlaps
 from hlo_lint.engine.proof.prove import Proof, prove_ptx, strongest_proof
 from hlo_lint.engine.reporter import PlannedFix
@@ -73,7 +73,7 @@ class Gate:
     _proofs: dict[Hashable, Proof] = field(default_factory=dict)
     _refused: set[Hashable] = field(default_factory=set)
 
-    def admit(self, pipeline: Pipeline, plans: Plans) -> Plans:
+    def admit(self, compilation: Compilation, plans: Plans) -> Plans:
         """The fixes that may be applied together; the verdict on each fix is kept."""
         todo = [
             plan
@@ -83,7 +83,7 @@ class Gate:
         ]
         verdicts = {id(plan): self._alone(plan) for plan in todo}
         together = [plan for plan in todo if not verdicts[id(plan)].failures]
-        for plan, reason in self._with_new_findings(pipeline, together):
+        for plan, reason in self._with_new_findings(compilation, together):
             verdicts[id(plan)] = _failing(verdicts[id(plan)], reason)
         together = [plan for plan in todo if not verdicts[id(plan)].failures]
         for plan, reason, note in _unread_by_xla(together, self.parser) if self.parser else ():
@@ -138,14 +138,14 @@ class Gate:
         return proof
 
     def _with_new_findings(
-        self, pipeline: Pipeline, plans: Sequence[PlannedFix]
+        self, compilation: Compilation, plans: Sequence[PlannedFix]
     ) -> list[tuple[PlannedFix, str]]:
         """The fixes that cause or leave a finding, each with the first such finding."""
         refused: list[tuple[PlannedFix, str]] = []
-        before = self._findings(pipeline)[0] if plans else {}
+        before = self._findings(compilation)[0] if plans else {}
         groups = [plans] if plans else []
         for group in groups:  # a group that causes a finding is halved, down to a single fix
-            reason = self._new_after(pipeline, group, before)
+            reason = self._new_after(compilation, group, before)
             if reason and len(group) == 1:
                 refused.append((group[0], reason))
             elif reason:
@@ -153,14 +153,14 @@ class Gate:
         return refused
 
     def _new_after(
-        self, pipeline: Pipeline, plans: Sequence[PlannedFix], before: Mapping[Hashable, str]
+        self, compilation: Compilation, plans: Sequence[PlannedFix], before: Mapping[Hashable, str]
     ) -> str:
         """The first finding that some fixes cause or leave; the texts are restored."""
         states = {plan.dump: (plan.dump.file, plan.dump.edited) for plan in plans}
         for dump, (file, _) in states.items():
             dump.replace_text(apply_fixes(file.text, [p.fix for p in plans if p.dump is dump]))
         try:
-            after, places = self._findings(pipeline)
+            after, places = self._findings(compilation)
         finally:
             for dump, (file, edited) in states.items():
                 dump.replace_file(file, edited=edited)
@@ -170,10 +170,10 @@ class Gate:
         left = next((plan for plan in plans if _identity(plan) in places), None)
         return "" if left is None else f"not idempotent: {left.diagnostic.rule} is still found"
 
-    def _findings(self, pipeline: Pipeline) -> tuple[dict[Hashable, str], set[Hashable]]:
+    def _findings(self, compilation: Compilation) -> tuple[dict[Hashable, str], set[Hashable]]:
         """The findings by `finding_key`, and their places in each file, repetitions included."""
         checker = Checker(self.task)
-        checker.check_pipeline(pipeline)
+        checker.check_compilation(compilation)
         messages: dict[Hashable, str] = {}
         places = {_identity(plan) for plan in checker.reporter.fixes}
         for diagnostic in checker.result.diagnostics:

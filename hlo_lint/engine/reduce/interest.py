@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from hlo_lint.analysis.shape_inference import ShapeInference
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.names import parse_name
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pass_lists import Recognition
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.memo import RunMemo
 from hlo_lint.engine.runner import Checker, Task
@@ -126,7 +126,7 @@ class FindingTest:
         file = parse_file(text, path)
         checker = Checker(Task([self.rule], self.before, memo=self.memo))
         dump = PassDump(path, parse_name(self.file_name), _file=file)
-        checker.check_pipeline(Pipeline([dump], [], lone=True, folder_release=self.release))
+        checker.check_compilation(Compilation([dump], [], lone=True, folder_release=self.release))
         self.memo.keep(file)
         return [(file.modules[0], finding) for finding in checker.result.diagnostics]
 

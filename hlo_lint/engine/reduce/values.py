@@ -9,7 +9,7 @@ from typing import Final
 
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.pass_dump import PassDump
-from hlo_lint.dumps.selection import in_order, main_pipelines
+from hlo_lint.dumps.selection import in_order, main_compilations
 from hlo_lint.engine.reduce.interest import ONLY_PASSES, InterestVerdict
 from hlo_lint.engine.values.validate import ValueChange, validate_dumps
 from hlo_lint.xla.compiler import XlaCompiler
@@ -71,10 +71,10 @@ class ValuesTest(AbstractContextManager["ValuesTest"]):
             self._compiler.compile(text, self.target_config, f"{self.flags} {DUMPING}{folder}")
             yield [
                 (
-                    pipeline.title,
-                    [dump for dump in in_order(pipeline) if dump.name and dump.name.step],
+                    compilation.title,
+                    [dump for dump in in_order(compilation) if dump.name and dump.name.step],
                 )
-                for pipeline in main_pipelines(open_dump(folder))
+                for compilation in main_compilations(open_dump(folder))
             ]
 
     def _is_after(self, dump: PassDump) -> bool:

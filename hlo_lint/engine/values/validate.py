@@ -22,8 +22,8 @@ from hlo_lint.analysis.diff.bisection import aligned_steps
 from hlo_lint.analysis.stage import ANY_STAGE
 from hlo_lint.analysis.verifier.scope import Violation
 from hlo_lint.analysis.walks import reached
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.pass_dump import PassDump
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.values.comparable import incomparable
 from hlo_lint.engine.values.inputs import leaves_of, value
 from hlo_lint.engine.values.lowering.graph import Nodes
@@ -147,8 +147,8 @@ def validate_dumps(
 
 
 def validate_pair(
-    ours: Pipeline,
-    theirs: Pipeline,
+    ours: Compilation,
+    theirs: Compilation,
     xla: XlaCpu,
     *,
     seeds: Sequence[int] = SEEDS,

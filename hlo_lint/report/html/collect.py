@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TypedDict
 
 from hlo_lint.dumps.artefacts.measured import Measured, find_measured
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.directory import Dump
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.cost_figures import measured_kernels
 from hlo_lint.engine.findings import Diagnostic, PassRef, SuppressedFinding
 from hlo_lint.report.costs import measured_table
@@ -40,15 +40,15 @@ class Profiles:
             self.troubles.append(f"measured time: {error}")
             return None
 
-    def table(self, pipeline: Pipeline, folder: Path) -> list[tuple[str, ...]]:
+    def table(self, compilation: Compilation, folder: Path) -> list[tuple[str, ...]]:
         """A head, and a row for each instruction of a final module; empty without measured time."""
         measured = self._measured[folder]
-        if measured is None or pipeline.final is None:
+        if measured is None or compilation.final is None:
             return []
         try:
-            kernels = measured_kernels(pipeline, measured)
+            kernels = measured_kernels(compilation, measured)
         except HloLintError as error:
-            self.troubles.append(f"measured time of {pipeline.title}: {error}")
+            self.troubles.append(f"measured time of {compilation.title}: {error}")
             return []
         return measured_table(kernels) if kernels else []
 
@@ -170,58 +170,62 @@ def collect(
             f"{MAX_DETAILS}, the first of each card before the others"
         )
     owners = {
-        str(path): pipeline
-        for pipeline in dump
-        for path in (*pipeline.artefacts, *(file.path for file in pipeline.dumps))
+        str(path): compilation
+        for compilation in dump
+        for path in (*compilation.artefacts, *(file.path for file in compilation.dumps))
     }
-    of_pipeline: dict[Pipeline, dict[int, Diagnostic]] = {}
+    by_compilation: dict[Compilation, dict[int, Diagnostic]] = {}
     for number, finding in enumerate(ranked):
         owner = owners.get(finding.path)
         if owner is not None:
-            of_pipeline.setdefault(owner, {})[number] = finding
+            by_compilation.setdefault(owner, {})[number] = finding
     shown = [
-        module_dump
-        for module_dump in dump
-        if not module_dump.is_helper or module_dump in of_pipeline
+        compilation
+        for compilation in dump
+        if not compilation.is_helper or compilation in by_compilation
     ]
-    shown.sort(key=lambda module_dump: _importance(module_dump, of_pipeline.get(module_dump, {})))
+    shown.sort(
+        key=lambda compilation: _importance(compilation, by_compilation.get(compilation, {}))
+    )
     modules: list[Compiled] = []
     details: dict[int, Detail] = {}
     place: dict[int, int] = {}
-    folders = {pipeline: pipeline.dumps[0].path.parent.absolute() for pipeline in shown}
+    folders = {compilation: compilation.dumps[0].path.parent.absolute() for compilation in shown}
     root = commonpath(folders.values()) if folders else ""
     profiles = Profiles(folders.values())
     room, instructions, budget = MAX_PASSES, MAX_ON_PAGE, DifferenceBudget()
     graphs: list[str] = []
     differences: list[str] = []
-    for number, pipeline in enumerate(shown, 1):
-        progress(f"drawing module {number} of {len(shown)}: {pipeline.title}")
-        every = of_pipeline.get(pipeline, {})
+    for number, compilation in enumerate(shown, 1):
+        progress(f"drawing module {number} of {len(shown)}: {compilation.title}")
+        every = by_compilation.get(compilation, {})
         mine = {number: finding for number, finding in every.items() if number in listed}
         place |= dict.fromkeys(mine, len(modules))
         line, lines = no_timeline(""), Differences()
-        if pipeline.steps and room > 0:
-            line, lines = timeline(pipeline, mine, budget)
+        if compilation.steps and room > 0:
+            line, lines = timeline(compilation, mine, budget)
             room -= len(line["passes"])
-        elif pipeline.steps:
+        elif compilation.steps:
             line["trouble"] = f"left out: the page holds {MAX_PASSES} passes"
-        folder = relpath(folders[pipeline], root)
+        folder = relpath(folders[compilation], root)
         counts = Counter(
             "resolved" if finding.is_resolved else finding.severity.value
             for finding in every.values()
         )
-        graph = _graph(pipeline, every, instructions)
+        graph = _graph(compilation, every, instructions)
         modules.append(
             Compiled(
                 # The title of a file without a module's name is its path.
-                title=pipeline.title if pipeline.dumps[0].name else pipeline.dumps[0].path.name,
+                title=compilation.title
+                if compilation.dumps[0].name
+                else compilation.dumps[0].path.name,
                 folder="" if folder == "." else folder,
-                release=pipeline.release_title if pipeline.releases else "",
-                state=_state(pipeline),
-                dumps=len(pipeline.dumps),
+                release=compilation.release_title if compilation.releases else "",
+                state=_state(compilation),
+                dumps=len(compilation.dumps),
                 counts=dict(counts),
                 timeline=line,
-                measured=profiles.table(pipeline, folders[pipeline]),
+                measured=profiles.table(compilation, folders[compilation]),
                 graph=len(graphs) if graph is not None else None,
                 differences=len(differences) if any(lines) else None,
             )
@@ -232,8 +236,8 @@ def collect(
         if any(lines):
             differences.append(deflated(lines))
         worst = {number: finding for number, finding in mine.items() if number in detailed}
-        details |= dict(details_of(pipeline, worst, sources))
-        pipeline.release_text()
+        details |= dict(details_of(compilation, worst, sources))
+        compilation.release_text()
     left_out += profiles.troubles
     if budget.left_out:
         left_out.append(
@@ -247,7 +251,7 @@ def collect(
             for number, finding in listed.items()
         ],
         modules=modules,
-        quiet=len(dump.pipelines) - len(shown),
+        quiet=len(dump.compilations) - len(shown),
         skipped=[
             (phrases.listed(paths, 1), reason)
             for reason, paths in report.skipped_by_reason(minor=False).items()
@@ -278,7 +282,7 @@ def _groups(findings: Sequence[Diagnostic]) -> tuple[list[int], set[int]]:
     return group_of, set([*dict.fromkeys((*firsts, *range(len(findings))))][:MAX_DETAILS])
 
 
-def _importance(pipeline: Pipeline, findings: Mapping[int, Diagnostic]) -> tuple[int, int]:
+def _importance(compilation: Compilation, findings: Mapping[int, Diagnostic]) -> tuple[int, int]:
     """Sort key of a module: its worst finding, then its size.
 
     Resolved findings rank below those at the end of the run.
@@ -287,25 +291,27 @@ def _importance(pipeline: Pipeline, findings: Mapping[int, Diagnostic]) -> tuple
         _RANK[finding.severity] if finding.resolved_by is None else len(_RANK)
         for finding in findings.values()
     ]
-    return min(ranks, default=len(_RANK) + 1), -pipeline.size
+    return min(ranks, default=len(_RANK) + 1), -compilation.size
 
 
-def _graph(pipeline: Pipeline, findings: Mapping[int, Diagnostic], room: int) -> ModuleGraph | None:
+def _graph(
+    compilation: Compilation, findings: Mapping[int, Diagnostic], room: int
+) -> ModuleGraph | None:
     """The graph of the dump with the module's worst finding."""
     paths = [findings[number].path for number in sorted(findings)]
-    dumps = {str(dump.path): dump for dump in pipeline.dumps}
+    dumps = {str(dump.path): dump for dump in compilation.dumps}
     dump = next((dumps[path] for path in paths if path in dumps), None)
-    return None if dump is None else graph_of(pipeline, dump, room)
+    return None if dump is None else graph_of(compilation, dump, room)
 
 
-def _state(pipeline: Pipeline) -> str:
-    if pipeline.dumps[0].name is None:
+def _state(compilation: Compilation) -> str:
+    if compilation.dumps[0].name is None:
         return ""
-    if pipeline.is_helper:
+    if compilation.is_helper:
         return "autotuner trial"
-    if pipeline.final is not None:
+    if compilation.final is not None:
         return "compiled"
-    return "compilation died" if pipeline.crashed else ""
+    return "compilation died" if compilation.crashed else ""
 
 
 def _found(finding: Diagnostic, group: int, module: int | None, detail: int | None) -> Found:

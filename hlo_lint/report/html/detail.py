@@ -7,8 +7,8 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import TypedDict
 
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.pass_dump import PassDump
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.findings import Diagnostic, SourceLine
 from hlo_lint.hlo.ir import HloFile, Instruction, Module
 from hlo_lint.report.html.dimensions import Rearrangement, move, order
@@ -131,13 +131,13 @@ class Detail(TypedDict):
 
 
 def details_of(
-    pipeline: Pipeline, findings: Mapping[int, Diagnostic], sources: Sequence[Path]
+    compilation: Compilation, findings: Mapping[int, Diagnostic], sources: Sequence[Path]
 ) -> Iterator[tuple[int, Detail]]:
     """The details of a module's findings, grouped by the pass that introduced them.
 
     Python lines are read only from files below `sources`.
     """
-    texts = {str(file.path): file for file in pipeline.dumps}
+    texts = {str(file.path): file for file in compilation.dumps}
     pair = _LastPair()
     births = {
         number: finding.introduced_by.path if finding.introduced_by else ""
@@ -150,7 +150,7 @@ def details_of(
             if dump is None:  # a file without HLO: a kernel, a record of the run
                 path = Path(finding.path)
                 dump = PassDump.of(HloFile.of_text(decode(read_stored(path)), path), path)
-            yield number, _detail(pipeline, dump, finding, pair, sources)
+            yield number, _detail(compilation, dump, finding, pair, sources)
         except (DumpError, OSError):
             continue  # the file was removed or changed since
 
@@ -172,7 +172,7 @@ class _LastPair:
 
 
 def _detail(
-    pipeline: Pipeline,
+    compilation: Compilation,
     dump: PassDump,
     finding: Diagnostic,
     pair: _LastPair,
@@ -204,10 +204,10 @@ def _detail(
         detail["rows"] = one_sided(around, module)
         if finding.seen_in is None:
             detail["remark"] = "the rule checks only this dump"
-        elif len(pipeline.dumps) > 1:
+        elif len(compilation.dumps) > 1:
             detail["remark"] = "no dump before it is known"
     else:
-        before, after = before_and_after(pipeline, finding.introduced_by.path)
+        before, after = before_and_after(compilation, finding.introduced_by.path)
         there = held if after is dump else None if after is None else _instruction(after, finding)
         if before is None or after is None or there is None:
             detail["rows"] = one_sided(around, module)

@@ -11,8 +11,8 @@ from statistics import fmean
 from typing import TypedDict
 
 from hlo_lint.analysis.pass_stats import passes
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.pass_dump import PassDump
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import in_order
 from hlo_lint.hlo.ir import Computation, Module
 from hlo_lint.hlo.shape import byte_sizes
@@ -61,11 +61,11 @@ class ModuleGraph(TypedDict):
     """Flat pairs: a node, the number of a computation that it calls."""
 
 
-def graph_of(pipeline: Pipeline, dump: PassDump, room: int) -> ModuleGraph | None:
+def graph_of(compilation: Compilation, dump: PassDump, room: int) -> ModuleGraph | None:
     """The graph of a dump; None if it has more than `room` instructions or cannot be read."""
     try:
         module = dump.module
-        births, titles = _births(pipeline, dump)
+        births, titles = _births(compilation, dump)
     except DumpError:
         return None
     if sum(map(len, module)) > min(room, MAX_INSTRUCTIONS):
@@ -73,14 +73,14 @@ def graph_of(pipeline: Pipeline, dump: PassDump, room: int) -> ModuleGraph | Non
     return module_graph(module, dump.path.name, births, titles)
 
 
-def _births(pipeline: Pipeline, until: PassDump) -> tuple[dict[str, int], list[str]]:
+def _births(compilation: Compilation, until: PassDump) -> tuple[dict[str, int], list[str]]:
     """The index of the pass that added each name, and the names of the passes."""
     births: dict[str, int] = {}
     titles: list[str] = []
     seen: set[Computation] = set()
-    if until not in in_order(pipeline):
+    if until not in in_order(compilation):
         return births, titles
-    for step in passes(pipeline):
+    for step in passes(compilation):
         first = not seen
         for computation in step.dump.module:
             if computation not in seen:  # dumps share what they repeat

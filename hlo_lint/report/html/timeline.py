@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import TypedDict
 
 from hlo_lint.analysis.pass_stats import Effect, PassStats, passes
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.pass_dump import PassDump
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import in_order
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.report.html.pass_diff import DifferenceBudget, PassDifference
@@ -65,14 +65,14 @@ class PassTimeline(TypedDict):
 
 
 def timeline(
-    pipeline: Pipeline, findings: Mapping[int, Diagnostic], budget: DifferenceBudget
+    compilation: Compilation, findings: Mapping[int, Diagnostic], budget: DifferenceBudget
 ) -> tuple[PassTimeline, Differences]:
     """The timeline of a module with its findings, by number on the page, and changed lines by pass.
 
     Omits dumps that equal their predecessor, unless a finding begins or ends there.
     """
     try:
-        steps = list(passes(pipeline))
+        steps = list(passes(compilation))
     except DumpError as error:
         return no_timeline(str(error)), []
     place = {str(step.dump.path): index for index, step in enumerate(steps)}
@@ -134,11 +134,13 @@ def _pass(step: PassStats, left_out: int) -> ReportedPass:
     )
 
 
-def before_and_after(pipeline: Pipeline, path: str) -> tuple[PassDump | None, PassDump | None]:
+def before_and_after(
+    compilation: Compilation, path: str
+) -> tuple[PassDump | None, PassDump | None]:
     """The dump with the path and its predecessor in the run, predecessor first."""
     before: PassDump | None = None
-    for dump in in_order(pipeline):
+    for dump in in_order(compilation):
         if str(dump.path) == path:
             return before, dump
         before = dump
-    return None, next((dump for dump in pipeline.dumps if str(dump.path) == path), None)
+    return None, next((dump for dump in compilation.dumps if str(dump.path) == path), None)

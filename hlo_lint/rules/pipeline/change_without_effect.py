@@ -66,10 +66,10 @@ class ChangeWithoutEffect(Rule):
     def check(self, compilation: Compilation) -> Findings:
         """A finding for each such pass, at its first dump."""
         by_pass: dict[str, list[PassDump]] = {}
-        options = compilation.pipeline.options
-        if compilation.pipeline.backend == "tpu" or (options and not options.shows_metadata):
+        options = compilation.options
+        if compilation.backend == "tpu" or (options and not options.shows_metadata):
             return
-        for disagreement in disagreements(compilation.pipeline):
+        for disagreement in disagreements(compilation):
             name = disagreement.after.name
             if disagreement.reported and name is not None and not may(name.after, "reports"):
                 by_pass.setdefault(name.after, []).append(disagreement.after)

@@ -15,6 +15,7 @@ from hlo_lint.rules.base import (
     Good,
     Rule,
     UnmetPrecondition,
+    UnmetPreconditions,
     first_line,
 )
 from hlo_lint.rules.evidence import PublicReport
@@ -100,19 +101,18 @@ class CompilationDied(Rule):
         ),
     )
 
-    def check(self, compilation: Compilation) -> Findings:
+    def check(self, compilation: Compilation, unmet: UnmetPreconditions) -> Findings:
         """The violated precondition that stopped the compilation, else where it stopped."""
-        pipeline = compilation.pipeline
-        if not pipeline.crashed:
-            if pipeline.final is None:
-                certain = [broken for broken in compilation.broken if broken.certain]
+        if not compilation.crashed:
+            if compilation.final is None:
+                certain = [broken for broken in unmet if broken.certain]
                 yield from _explained(certain, None, compilation.dumps)
             return
-        site = find_crash_site(pipeline)
+        site = find_crash_site(compilation)
         suspects = {name for _, name in site.suspects}
         causes = [
             broken
-            for broken in compilation.broken
+            for broken in unmet
             if not site.is_complete or broken.demand.demanded_by in suspects
         ]
         if any(cause.certain for cause in causes):
@@ -160,9 +160,7 @@ def _unexplained(
     lacking = {cause.demand.demanded_by for cause in causes}
     held = [name for name in DEMANDING if name in suspects and name not in lacking]
     broken = [
-        breach
-        for breach in breaches(compilation.pipeline, site.suspects)
-        if breach.guilty[1] not in held
+        breach for breach in breaches(compilation, site.suspects) if breach.guilty[1] not in held
     ]
     guilty = list(dict.fromkeys(breach.guilty[1] for breach in broken))
     if len(guilty) == 1:

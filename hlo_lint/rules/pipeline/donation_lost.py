@@ -67,7 +67,7 @@ class DonationLost(Rule):
 
     def check_final(self, compilation: Compilation) -> Findings:
         """A finding if the final module lost a donation of the last step."""
-        steps, final = compilation.pipeline.steps, compilation.pipeline.final
+        steps, final = compilation.steps, compilation.final
         if steps and final is not None and len(final.file.modules) == 1:
             number = compilation.dumps.index(final)
             name = f"a pass after step {steps[-1].step}"

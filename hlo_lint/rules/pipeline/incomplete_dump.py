@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.names import numbered_twice
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.rules.base import Bad, DumpFolder, Finding, Findings, Good, Rule, Severity, first_line
 from hlo_lint.rules.evidence import MeasuredHarm
 from hlo_lint.text.source import whole_number
@@ -56,7 +56,7 @@ class IncompleteDump(Rule):
 
     def check(self, folder: DumpFolder) -> Findings:
         """A finding for the folder, with a note for each gap."""
-        gaps = list(_gaps(folder.pipelines))
+        gaps = list(_gaps(folder.compilations))
         if not gaps:
             return
         flags = " ".join(flag for _, flag in gaps if flag)
@@ -67,12 +67,12 @@ class IncompleteDump(Rule):
         yield Finding(first_line(folder.dumps[0]), message, tuple(notes))
 
 
-def _gaps(pipelines: Sequence[Pipeline]) -> Iterator[tuple[str, str]]:
+def _gaps(compilations: Sequence[Compilation]) -> Iterator[tuple[str, str]]:
     """A description of each gap, and the flag that closes it."""
     values: dict[str, str] = {}
-    for pipeline in pipelines:
-        if pipeline.options is not None:
-            values |= {name: given[-1] for name, given in pipeline.options.values.items()}
+    for compilation in compilations:
+        if compilation.options is not None:
+            values |= {name: given[-1] for name, given in compilation.options.values.items()}
     if values.get("xla_dump_hlo_as_long_text") == "false":
         gap = "short text: no metadata, no backend_config, no frontend_attributes"
         yield gap, "--xla_dump_hlo_as_long_text=true"
@@ -80,11 +80,11 @@ def _gaps(pipelines: Sequence[Pipeline]) -> Iterator[tuple[str, str]]:
         gap = f"only pipelines that match {hidden} left dumps"
         yield gap, "--xla_dump_hlo_pipeline_re=.*"
     most = whole_number(values.get("xla_dump_max_hlo_modules", "")) or 0
-    modules = {dump.name.module_id for p in pipelines for dump in p.dumps[:1] if dump.name}
+    modules = {dump.name.module_id for p in compilations for dump in p.dumps[:1] if dump.name}
     if 0 < most <= len(modules):
         gap = f"{len(modules)} modules, the limit of xla_dump_max_hlo_modules={most}"
         yield gap, "--xla_dump_max_hlo_modules=-1"
-    mixed = _mixed(pipelines)
+    mixed = _mixed(compilations)
     if mixed:
         yield (
             f"more than one run wrote into this folder: {mixed}",
@@ -92,19 +92,19 @@ def _gaps(pipelines: Sequence[Pipeline]) -> Iterator[tuple[str, str]]:
         )
 
 
-def _mixed(pipelines: Sequence[Pipeline]) -> str:
+def _mixed(compilations: Sequence[Compilation]) -> str:
     """A pair of modules or dumps that share a number; empty if there is none."""
     names: dict[tuple[str, int, str | None], str] = {}
-    for pipeline in pipelines:
-        name = pipeline.dumps[0].name
-        if name is None or not pipeline.steps:
+    for compilation in compilations:
+        name = compilation.dumps[0].name
+        if name is None or not compilation.steps:
             continue
         # The CPU's compiler and a plugin's compiler in the same process number separately.
-        key = name.timestamp, name.module_id, pipeline.backend
+        key = name.timestamp, name.module_id, compilation.backend
         first = names.setdefault(key, name.module)
         if first != name.module:
             return f"module {name.module_id:04d} is both {first} and {name.module}"
-        if two := numbered_twice(dump.name for dump in pipeline.steps):
+        if two := numbered_twice(dump.name for dump in compilation.steps):
             labels = " and ".join(f"after {step.after} of {step.pipeline}" for step in two)
-            return f"step {two[0].step:04d} of {pipeline.title} is both {labels}"
+            return f"step {two[0].step:04d} of {compilation.title} is both {labels}"
     return ""

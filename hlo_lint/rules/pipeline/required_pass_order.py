@@ -125,18 +125,18 @@ class RequiredPassOrder(Rule):
 
     def check(self, folder: DumpFolder) -> Findings:
         """A finding for each violated order, at the first module that violates it."""
-        if any(pipeline.crashed for pipeline in folder.pipelines):
+        if any(compilation.crashed for compilation in folder.compilations):
             return
         by_key: dict[str, tuple[int, Breach]] = {}
         modules: dict[str, int] = {}
-        for number, pipeline in enumerate(folder.pipelines):
-            for breach in breaches(pipeline):
+        for number, compilation in enumerate(folder.compilations):
+            for breach in breaches(compilation):
                 key = breach.order.text
                 by_key.setdefault(key, (number, breach))
                 modules[key] = modules.get(key, 0) + 1
         for key, (number, breach) in by_key.items():
             contract = breach.contract
-            has_ended = folder.pipelines[number].final is not None
+            has_ended = folder.compilations[number].final is not None
             notes = [
                 f"{contract.relies} relies on: {contract.promise}; otherwise: {contract.symptom}",
                 f"known from: {breach.how}",

@@ -56,7 +56,7 @@ class SilentChange(Rule):
     def check(self, compilation: Compilation) -> Findings:
         """Dumps that differ from the previous dump without a reported change."""
         dumps = compilation.dumps
-        for disagreement in disagreements(compilation.pipeline):
+        for disagreement in disagreements(compilation):
             if not disagreement.reported and not resizes_only_workspaces(
                 disagreement.before.module, disagreement.after.module
             ):

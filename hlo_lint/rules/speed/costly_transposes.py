@@ -84,7 +84,7 @@ class CostlyTransposes(Rule):
         """Transposes that passes added in an unfinished run, before scheduling."""
         dumps = compilation.dumps
         first, last = dumps[0], dumps[-1]
-        if compilation.pipeline.final is not None or last.module.is_scheduled:
+        if compilation.final is not None or last.module.is_scheduled:
             return
         orders = [_order(move) for move in _costly(first.module)]
         added = []

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from hlo_lint.analysis.calls import instructions_of
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.dtypes import is_inexact
 from hlo_lint.hlo.ir import Instruction, Module
@@ -87,18 +86,17 @@ class SumOrderVaries(Rule):
 
     def check(self, compilation: Compilation) -> Findings:
         """The open sums of a final module of XLA:GPU."""
-        pipeline = compilation.pipeline
-        final = pipeline.final
-        if final is None or pipeline.backend != "gpu":
+        final = compilation.final
+        if final is None or compilation.backend != "gpu":
             return
         file = compilation.dumps.index(final)
         for module in final.file.modules:
-            for instruction, reason in _open_sums(module, pipeline):
+            for instruction, reason in _open_sums(module, compilation):
                 yield Finding(instruction, reason, file=file)
 
 
-def _open_sums(module: Module, pipeline: Pipeline) -> Iterator[tuple[Instruction, str]]:
-    if not _is_set(pipeline, *SCATTERS_FIXED_BY):
+def _open_sums(module: Module, compilation: Compilation) -> Iterator[tuple[Instruction, str]]:
+    if not _is_set(compilation, *SCATTERS_FIXED_BY):
         for scatter in instructions_of(module, "scatter"):
             if (
                 _adds_floats(scatter, module)
@@ -112,7 +110,7 @@ def _open_sums(module: Module, pipeline: Pipeline) -> Iterator[tuple[Instruction
         for collective in instructions_of(module, opcode):
             if _adds_floats(collective, module):
                 yield collective, f"NCCL chooses the order in which this {opcode} adds floats"
-    if _is_set(pipeline, *FIXED_BY) or _values(pipeline, "xla_gpu_autotune_level") == ("0",):
+    if _is_set(compilation, *FIXED_BY) or _values(compilation, "xla_gpu_autotune_level") == ("0",):
         return
     for opcode in ("fusion", "custom-call"):
         for product in instructions_of(module, opcode):
@@ -133,9 +131,9 @@ def _adds_floats(instruction: Instruction, module: Module) -> bool:
     )
 
 
-def _is_set(pipeline: Pipeline, *names: str) -> bool:
-    return any(_values(pipeline, name) == ("true",) for name in names)
+def _is_set(compilation: Compilation, *names: str) -> bool:
+    return any(_values(compilation, name) == ("true",) for name in names)
 
 
-def _values(pipeline: Pipeline, name: str) -> tuple[str, ...]:
-    return pipeline.options.values.get(name, ()) if pipeline.options is not None else ()
+def _values(compilation: Compilation, name: str) -> tuple[str, ...]:
+    return compilation.options.values.get(name, ()) if compilation.options is not None else ()

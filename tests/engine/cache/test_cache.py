@@ -91,7 +91,7 @@ def test_a_second_run_reports_the_same_and_checks_nothing(
     assert first == report(DUMPS, cached=False)
     stored = entries(folder)
     assert stored > 10
-    monkeypatch.setattr(Checker, "check_pipeline", None)
+    monkeypatch.setattr(Checker, "check_compilation", None)
     assert report(DUMPS) == first
     assert entries(folder) == stored
 
@@ -106,7 +106,7 @@ def test_many_small_files_that_a_hook_names_are_not_checked_again(
     command = ["check", "--sniff", "--force-exclude", *map(str, texts)]
     first = CliRunner().invoke(cli, command)
     assert entries(folder) > 50
-    monkeypatch.setattr(Checker, "check_pipeline", None)
+    monkeypatch.setattr(Checker, "check_compilation", None)
     second = CliRunner().invoke(cli, command)
     assert (second.exit_code, second.output) == (first.exit_code, first.output)
 

@@ -45,9 +45,9 @@ def planned(
     rules = [*(each for each in all_rules() if each.name() != rule.name()), chosen]
     with XlaCpu() as xla:
         gate = Gate(Task(rules, before), xla, None)
-        for pipeline in dump:
+        for compilation in dump:
             checker = Checker(Task([chosen], before))
-            checker.check_pipeline(pipeline)
+            checker.check_compilation(compilation)
             plans: dict[PassDump, list[PlannedFix]] = {}
             for plan in checker.reporter.fixes:
                 edits = tuple(replace(e, text=e.text.replace(old, new)) for e in plan.fix.edits)
@@ -55,7 +55,7 @@ def planned(
                 plans.setdefault(plan.dump, []).append(
                     plan._replace(fix=replace(plan.fix, edits=edits))
                 )
-            gate.admit(pipeline, plans)
+            gate.admit(compilation, plans)
     return tuple(gate.verdicts)
 
 

@@ -85,10 +85,10 @@ def changed(validation: Validation) -> list[str]:
 
 @pytest.mark.parametrize("all_steps", [False, True])
 def test_a_real_run_of_the_gpu_compiler_changes_nothing(xla: XlaCpu, all_steps: bool) -> None:
-    (pipeline,) = [
+    (compilation,) = [
         each for each in hlo_lint.open_dump(GPU) if "jit_" in each.title and len(each.dumps) > 9
     ][:1]
-    validation = validate_dumps(pipeline.title, in_order(pipeline), xla, all_steps=all_steps)
+    validation = validate_dumps(compilation.title, in_order(compilation), xla, all_steps=all_steps)
     assert validation.changes == []
     assert validation.compared == sum(validation.counts.values()) > 20
     by_graph = validation.counts[StepOutcome.SAME_GRAPH]
@@ -538,8 +538,8 @@ def test_two_runs_are_compared_at_common_steps(tmp_path: Path) -> None:
 
 
 def test_dumps_of_a_run_are_in_order() -> None:
-    (pipeline, *_) = hlo_lint.open_dump(GPU)
-    assert in_order(pipeline)[0].path.name.endswith("before_optimizations.txt")
+    (compilation, *_) = hlo_lint.open_dump(GPU)
+    assert in_order(compilation)[0].path.name.endswith("before_optimizations.txt")
 
 
 FOLDED = """HloModule m

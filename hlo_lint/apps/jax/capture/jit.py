@@ -37,7 +37,7 @@ from hlo_lint.apps.jax.capture.worker import (
     unmeasured,
 )
 from hlo_lint.dumps.directory import Dump, open_dump
-from hlo_lint.dumps.selection import main_pipelines
+from hlo_lint.dumps.selection import main_compilations
 from hlo_lint.report.report import Report
 from hlo_lint.rules.registry import select_rules
 from hlo_lint.text.errors import CaptureError, HloLintError, UsageError, os_errors_as
@@ -45,7 +45,7 @@ from hlo_lint.text.phrases import short_repr
 
 if TYPE_CHECKING:
     from hlo_lint.apps.settings.settings import Settings
-    from hlo_lint.dumps.pipeline import Pipeline
+    from hlo_lint.dumps.compilation import Compilation
     from hlo_lint.engine.suppressions.allowances import Allowance
     from hlo_lint.rules.base import Rule, Stage
 
@@ -121,16 +121,16 @@ class Capture(AbstractContextManager["Capture"]):
         return open_dump(self.folder)
 
     @property
-    def pipeline(self) -> Pipeline:
+    def compilation(self) -> Compilation:
         """The dumps of the function's own module, pass by pass.
 
         Raises:
             CaptureError: if XLA wrote no dump.
         """
-        pipelines = main_pipelines(self.dump)
-        if not pipelines:
+        compilations = main_compilations(self.dump)
+        if not compilations:
             raise self._no_dump()
-        return max(pipelines, key=lambda pipeline: len(pipeline.dumps))
+        return max(compilations, key=lambda compilation: len(compilation.dumps))
 
     def lint(self, *, allow: Sequence[Allowance] = (), **options: Unpack[LintOptions]) -> Report:
         """The report of `hlo_lint.lint` on the dump; paths are in the folder unless it stays.
@@ -139,7 +139,7 @@ class Capture(AbstractContextManager["Capture"]):
             UsageError: for an unknown rule or pass.
             CaptureError: if XLA wrote no dump.
         """
-        if not self.dump.pipelines:
+        if not self.dump.compilations:
             raise self._no_dump()
         report = lint(self.dump, allow=allow, **options)
         return report if self.is_kept else without_folder(report, self.folder)

@@ -54,7 +54,7 @@ _EMITTED = (".thunk_sequence.txt", ".ptx")
 """Endings of the files that XLA:GPU writes once it has emitted thunks and kernels."""
 
 
-class Pipeline:
+class Compilation:
     """All files of a compilation of a module."""
 
     def __init__(
@@ -74,12 +74,12 @@ class Pipeline:
         self.folder_release = folder_release
         """The release derived from all runs of its folder and backend; None if it is alone."""
 
-    def with_dumps(self, dumps: list[PassDump], artefacts: list[Path]) -> Pipeline:
+    def with_dumps(self, dumps: list[PassDump], artefacts: list[Path]) -> Compilation:
         """A copy of the run with other files, or with its files in another folder."""
-        return Pipeline(dumps, artefacts, lone=self.lone, folder_release=self.folder_release)
+        return Compilation(dumps, artefacts, lone=self.lone, folder_release=self.folder_release)
 
     def __repr__(self) -> str:
-        return in_a_line(f"<Pipeline {self.title}: {counted(len(self.dumps), 'dump')}>")
+        return in_a_line(f"<Compilation {self.title}: {counted(len(self.dumps), 'dump')}>")
 
     @property
     def title(self) -> str:
