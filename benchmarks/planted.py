@@ -217,7 +217,7 @@ def _other_programs(module: Module, text: str, layout: ProgramShardings | None) 
 
 def _changes_values(programs: Sequence[Program], xla: XlaCpu) -> bool:
     """True if results differ on some inputs, with those passes off that XLA:CPU can do without."""
-    is_undefined = any(decides(side) for decides, _ in UNDECIDED for side in programs)
+    is_undefined = any(decides(*programs) for decides, _ in UNDECIDED)
     has_loop = any(node.opcode == "while" for side in programs for node in side.nodes)
     constants = [
         number

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from hlo_lint.analysis.walks import reached
-from hlo_lint.engine.values.compare import Bound, largest_error
+from hlo_lint.engine.values.compare import EXACT, Bound, largest_error
 from hlo_lint.engine.values.lowering.graph import nodes_in_order
 from hlo_lint.hlo.dtypes import BITS, ELEMENT_TYPES, PART_OF_COMPLEX, is_float, is_inexact
 
@@ -32,11 +33,14 @@ def wide_bound(
     before: Program, after: Program, native: Sequence[list[NDArray[Any]]], truth: list[NDArray[Any]]
 ) -> Bound:
     """The bound of results in f64, wider where a pass computed float constants."""
+    if keeps_zero_signs(before, after):
+        return EXACT
     constants, were, are = _constants(after), _readers(before), _readers(after)
     computed = constants - _constants(before)
     if were - are:  # a division by 3 may become a product with a third that is there already
         computed |= constants & (are - were).keys()
-    new = {dtype for dtype, data in computed}
+    had = {shape.dtype for node in before.nodes for shape in node.shapes}
+    new = {dtype for dtype, data in computed} & had  # no pass rounds a constant to fewer digits
     if not new:
         return WIDE_BOUND
     unit = max(map(unit_of, new))
@@ -102,26 +106,59 @@ def rounded_back(before: Program, after: Program) -> set[str]:
     return targets - {shape.dtype for node in before.nodes for shape in node.shapes}
 
 
+def narrowed_operations(before: Program, after: Program) -> set[str]:
+    """The types in which `after` computes what `before` computes in a type with more digits.
+
+    An accumulator of bf16 in place of f32, say. Products of f32 have a default precision.
+    """
+    ours, theirs = (
+        Counter((node.opcode, shape.dtype) for node in side.nodes for shape in node.shapes[:1])
+        for side in (before, after)
+    )
+    wide_products = {
+        operand.shape.dtype
+        for node in before.nodes
+        if node.opcode in ("convolution", "dot")
+        for operand in node.operands
+        if operand.opcode != "convert" and BITS.get(operand.shape.dtype, 0) > 16
+    }
+    gone = [pair for pair in ours - theirs if is_float(pair[1])]
+    return {
+        narrow
+        for opcode, narrow in theirs - ours
+        if opcode not in MOVES and opcode not in ("constant", "convert", "parameter", "while")
+        if not (opcode in ("convolution", "dot") and wide_products)
+        if is_float(narrow)
+        and any(name == opcode and unit_of(wide) < unit_of(narrow) for name, wide in gone)
+    }
+
+
+_find_precision: Final = re.compile("highest|x[369]$").findall
+"""Precisions of a product above those of single bf16 factors."""
 FINE_PARTS: Final = 64
 """A difference of 1/64 of a unit in the last place shows that results were rounded to it."""
 
 
-def rounded_share(before: Program, after: Program) -> float:
+def rounded_share(before: Program, after: Program, rounds_freely: bool) -> float:
     """The share of a result that `after` must not lose by rounding; 0 without such a limit.
 
-    f64 hides that rounding.
+    f64 hides that rounding. With `rounds_freely` the pass chooses the types of operations.
     """
     narrow = rounded_back(before, after)
+    if not rounds_freely:
+        narrow |= narrowed_operations(before, after)
     asked, left = (
         {
-            instruction.attributes.get("algorithm", "").rpartition("_")[2]
+            word
             for instruction in side.origins.values()
-            if instruction.opcode == "dot"
+            if instruction.opcode in ("convolution", "dot")
+            for name in ("algorithm", "operand_precision")
+            for word in _find_precision(instruction.attributes.get(name, ""))
         }
         for side in (before, after)
     )
-    if (asked - left) & {"x3", "x6", "x9"}:
-        narrow = {"bf16"}  # the factors are split into a sum of bf16 parts
+    if asked - left:
+        narrow |= {"bf16"}  # the factors are split into a sum of bf16 parts
     return min(map(unit_of, narrow), default=0.0) / FINE_PARTS
 
 
@@ -234,12 +271,16 @@ def _sign(node: Node, operands: Sequence[_Sign]) -> _Sign:
     return min(operands) if node.opcode in _LEAST else _Sign.ANY
 
 
-def is_by_sign_of_nan(program: Program) -> bool:
-    """True if the result may depend on the sign of a computed NaN.
+def is_by_sign_of_nan(before: Program, after: Program) -> bool:
+    """True if a result may depend on the sign of a computed NaN.
 
     Infinity minus infinity is a NaN of either sign, which the total order puts before or after all
     numbers.
     """
+    return _reads_sign_of_nan(before) or _reads_sign_of_nan(after)
+
+
+def _reads_sign_of_nan(program: Program) -> bool:
     reads_bits = any(
         ("type", "TOTALORDER") in node.attributes
         if node.opcode == "compare"
@@ -252,13 +293,18 @@ def is_by_sign_of_nan(program: Program) -> bool:
     )
 
 
-def is_masked_by_product(program: Program) -> bool:
+def is_masked_by_product(before: Program, after: Program) -> bool:
     """True if a float is multiplied by a converted predicate.
 
     0 times a NaN or an infinity is a NaN, but 0 once algsimp has turned the product into a select.
+    No pass of XLA turns a select into a product of elements; a gather may become a dot.
     """
+    return _has_mask(before, _PRODUCTS) or _has_mask(after, _PRODUCTS - {"multiply"})
+
+
+def _has_mask(program: Program, products: Set[str]) -> bool:
     return any(
-        node.opcode in _PRODUCTS
+        node.opcode in products
         and is_inexact(node.shape.dtype)
         and any(map(_is_mask, node.operands))
         for node in program.nodes
@@ -279,6 +325,32 @@ _KEEPS_ELEMENTS: Final = frozenset("broadcast convert reshape slice transpose".s
 _MAKES_NAN: Final = frozenset(
     "add convolution divide dot fft multiply power reduce reduce-window scatter subtract".split()
 )
+
+
+MOVES: Final = frozenset(
+    "bitcast-convert broadcast concatenate copy dynamic-slice dynamic-update-slice gather "
+    "get-tuple-element pad reshape reverse slice transpose tuple".split()
+)
+"""Opcodes whose results hold elements of their operands."""
+_KEEPS_SIGN: Final = MOVES | set(
+    "abs compare complex constant convert imag iota negate parameter real select sign".split()
+)
+"""Opcodes that define the sign of each zero, on which no pass of XLA relaxes them."""
+
+
+def keeps_zero_signs(before: Program, after: Program) -> bool:
+    """True if the sign of a zero in a result is defined, so that `after` must keep it.
+
+    XLA writes `x + 0` as `x`, and leaves the sign of a sum or a maximum of zeros open.
+    """
+    return all(
+        node.opcode in allowed or not any(is_inexact(shape.dtype) for shape in node.shapes)
+        for side, allowed in (
+            (before, _KEEPS_SIGN),
+            (after, _KEEPS_SIGN | {"multiply", "subtract"}),
+        )
+        for node in side.nodes
+    )
 
 
 def unit_of(dtype: str) -> float:

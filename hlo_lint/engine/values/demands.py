@@ -313,9 +313,12 @@ def rounding(node: Node) -> Iterator[float]:
     if is_float(target):
         facts = ELEMENT_TYPES[target]
         step = 1 << facts.significand_bits
-        yield from (step + 1, -step - 1, 2 * step + 3)
+        yield from (step, step + 1, -step - 1, 2 * step + 3)
         if is_float(source):
             yield from (1 + 0.75 / step, 1 + 1.5 / step, 0.1)
+            # Beside the middle of two numbers, where rounding twice differs.
+            least = 2.0 ** (1 - ELEMENT_TYPES[source].significand_bits)
+            yield from (1 + 1 / step + least, 1 + 3 / step - least)
         if facts.max_exponent < 1000:
             yield 2.0**facts.max_exponent
             yield -(2.0**facts.max_exponent)
@@ -340,6 +343,13 @@ def _called(node: Node, held: Mapping[int, tuple[float, ...]]) -> Iterator[tuple
             body = demands(graphs["body"], given, counts)
             body.counts |= counts
             counts = body.counts
+        # A counter reaches a number only if the loop runs as often.
+        reached = [n for number in counts for n in body.numbers.get(number, ())]
+        for number in counts:
+            operand = node.operands[number]
+            if is_integer(operand.shape.dtype):
+                steps = (n + step for step in (0, 1) for n in reached if isfinite(n))
+                _add(body.numbers.setdefault(number, {}), steps, operand)
         yield 0, body
     elif node.opcode == "conditional":
         start = 1

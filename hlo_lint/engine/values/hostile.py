@@ -34,6 +34,8 @@ LARGE_RUNS: Final = 3
 OWN: Final = 1 << 23
 """The first seed of floats whose squares and exponentials overflow or vanish in their own type."""
 OWN_RUNS: Final = 12
+EXACT_OWN_RUNS: Final = 24
+"""These runs where no operation rounds, so that every difference counts."""
 MAX_COMBINATIONS: Final = 1 << 16
 MAX_RUNS: Final = 64
 """The runs of a small program."""
@@ -239,7 +241,12 @@ def _floats(random: numpy.random.Generator, dtype: str, input_: Input, seed: int
                     return np.asarray(ordinary, target)
                 pick = pick if run % 2 else _combined(numbers, input_.wanted, run // 2)
             return np.full(dims, pick).astype(target)
-        wanted = np.array(numbers)[random.integers(0, len(numbers), dims)].astype(target)
+        picks = random.integers(0, len(numbers), dims)
+        if seed >= OWN and run % 3 == 1:  # in these runs together each number
+            order = np.random.default_rng(input_.leaf).permutation(len(numbers))
+            picks = order[(np.arange(prod(dims)) + run // 3 * prod(dims)) % len(order)]
+            picks = picks.reshape(dims)
+        wanted = np.array(numbers)[picks].astype(target)
     return np.where(random.integers(0, 8, dims) < share, wanted, ordinary).astype(target)
 
 

@@ -35,6 +35,8 @@ EDGES: Final = SPARSE + 1
 """The seed of inputs with infinities, NaNs and the ends of the ranges."""
 SMALL_EDGES: Final = EDGES + 1
 """From this seed on, edges leave out the largest finite floats, which absorb every addend."""
+FINE_POSITIVE: Final = SPARSE - 3
+"""The same with positive floats, whose sums grow."""
 _FINE_FACTOR: Final = 1 + 2.0**-10 + 2.0**-13
 _EDGE_SHARE: Final = 8
 """The number of elements per edge value."""
@@ -169,7 +171,7 @@ def value(
         result = _floats(random, dims, has_sign) + 1j * _floats(random, dims, has_sign)
     else:
         result = _floats(random, dims, has_sign and not is_negative and is_plain_float)
-    if run == FINE and is_plain_float:
+    if run in (FINE, FINE_POSITIVE) and is_plain_float:
         result = result * _FINE_FACTOR
     if is_negative and is_integer(dtype) and is_signed(dtype):
         result = -1 - abs(result)

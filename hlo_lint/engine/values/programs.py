@@ -32,6 +32,7 @@ from hlo_lint.engine.values.compare import (
     result_difference,
 )
 from hlo_lint.engine.values.hostile import (
+    EXACT_OWN_RUNS,
     HOSTILE,
     LARGE,
     LARGE_RUNS,
@@ -43,9 +44,16 @@ from hlo_lint.engine.values.hostile import (
     hostile_value,
     run_count,
 )
-from hlo_lint.engine.values.inputs import EDGES, FINE, SMALL_EDGES, SPARSE, value
+from hlo_lint.engine.values.inputs import EDGES, FINE, FINE_POSITIVE, SMALL_EDGES, SPARSE, value
 from hlo_lint.engine.values.lowering.emit import NATIVE, WIDE, emit_graph
-from hlo_lint.engine.values.own_types import MAX_NODES, hidden_difference, may_hide, ranged_changes
+from hlo_lint.engine.values.own_types import (
+    MAX_NODES,
+    hidden_difference,
+    may_become_finite,
+    may_hide,
+    ranged_changes,
+    rounds_nothing,
+)
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.parser.literals import numpy_dtype
 from hlo_lint.xla.cpu import JUDGE, MAX_EXECUTABLES, NotRun, XlaCpu
@@ -72,6 +80,8 @@ MAX_INPUT_BYTES: Final = 1 << 30
 """The most input bytes of a program that is run."""
 MAX_KEPT_BYTES: Final = 1 << 30
 """The bytes of results that are held for later comparisons."""
+ROUNDED: Final = (FINE, FINE_POSITIVE, 1, 5, 8)
+"""The seeds on which rounding is measured: the errors of one sum may cancel."""
 MAX_SMALL: Final = 64
 """Programs with at most this many input elements get `MORE_RUNS` further runs."""
 MORE_RUNS: Final = 6
@@ -258,7 +268,7 @@ class Runs:
             if verdict.outcome is StepOutcome.NOT_RUN:
                 return verdict
             verdicts.append(verdict)
-        share = rounded_share(before, after)
+        share = rounded_share(before, after, rounds_freely)
         if share and (rounded := self._rounded(before, after, inputs, share)):
             return rounded
         is_sparse = all(map(is_exact_on_sparse, (before, after))) and (
@@ -303,7 +313,8 @@ class Runs:
         large_runs = 1 if count == MIN_RUNS else LARGE_RUNS
         for seed in range(LARGE, LARGE + large_runs) if is_steady else ():
             yield self._compared(before, after, hostile, seed)
-        own_runs = 1 if count == MIN_RUNS else OWN_RUNS
+        own_runs = EXACT_OWN_RUNS if all(map(rounds_nothing, (before, after))) else OWN_RUNS
+        own_runs = 1 if count == MIN_RUNS else own_runs
         for seed in range(OWN, OWN + own_runs) if may_hide(before, after, gone, new) else ():
             hidden = self._hidden(before, after, hostile, seed, rounds_freely)
             if hidden is not None:
@@ -322,8 +333,12 @@ class Runs:
             verdict = self._compared(before, after, inputs, SMALL_EDGES + seed % EDGES)
         is_other = verdict.difference is not None or verdict.reason == UNCONFIRMED
         for decides, reason in UNDECIDED if is_other else ():
-            if any(map(decides, (before, after))):
+            if decides(before, after):
                 return Comparison(StepOutcome.NOT_COMPARABLE, reason, seed=seed)
+        was_infinite = verdict.difference and not isfinite(abs(verdict.difference.before))
+        if was_infinite and may_become_finite(before, after):
+            reason = "a rewrite of exponentials may make infinite numbers finite"
+            return Comparison(StepOutcome.NOT_COMPARABLE, reason, seed=seed)
         return verdict
 
     def _hidden(
@@ -347,18 +362,22 @@ class Runs:
         self, before: Program, after: Program, inputs: Inputs, share: float
     ) -> Comparison | None:
         """A change where results have the rounding of a narrow type, which f64 hides."""
-        try:
-            ours, theirs = (self.results(side, inputs, FINE) for side in (before, after))
-            truth = self.results(before, inputs, FINE, WIDE)
-        except NotRun:
-            return None
+        ours, theirs, change = 0.0, 0.0, None
         bound = Bound(relative=share, of_largest=share)
-        if CONSTANT_ROUNDINGS * largest_error(ours, truth) >= largest_error(theirs, truth):
-            return None
-        difference = result_difference(ours, theirs, bound)
-        if difference is None:
-            return None
-        return Comparison(StepOutcome.CHANGED, "", difference, FINE, bound, inputs, is_own=True)
+        for seed in ROUNDED:
+            try:
+                sides = [self.results(side, inputs, seed) for side in (before, after)]
+                truth = self.results(before, inputs, seed, WIDE)
+            except NotRun:
+                return None
+            ours += largest_error(sides[0], truth)
+            theirs += largest_error(sides[1], truth)
+            difference = result_difference(sides[0], sides[1], bound)
+            if change is None and difference is not None:
+                change = Comparison(
+                    StepOutcome.CHANGED, "", difference, seed, bound, inputs, is_own=True
+                )
+        return change if theirs > ROUNDINGS * ours else None
 
     def _is_overflow(self, program: Program, inputs: Inputs, seed: int) -> bool:
         """True if a result has no finite element, which hides all others."""
@@ -457,7 +476,7 @@ UNDECIDED: Final = (
     (is_by_sign_of_nan, "the sign of a NaN, which no operation defines, may decide"),
     (is_masked_by_product, "0 times a NaN may be 0"),
 )
-"""Programs whose results are not defined on infinities and NaNs, and why."""
+"""Pairs of programs whose results are not defined on infinities and NaNs, and why."""
 SIDED: Final = frozenset("clamp compare maximum minimum sort".split())
 """Opcodes whose results depend on the order or the signs of their operands."""
 

@@ -19,6 +19,31 @@ from hlo_lint.xla.cpu import XlaCpu
 TEXT = """HloModule m
 
 most {{ a = s32[] parameter(0) b = s32[] parameter(1) ROOT c = s32[] maximum(a, b) }}
+sum32 {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }}
+sum16 {{ a = bf16[] parameter(0) b = bf16[] parameter(1) ROOT c = bf16[] add(a, b) }}
+counts {{ s = (s32[], s32[], s32[]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] get-tuple-element(s), index=1
+  ROOT c = pred[] compare(i, n), direction=LT }}
+sums {{ s = (s32[], s32[], s32[]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] get-tuple-element(s), index=1
+  a = s32[] get-tuple-element(s), index=2
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  k = s32[] constant(13)
+  e = pred[] compare(i, k), direction=EQ
+  c = s32[] select(e, a, i)
+  d = s32[] add(a, c)
+  ROOT t = (s32[], s32[], s32[]) tuple(j, n, d) }}
+sums_all {{ s = (s32[], s32[], s32[]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] get-tuple-element(s), index=1
+  a = s32[] get-tuple-element(s), index=2
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  d = s32[] add(a, i)
+  ROOT t = (s32[], s32[], s32[]) tuple(j, n, d) }}
 
 ENTRY e {{
 {lines}
@@ -114,6 +139,83 @@ WRONG = {
         "m = f32[8] multiply(p, p)",
         "r = f32[8] abs(p) -> r = f32[8] sqrt(m)",
     ),
+    "an accumulator with fewer digits": (
+        "p = bf16[512] parameter(0)",
+        "z = f32[] constant(0)",
+        "n = bf16[] constant(0)",
+        "w = f32[512] convert(p)",
+        "s = f32[] reduce(w, z), dimensions={0}, to_apply=sum32",
+        "r = bf16[] convert(s) -> r = bf16[] reduce(p, n), dimensions={0}, to_apply=sum16",
+    ),
+    "a product of bf16 in place of the highest precision": (
+        "p = f32[4,4] parameter(0)",
+        "n = bf16[4,4] convert(p)",
+        "w = f32[4,4] convert(n)",
+        "r = f32[4,4] dot(p, p), lhs_contracting_dims={1}, rhs_contracting_dims={0}, "
+        "operand_precision={highest,highest}"
+        " -> r = f32[4,4] dot(w, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+    ),
+    "a constant with fewer digits": (
+        "p = f32[] parameter(0)",
+        "k = f32[] constant(0.1)",
+        "n = bf16[] constant(0.1)",
+        "w = f32[] convert(n)",
+        "r = f32[] add(p, k) -> r = f32[] add(p, w)",
+    ),
+    "other digits of a type": (
+        "p = f32[8] parameter(0)",
+        "r = f32[8] reduce-precision(p), exponent_bits=8, mantissa_bits=7"
+        " -> r = f32[8] reduce-precision(p), exponent_bits=5, mantissa_bits=10",
+    ),
+    "a difference that vanishes in f64": (
+        "p = f32[8] parameter(0)",
+        "e = f32[8] exponential(p)",
+        "k = f32[] constant(1)",
+        "ones = f32[8] broadcast(k), dimensions={}",
+        "r = f32[8] exponential-minus-one(p) -> r = f32[8] subtract(e, ones)",
+    ),
+    "the sign of a zero": (
+        "p = f32[8] parameter(0)",
+        "k = f32[] constant(0)",
+        "zeros = f32[8] broadcast(k), dimensions={}",
+        "r = f32[8] negate(p) -> r = f32[8] subtract(zeros, p)",
+    ),
+    "a mask that keeps NaNs": (
+        "p = f32[8] parameter(0)",
+        "c = pred[8] parameter(1)",
+        "k = f32[] constant(0)",
+        "zeros = f32[8] broadcast(k), dimensions={}",
+        "m = f32[8] convert(c)",
+        "r = f32[8] select(c, p, zeros) -> r = f32[8] multiply(m, p)",
+    ),
+    "a clamp before a conversion": (
+        "p = f32[8] parameter(0)",
+        "k = f32[] constant(448)",
+        "m = f32[] constant(-448)",
+        "d = f32[8] clamp(m, p, k)",
+        "r = f8e4m3fn[8] convert(p) -> r = f8e4m3fn[8] convert(d)",
+    ),
+    "a number that is rounded twice": (
+        "p = f32[8] parameter(0)",
+        "h = f16[8] convert(p)",
+        "r = f8e5m2[8] convert(p) -> r = f8e5m2[8] convert(h)",
+    ),
+    "integers compared as floats": (
+        "p = s64[8] parameter(0)",
+        "q = s64[8] parameter(1)",
+        "f = f64[8] convert(p)",
+        "g = f64[8] convert(q)",
+        "r = pred[8] compare(p, q), direction=LT -> r = pred[8] compare(f, g), direction=LT",
+    ),
+    "the 14th iteration": (
+        "x = s32[] parameter(0)",
+        "n = s32[] parameter(1)",
+        "z = s32[] constant(0)",
+        "t = (s32[], s32[], s32[]) tuple(z, n, x)",
+        "v = (s32[], s32[], s32[]) while(t), condition=counts, body=sums",
+        "w = (s32[], s32[], s32[]) while(t), condition=counts, body=sums_all",
+        "r = s32[] get-tuple-element(v), index=2 -> r = s32[] get-tuple-element(w), index=2",
+    ),
     "an integer that f32 rounds": (
         "p = s32[8] parameter(0)",
         "f = f32[8] convert(p)",
@@ -144,6 +246,42 @@ RIGHT = {
         "d = s32[8] select(t, v, y)",
         "r = pred[8] compare(a, b), direction=LT, type=TOTALORDER"
         " -> r = pred[8] compare(c, d), direction=LT",
+    ),
+    "a logarithm of an exponential, which algsimp takes out": (
+        "p = f32[8] parameter(0)",
+        "e = f32[8] exponential(p)",
+        "r = f32[8] log(e) -> r = f32[8] copy(p)",
+    ),
+    "a product of exponentials": (
+        "p = f32[8] parameter(0)",
+        "q = f32[8] parameter(1)",
+        "x = f32[8] exponential(p)",
+        "y = f32[8] exponential(q)",
+        "s = f32[8] add(p, q)",
+        "r = f32[8] multiply(x, y) -> r = f32[8] exponential(s)",
+    ),
+    "a mask that loses NaNs": (
+        "p = f32[8] parameter(0)",
+        "c = pred[8] parameter(1)",
+        "k = f32[] constant(0)",
+        "zeros = f32[8] broadcast(k), dimensions={}",
+        "m = f32[8] convert(c)",
+        "r = f32[8] multiply(m, p) -> r = f32[8] select(c, p, zeros)",
+    ),
+    "a product rounded once": (
+        "p = bf16[4,64] parameter(0)",
+        "q = bf16[64,4] parameter(1)",
+        "s = f32[4,4] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+        "r = bf16[4,4] convert(s)"
+        " -> r = bf16[4,4] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+    ),
+    "a sum of bf16 in f32": (
+        "p = bf16[512] parameter(0)",
+        "z = f32[] constant(0)",
+        "n = bf16[] constant(0)",
+        "w = f32[512] convert(p)",
+        "s = f32[] reduce(w, z), dimensions={0}, to_apply=sum32",
+        "r = bf16[] reduce(p, n), dimensions={0}, to_apply=sum16 -> r = bf16[] convert(s)",
     ),
     "a quotient of a quotient": (
         *(f"{name} = f32[8] parameter({number})" for number, name in enumerate("abc")),
