@@ -18,7 +18,7 @@ from hlo_lint.analysis.calls import opcodes_of, with_opcodes
 from hlo_lint.analysis.sequential_calls import Calls, sequential_calls
 from hlo_lint.analysis.walks import chain, reached
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
-from hlo_lint.hlo.opcodes import CONTROL_FLOW, FORWARDS, TRANSFERS, without_sugar
+from hlo_lint.hlo.opcodes import CONTROL_FLOW, FORWARDS, TRANSFERS
 from hlo_lint.hlo.shape import Index, Shape, TupleShape
 
 SHARDING: Final = frozenset({"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"})
@@ -57,11 +57,6 @@ def is_update(instruction: Instruction) -> bool:
 def is_done(instruction: Instruction) -> bool:
     """True if it waits for an asynchronous operation."""
     return _ends(instruction.opcode)
-
-
-def operation(instruction: Instruction) -> str:
-    """The operation that a start, an update or a done is part of: `all-gather`, `async`, `send`."""
-    return without_sugar(instruction.opcode)
 
 
 class LiveInterval(NamedTuple):

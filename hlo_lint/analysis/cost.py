@@ -145,7 +145,10 @@ def _without_callers(computation: Computation) -> Cost:
 def _fusion_bytes(fusion: Instruction, body: Computation) -> int:
     """Bytes that a fusion reads and writes."""
     reads = _parameter_reads(body)
-    total = _written(body)
+    total = 0
+    for result in _results(body):
+        is_update = result.opcode == "dynamic-update-slice" and len(result.operand_names) > 1
+        total += byte_count(result.operand_shape(1) if is_update else result.shape_or_none)
     for number, operand in enumerate(fusion.operands):
         part = reads.get(number)
         total += byte_count(operand.shape) if part is None else part
@@ -156,7 +159,8 @@ def _fusion_bytes(fusion: Instruction, body: Computation) -> int:
 def _parameter_reads(body: Computation) -> Mapping[int, int]:
     """The bytes read from each parameter that the fusion reads only in part."""
     reads: dict[int, int] = {}
-    updated = {place.operand_names[0] for place in _updates_in_place(body)}
+    updates = [place for place in _results(body) if place.opcode == "dynamic-update-slice"]
+    updated = {update.operand_names[0] for update in updates if update.operand_names}
     for parameter in body.with_opcode("parameter"):
         number = parameter.parameter_number
         if number is None:
@@ -193,20 +197,3 @@ def _results(body: Computation) -> list[Instruction]:
         return []
     results = root.producers if root.opcode == "tuple" else (root,)
     return [renamed_source(result, ("bitcast",)) or result for result in results]
-
-
-def _updates_in_place(body: Computation) -> list[Instruction]:
-    results = _results(body)
-    return [
-        result
-        for result in results
-        if result.opcode == "dynamic-update-slice" and result.operand_names
-    ]
-
-
-def _written(body: Computation) -> int:
-    total = 0
-    for result in _results(body):
-        is_update = result.opcode == "dynamic-update-slice" and len(result.operand_names) > 1
-        total += byte_count(result.operand_shape(1) if is_update else result.shape_or_none)
-    return total

@@ -6,10 +6,10 @@ calls, async starts and loop-carried values. It is None if the walk fails.
 
 from __future__ import annotations
 
+import operator
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, repeat
-from operator import mul
 from typing import Final, NamedTuple, TypeAlias
 
 from hlo_lint.analysis.calls import calls_of
@@ -134,7 +134,7 @@ class LoopValues:
             bounds = instruction.attribute_or_none("slice")
             if isinstance(bounds, tuple) and len(bounds) == sliced.rank:
                 starts = [bound.start for bound in bounds if isinstance(bound, Slice)]
-                yield None, sum(map(mul, starts, strides))
+                yield None, sum(map(operator.mul, starts, strides))
             return
         if len(operands) - first != sliced.rank:
             return
@@ -201,7 +201,10 @@ class _Run:
             elif instruction.opcode == "constant":
                 values[place] = _constant(instruction)
             elif len(numbers) == len(self._read[place]):
-                values[place] = _fitting(instruction, _computed(instruction, numbers))
+                value, limits = _computed(instruction, numbers), _range(instruction)
+                # Wrapped values are not followed.
+                is_exact = value is not None and limits and limits[0] <= value <= limits[1]
+                values[place] = value if is_exact else None
         return values.get(start)
 
     def _sources(self, place: _Place) -> Iterable[_Place]:
@@ -301,33 +304,32 @@ def _constant(instruction: Instruction) -> int | None:
     return whole_number(text) if is_scalar else None
 
 
+_OPERATIONS: Final[Mapping[str, Callable[..., int]]] = {
+    "convert": operator.pos,
+    "negate": operator.neg,
+    "abs": operator.abs,
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "minimum": min,
+    "maximum": max,
+    "and": operator.and_,
+    "or": operator.or_,
+}
+"""The arithmetic of integers, by opcode."""
+_UNARY: Final = ("convert", "negate", "abs")
+
+
 def _computed(instruction: Instruction, values: list[int]) -> int | None:
     """The result of an arithmetic instruction on integers."""
-    match instruction.opcode, values:
-        case "convert", [value]:
-            return value
-        case "negate", [value]:
-            return -value
-        case "abs", [value]:
-            return abs(value)
-        case "add", [left, right]:
-            return left + right
-        case "subtract", [left, right]:
-            return left - right
-        case "multiply", [left, right]:
-            return left * right
-        case "minimum", [left, right]:
-            return min(left, right)
-        case "maximum", [left, right]:
-            return max(left, right)
+    opcode = instruction.opcode
+    if opcode in _OPERATIONS and len(values) == (1 if opcode in _UNARY else 2):
+        return _OPERATIONS[opcode](*values)
+    match opcode, values:
         case "clamp", [low, value, high]:
             return min(max(value, low), high)
         case "select", [condition, left, right]:
             return left if condition else right
-        case "and", [left, right]:
-            return left & right
-        case "or", [left, right]:
-            return left | right
         # XLA divides towards zero as C does; Python's // rounds down.
         case "divide", [left, right] if right:
             return abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
@@ -352,11 +354,3 @@ def _range(instruction: Instruction) -> tuple[int, int] | None:
     if not isinstance(shape, ArrayShape) or shape.elements != 1:
         return None
     return _RANGES.get(shape.dtype)
-
-
-def _fitting(instruction: Instruction, value: int | None) -> int | None:
-    """The value if it fits the result's type; wrapped values are not followed."""
-    limits = _range(instruction)
-    if value is None or limits is None:
-        return None
-    return value if limits[0] <= value <= limits[1] else None

@@ -57,19 +57,12 @@ class Counter:
         least = -(1 << bits - 1) if self.dtype.startswith("s") else 0
         lowest = least + (self.first - least) % stride
         highest = lowest + ((1 << bits) - 1 - (lowest - least)) // stride * stride
-        match self.direction:
-            case "LT":
-                return highest < self.limit
-            case "LE":
-                return highest <= self.limit
-            case "GT":
-                return lowest > self.limit
-            case "GE":
-                return lowest >= self.limit
-            case "NE":
-                return (self.limit - self.first) % stride != 0
-            case _:
-                return self.step == 0 and self.first == self.limit
+        if self.direction == "NE":
+            return (self.limit - self.first) % stride != 0
+        if self.direction == "EQ":
+            return self.step == 0 and self.first == self.limit
+        last = highest if self.direction in ("LT", "LE") else lowest
+        return COMPARISONS[self.direction](last, self.limit)
 
     @property
     def trip_count(self) -> int | None:

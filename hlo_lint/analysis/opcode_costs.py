@@ -6,11 +6,11 @@ Counted as `HloCostAnalysis` counts (`xla/service/hlo_cost_analysis.cc`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
-from typing import Final
+from typing import Final, TypeVar
 
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
 from hlo_lint.hlo.attributes.windows import (
@@ -24,6 +24,8 @@ from hlo_lint.hlo.opcodes import ELEMENTWISE, NO_KERNEL, RUNS_SCHEDULE
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, arrays, byte_sizes, shape_or_none
 from hlo_lint.text.patterns import late
 from hlo_lint.text.source import whole_number
+
+T = TypeVar("T")
 
 TRANSCENDENTAL: Final = frozenset(
     "acos acosh asin asinh atan2 atanh cbrt cosh cosine erf exp2 exponential exponential-minus-one "
@@ -242,19 +244,18 @@ def _valid_positions(size: int, positions: int, window: WindowDimension) -> int:
 
 
 def _labels(attributes: str) -> ConvolutionDimensionNumbers | None:
-    text = _attribute(attributes, "dim_labels")
-    try:
-        return read_dim_labels(text) if text else None
-    except AttributeSyntaxError:
-        return None
+    return _read(read_dim_labels, _attribute(attributes, "dim_labels"))
 
 
 def _window(attributes: str) -> Sequence[WindowDimension]:
-    text = _attribute(attributes, "window")
+    return _read(read_window, _attribute(attributes, "window")) or ()
+
+
+def _read(reader: Callable[[str], T], text: str) -> T | None:
     try:
-        return read_window(text) if text else ()
+        return reader(text) if text else None
     except AttributeSyntaxError:
-        return ()
+        return None
 
 
 def _attribute(attributes: str, name: str) -> str:

@@ -53,11 +53,8 @@ def products(
         is_gemm = "__cublas$" in instruction.attributes_text and factors_of is not ROUNDED
         if asked is None and not is_gemm:
             continue
-        factors = [
-            operand.shape
-            for operand in instruction.operands[:2]
-            if isinstance(operand.shape, ArrayShape)
-        ]
+        read = (operand.shape for operand in instruction.operands[:2])
+        factors = [shape for shape in read if isinstance(shape, ArrayShape)]
         result = next(iter(arrays(instruction.shape_or_none)), None)
         if len(factors) == 2 and result and {factor.dtype for factor in factors} <= factors_of:
             sizes = sorted((factor.dtype, prod(factor.dims)) for factor in factors)

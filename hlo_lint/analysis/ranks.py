@@ -141,15 +141,8 @@ class RankedModule:
     @cached_property
     def _compared(self) -> tuple[Variant, ...]:
         # An unfinished compilation is only compared with other unfinished compilations.
-        first = next((variant for variant in self.variants if variant.is_final), self.variants[0])
-        return (
-            first,
-            *(
-                variant
-                for variant in self.variants
-                if variant is not first and variant.is_final == first.is_final
-            ),
-        )
+        is_final = any(variant.is_final for variant in self.variants)
+        return tuple(variant for variant in self.variants if variant.is_final == is_final)
 
     @cached_property
     def divergences(self) -> tuple[Divergence, ...]:
@@ -191,7 +184,10 @@ def rank_folders(paths: Sequence[str | Path]) -> list[Rank]:
             raise DumpError(f"{path}: no such file or directory")
     if len(folders) == 1 and folders[0].is_dir():
         (folder,) = folders
-        if (processes := _processes_in(folder)) > 1:
+        # Each process compiles a module number once.
+        names = {name.key for path in folder.iterdir() if (name := _compiled(path.name))}
+        processes = max(Counter(key[1:] for key in names).values(), default=0)
+        if processes > 1:
             return [Rank(f"process {number}", folder, number) for number in range(processes)]
         inside = [] if processes else [path for path in folder.iterdir() if path.is_dir()]
         # A process that died early leaves no HLO; folders of artefacts have none either.
@@ -200,7 +196,8 @@ def rank_folders(paths: Sequence[str | Path]) -> list[Rank]:
     unique = list(dict.fromkeys(folders))
     if len(unique) < 2:
         raise DumpError("ranks are compared with each other: give two folders at least")
-    return [Rank(name, path) for name, path in zip(_short_names(unique), unique, strict=True)]
+    common = Path(os.path.commonpath([path.absolute().parent for path in unique]))
+    return [Rank(str(path.absolute().relative_to(common)), path) for path in unique]
 
 
 def compare_ranks(ranks: Iterable[Rank]) -> list[RankedModule]:
@@ -281,12 +278,6 @@ def _first_moved(ours: Sequence[Collective], theirs: Sequence[Collective]) -> in
             pairs = enumerate(zip(left, right, strict=True))
             return next((position for position, (a, b) in pairs if a != b), None)
     return None
-
-
-def _processes_in(folder: Path) -> int:
-    """The number of processes that wrote to a folder: each compiles a module number once."""
-    names = {name.key for path in folder.iterdir() if (name := _compiled(path.name)) is not None}
-    return max(Counter(key[1:] for key in names).values(), default=0)
 
 
 def _compiled(file: str) -> DumpName | None:
@@ -373,13 +364,6 @@ def _first_other_text(first: Compilation, second: Compilation) -> str | None:
         if _digest(dump.path) != _digest(beside.path):
             return f"{name.after} of {name.pipeline}"
     return None
-
-
-def _short_names(paths: Sequence[Path]) -> list[str]:
-    """The paths without their common parents."""
-    parents = [path.absolute().parent for path in paths]
-    common = Path(os.path.commonpath(parents))
-    return [str(path.absolute().relative_to(common)) for path in paths]
 
 
 def _in_natural_order(name: str) -> list[tuple[int, str]]:

@@ -80,10 +80,8 @@ class Device:
         if dtype in self.matrix_flops:
             return self.matrix_flops[dtype]
         bits = BITS.get(dtype, 64)
-        wider = [
-            (BITS[name], rate) for name, rate in self.matrix_flops.items() if BITS[name] >= bits
-        ]
-        return min(wider)[1] if wider else 0.0
+        rates = ((BITS[name], rate) for name, rate in self.matrix_flops.items())
+        return min((wider for wider in rates if wider[0] >= bits), default=(0, 0.0))[1]
 
 
 def tpu_device(generation: str) -> Device | None:

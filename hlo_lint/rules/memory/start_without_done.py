@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from hlo_lint.analysis.async_chains import AsyncChain, async_chains, dones, has_async, operation
+from hlo_lint.analysis.async_chains import AsyncChain, async_chains, dones, has_async
 from hlo_lint.analysis.calls import instructions_of
 from hlo_lint.analysis.sequential_calls import sequential_calls
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.hlo.opcodes import FORWARDS, TRANSFERS, TUPLES
+from hlo_lint.hlo.opcodes import FORWARDS, TRANSFERS, TUPLES, without_sugar
 from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, Rule, Severity
 from hlo_lint.rules.evidence import RefusedByXla
 
@@ -154,7 +154,7 @@ def _starts(chain: AsyncChain, module: Module) -> Findings:
 def _is_of(done: Instruction, chain: AsyncChain, module: Module) -> bool:
     """True if XLA accepts a done for a start."""
     start = chain.start
-    ours, theirs = operation(done), operation(start)
+    ours, theirs = without_sugar(done.opcode), without_sugar(start.opcode)
     if ours == theirs:
         return True
     if theirs == "async":  # a done may be printed with the opcode of the wrapped operation

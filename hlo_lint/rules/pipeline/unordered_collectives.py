@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from hlo_lint.analysis.async_chains import has_async, is_done, is_start, operation, starts
+from hlo_lint.analysis.async_chains import has_async, is_done, is_start, starts
 from hlo_lint.analysis.device_groups import device_groups
 from hlo_lint.hlo.ir import Computation, Instruction, Module
-from hlo_lint.hlo.opcodes import COMMUNICATES
+from hlo_lint.hlo.opcodes import COMMUNICATES, without_sugar
 from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, Rule, Severity
 from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.text.phrases import listed
@@ -110,7 +110,7 @@ class UnorderedCollectives(Rule):
 
 def _communicates(start: Instruction) -> bool:
     """True for a collective, also if its start is printed with the wrapped opcode."""
-    return start.opcode in COMMUNICATES or operation(start) in COMMUNICATES
+    return start.opcode in COMMUNICATES or without_sugar(start.opcode) in COMMUNICATES
 
 
 def _is_permute(*collectives: Instruction) -> bool:

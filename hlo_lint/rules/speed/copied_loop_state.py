@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from hlo_lint.analysis.carried_copies import CarriedCopy, carried_copies
-from hlo_lint.hlo.shape import spelled_index
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from hlo_lint.analysis.buffers import ResultPart, handed_on, operand_position
+from hlo_lint.analysis.data_movement import moves
+from hlo_lint.analysis.loops import Loop, loops
+from hlo_lint.analysis.sequential_calls import Calls, sequential_calls
+from hlo_lint.analysis.walks import chain, reached
+from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.opcodes import SAME_ELEMENTS
+from hlo_lint.hlo.shape import ArrayShape, Index, spelled_index
 from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, Rule, Severity
 from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.options import Option
@@ -79,11 +89,11 @@ class CopiedLoopState(Rule):
         """Copies of loop state, in a final or scheduled module."""
         if not final.is_final and not final.module.is_scheduled:
             return
-        for copied in carried_copies(final.module, self.min_bytes):
+        for copied in _carried_copies(final.module, self.min_bytes):
             yield Finding(copied.copy, _message(copied), _notes(copied))
 
 
-def _message(copied: CarriedCopy) -> str:
+def _message(copied: _CarriedCopy) -> str:
     trips = copied.loop.trip_count
     often = "each iteration" if trips is None else f"each of {trips} iterations"
     element = f"part {spelled_index(copied.element)} of the state"
@@ -91,7 +101,7 @@ def _message(copied: CarriedCopy) -> str:
     return f"this copies {copied.shape}, {element} of %{loop}, in {often}"
 
 
-def _notes(copied: CarriedCopy) -> tuple[str, ...]:
+def _notes(copied: _CarriedCopy) -> tuple[str, ...]:
     notes = [
         f"each iteration reads and writes {sized(copied.byte_count)}, "
         f"{sized(copied.total_bytes)} in total"
@@ -100,3 +110,87 @@ def _notes(copied: CarriedCopy) -> tuple[str, ...]:
     if len(element) == 1 and copied.loop.is_invariant(element[0]):
         notes.append("the array is loop-invariant: copy it before the loop")
     return tuple(notes)
+
+
+class _CarriedCopy(NamedTuple):
+    """A copy of an element of a loop's state, in the body or in its callees."""
+
+    copy: Instruction
+    loop: Loop
+    element: Index
+    shape: ArrayShape
+    """The copied array."""
+
+    @property
+    def byte_count(self) -> int:
+        """Bytes that the copy reads and writes each time."""
+        return 2 * (self.shape.byte_size or 0)
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes over all iterations; over a single iteration if their number is unknown."""
+        trips = self.loop.trip_count
+        return self.byte_count * (1 if trips is None else trips)
+
+
+def _carried_copies(module: Module, least: int) -> Iterator[_CarriedCopy]:
+    """The copies of whole elements of loop states that move `least` bytes or more, by loop."""
+    kernels = {move.kernel for move in moves(module)}
+    moved: defaultdict[Computation, list[int]] = defaultdict(list)
+    for kernel in kernels:
+        moved[kernel.computation].append(kernel.number)
+    for loop in loops(module):
+        calls = sequential_calls(module)
+        for computation in _run_in_each_iteration(loop, calls):
+            places = {*moved[computation], *computation.positions("copy-start")}
+            for instruction in map(computation.at, sorted(places)):
+                operand = instruction.operand(0)
+                shape = None if operand is None else operand.shape
+                if not isinstance(shape, ArrayShape):
+                    continue
+                copied = _CarriedCopy(instruction, loop, (), shape)
+                if copied.total_bytes < least:
+                    continue
+                element = _carried(instruction, loop, calls, kernels)
+                if element is not None:
+                    yield copied._replace(element=element)
+
+
+def _run_in_each_iteration(loop: Loop, calls: Calls) -> Iterator[Computation]:
+    """The body and its callees, without bodies of inner loops, which have their own state."""
+
+    def callees(computation: Computation) -> Iterator[Computation]:
+        for opcode in ("call", "conditional"):
+            for caller in computation.with_opcode(opcode):
+                yield from calls.callees(caller)
+
+    return reached([loop.body], callees)
+
+
+def _carried(
+    copy: Instruction, loop: Loop, calls: Calls, kernels: set[Instruction]
+) -> Index | None:
+    """The index of the element of the loop's state that a copy reads whole, if it does."""
+    position = operand_position(copy, 0, ())
+    for instruction, index in chain(position, lambda place: _source(*place, calls, kernels)):
+        if instruction.opcode == "parameter" and instruction.computation is loop.body:
+            return index
+    return None
+
+
+def _source(
+    instruction: Instruction, index: Index, calls: Calls, kernels: set[Instruction]
+) -> ResultPart | None:
+    """The place that a part of a value comes from unchanged; None if it is computed."""
+    if instruction.opcode == "parameter":
+        callers = calls.callers(instruction.computation)
+        argument = calls.argument(callers[0], instruction) if len(callers) == 1 else None
+        return None if argument is None else (argument[0], (*argument[1], *index))
+    if instruction.opcode == "copy-start":
+        # The result is a tuple of the copy, the source and a context.
+        return operand_position(instruction, 0, ())
+    return (
+        operand_position(instruction, 0, index)
+        if instruction in kernels
+        else handed_on(instruction, index, SAME_ELEMENTS)
+    )
