@@ -71,7 +71,8 @@ class ModuleCosts:
             return sum(callees, NOTHING).times(self.trip_count(instruction))
         if opcode == "conditional":
             return max(callees, key=lambda cost: (cost.bytes, cost.flops), default=NOTHING)
-        if callees and (opcode == "call" or _is_wrapper(opcode)):
+        # The start of an asynchronous computation has a short spelling, too.
+        if callees and (opcode in ("call", "async-start") or wrapped_opcode(opcode) is not None):
             return sum(callees, NOTHING)
         kind = reading_of(computation).kinds[reading_of(computation).kind_of[number]]
         cost = cost_of_kind(*kind)
@@ -119,11 +120,6 @@ _APPLIES: Final = frozenset(
     "select-and-scatter".split()
 )
 """Opcodes that apply a computation to elements."""
-
-
-def _is_wrapper(opcode: str) -> bool:
-    """True for the start of an asynchronous computation, in its short spelling, too."""
-    return opcode == "async-start" or wrapped_opcode(opcode) is not None
 
 
 @cached_analysis

@@ -104,14 +104,15 @@ def _differing(before: str, after: str) -> tuple[str, str]:
     """Both texts, long texts cut to begin shortly before the first difference."""
     if max(len(before), len(after)) <= WIDTH:
         return before, after
-    start = 0
-    for old, new in zip(before, after, strict=False):
-        if old != new:
-            break
-        start += 1
-    begin = max(0, start - WIDTH // 4)
+    begin = max(0, first_difference(before, after) - WIDTH // 4)
     lead = "…" if begin else ""
     return lead + _cut(before[begin:]), lead + _cut(after[begin:])
+
+
+def first_difference(before: str, after: str) -> int:
+    """The place of the first character that differs; the shorter length if none does."""
+    pairs = enumerate(zip(before, after, strict=False))
+    return next((place for place, (old, new) in pairs if old != new), min(len(before), len(after)))
 
 
 def _cut(text: str) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.report.formats import Warn
 from hlo_lint.report.locations import has_lines, relative_path
@@ -23,24 +21,18 @@ def render(report: Report, _: Warn) -> str:
 def _annotation(finding: Diagnostic) -> str:
     place: dict[str, object] = {"file": relative_path(finding.path)}
     if has_lines(finding.path):
-        place |= _lines(finding)
+        place["line"] = finding.line
+        if finding.end_line != finding.line:
+            place["endLine"] = finding.end_line
+        else:  # GitHub accepts columns within a single line only
+            place |= {"col": finding.column, "endColumn": finding.end_column}
     place["title"] = f"hlo-lint: {finding.rule}"
-    message = "\n".join(message_lines(finding))
-    return f"::{COMMANDS[finding.severity]} {_properties(place)}::{_escaped(message)}"
-
-
-def _lines(finding: Diagnostic) -> dict[str, object]:
-    """The lines of a finding, and its columns, which GitHub accepts within a single line only."""
-    if finding.end_line != finding.line:
-        return {"line": finding.line, "endLine": finding.end_line}
-    return {"line": finding.line, "col": finding.column, "endColumn": finding.end_column}
-
-
-def _properties(values: Mapping[str, object]) -> str:
-    return ",".join(
+    properties = ",".join(
         f"{name}={_escaped(shown(str(value))).replace(':', '%3A').replace(',', '%2C')}"
-        for name, value in values.items()
+        for name, value in place.items()
     )
+    message = "\n".join(message_lines(finding))
+    return f"::{COMMANDS[finding.severity]} {properties}::{_escaped(message)}"
 
 
 def _escaped(text: str) -> str:

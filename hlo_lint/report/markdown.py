@@ -7,7 +7,7 @@ import re
 from hlo_lint.report.formats import Warn
 from hlo_lint.report.groups import grouped
 from hlo_lint.report.report import Report
-from hlo_lint.report.statistics import RuleCount, counts
+from hlo_lint.report.statistics import counts
 from hlo_lint.report.text import group_text, hidden_line, skipped_lines, summary
 
 MAX_BYTES = 900_000
@@ -25,11 +25,17 @@ def render(report: Report, warn: Warn) -> str:
     if report.hidden:
         parts.append(f"{hidden_line(report.hidden)}.")
     if report.findings:
-        rows = [_row(count) for count in counts(report.findings)]
+        rows = [
+            f"| `{row.rule}` | {row.errors} | {row.warnings} | {row.infos} | {row.fixable} |"
+            for row in counts(report.findings)
+        ]
         head = ["| rule | errors | warnings | infos | fixable |", "|---|---:|---:|---:|---:|"]
         parts.append("\n".join([*head, *rows]))
     if lines := list(skipped_lines(report)):
-        parts.append(_skipped(lines))
+        if len(lines) > MAX_SKIPPED:
+            lines[MAX_SKIPPED:] = [f"… {len(lines) - MAX_SKIPPED} more"]
+        block = fenced("\n".join(lines))
+        parts.append(f"<details><summary>Not looked at</summary>\n\n{block}\n\n</details>")
     size = sum(len(part.encode()) + 2 for part in parts)
     left = len(report.findings)
     for group in grouped(report.findings):
@@ -51,16 +57,3 @@ def fenced(text: str) -> str:
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}text\n{text}\n{fence}"
-
-
-def _row(count: RuleCount) -> str:
-    return (
-        f"| `{count.rule}` | {count.errors} | {count.warnings} | {count.infos} | {count.fixable} |"
-    )
-
-
-def _skipped(lines: list[str]) -> str:
-    if len(lines) > MAX_SKIPPED:
-        lines[MAX_SKIPPED:] = [f"… {len(lines) - MAX_SKIPPED} more"]
-    block = fenced("\n".join(lines))
-    return f"<details><summary>Not looked at</summary>\n\n{block}\n\n</details>"

@@ -68,8 +68,7 @@ def most_urgent(findings: Sequence[Diagnostic], most: int) -> Sequence[Diagnosti
     first: dict[str, int] = {}
     for number, finding in enumerate(findings):
         first.setdefault(finding.fingerprint[:IDENTITY_DIGITS], number)
-    rank = {severity: place for place, severity in enumerate(Severity)}
-    urgent = sorted(first.values(), key=lambda number: rank[findings[number].severity])
+    urgent = sorted(first.values(), key=lambda number: findings[number].severity.rank)
     return [findings[number] for number in sorted(urgent[:most])]
 
 

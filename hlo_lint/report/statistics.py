@@ -31,7 +31,11 @@ def counts(findings: Iterable[Diagnostic]) -> list[RuleCount]:
     by_rule: dict[str, list[Diagnostic]] = {}
     for finding in findings:
         by_rule.setdefault(finding.rule, []).append(finding)
-    rule_counts = [_count(rule, findings) for rule, findings in by_rule.items()]
+    rule_counts = []
+    for rule, group in by_rule.items():
+        errors, warnings, infos = map([finding.severity for finding in group].count, Severity)
+        fixable = sum(finding.fix is not None for finding in group)
+        rule_counts.append(RuleCount(rule, len(group), errors, warnings, infos, fixable))
     return sorted(rule_counts, key=lambda count: (-count.count, count.rule))
 
 
@@ -56,10 +60,3 @@ def render_statistics(report: Report, output_format: Literal["text", "json"] = "
     ]
     hidden = [hidden_line(report.hidden)] if report.hidden else []
     return "\n".join([*lines, summary(report), *hidden]) + "\n"
-
-
-def _count(rule: str, findings: list[Diagnostic]) -> RuleCount:
-    severities = [finding.severity for finding in findings]
-    errors, warnings, infos = map(severities.count, Severity)
-    fixable = sum(finding.fix is not None for finding in findings)
-    return RuleCount(rule, len(findings), errors, warnings, infos, fixable)

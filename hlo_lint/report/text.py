@@ -244,7 +244,8 @@ def _lines(group: Group, width: int = 0) -> Iterator[_Line]:
     # The shape of a tuple may have thousands of elements: rules say where two shapes differ.
     message = cut_in_middle(shown(finding.message), MAX_MESSAGE)
     name = f"{finding.severity.value}[{finding.rule}]"
-    title = (name, _linked(style, finding.rule, width)), (f": {message}", "bold")
+    link = rule_link(finding.rule) if width and shows_links(os.environ) else ""
+    title = (name, f"{style} link {link}" if link else style), (f": {message}", "bold")
     yield _Line((), title)
     place = shown(f"{finding.path}:{finding.line}:{finding.column}")
     yield _Line((("  --> ", "blue"), (place, "")))
@@ -258,12 +259,6 @@ def _lines(group: Group, width: int = 0) -> Iterator[_Line]:
     if finding.fix is not None:
         how = f"{finding.fix.safety.value}; {COMMANDS[finding.fix.safety.value]}"
         yield _Line((("help: ", "bold green"),), ((f"{shown(finding.fix.title)} ({how})", ""),))
-
-
-def _linked(style: str, rule: str, width: int) -> str:
-    """The style with a link to the page of the rule, on a terminal that shows links."""
-    link = rule_link(rule) if width and shows_links(os.environ) else ""
-    return f"{style} link {link}" if link else style
 
 
 def _folded(line: _Line, console: Console) -> Iterator[Text]:
@@ -302,7 +297,7 @@ def _excerpt(finding: Diagnostic, style: str, width: int) -> Iterator[_Line]:
     """The line and its carets: as much of a long line as fits, around what is marked."""
     number = f"{finding.line} | "
     text, start = finding.excerpt, finding.column - 1
-    if _is_binary(text):
+    if sum(not character.isprintable() for character in text[:WIDTH]) * 4 > len(text[:WIDTH]):
         yield _Line(((number, "blue"), (f"binary data, {len(text)} characters", "dim")))
         return
     end = finding.end_column - 1 if finding.end_line == finding.line else len(text)
@@ -323,12 +318,6 @@ def _columns(text: str) -> int:
     from rich.cells import cell_len
 
     return cell_len(text)
-
-
-def _is_binary(text: str) -> bool:
-    """True if escapes would be most of what is shown of a line."""
-    sample = text[:WIDTH]
-    return sum(not character.isprintable() for character in sample) * 4 > len(sample)
 
 
 def _window(text: str, start: int, end: int, room: int) -> tuple[int, int]:

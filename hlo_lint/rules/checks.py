@@ -101,13 +101,10 @@ class Check:
 def call_fix(rule: Rule, instruction: Instruction, module: Module, stage: Stage) -> Fix | None:
     """The fix of a rule for its finding at an instruction; None if XLA would refuse the rewrite."""
     fix: Any = rule.fix
-    arguments = {"stage": stage} if _asks_for_stage(type(rule).fix) else {}
+    code: CodeType = type(rule).fix.__code__
+    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    arguments = {"stage": stage} if "stage" in parameters else {}
     try:
         return fix(instruction, module, **arguments)  # type: ignore[no-any-return]
     except RewriteError:
         return None
-
-
-def _asks_for_stage(fix: Any) -> bool:
-    code: CodeType = fix.__code__
-    return "stage" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]

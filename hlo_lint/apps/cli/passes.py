@@ -16,7 +16,7 @@ from hlo_lint.dumps.artefacts.measured import find_measured
 from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.selection import main_compilations, only_module
-from hlo_lint.engine.cost_figures import MeasuredKernel, measured_kernels
+from hlo_lint.engine.cost_figures import measured_kernels
 from hlo_lint.report.costs import MAX_MEASURED, kernel_as_dict, measured_table
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.phrases import counted
@@ -73,7 +73,9 @@ def command(folder: Path, module: str | None, changed: bool, output_format: str)
             click.echo("ms: between two files of the dump, with the time to write the second")
         if kernels:
             click.echo()
-            _show_measured(kernels)
+            print_table([tuple(map(shown, row)) for row in measured_table(kernels)], right=(0, 1))
+            if (left := len(kernels) - MAX_MEASURED) > 0:
+                click.echo(f"and {counted(left, 'instruction')} more (--output-format json)")
 
 
 def _row(step: PassStats) -> tuple[str, ...]:
@@ -125,10 +127,3 @@ def _show(compilation: Compilation, rows: Sequence[tuple[str, ...]]) -> None:
             click.echo(click.style(name, bold=True))
         unchanged = [number for number, row in enumerate(steps, 1) if row[2] != "yes"]
         print_table([columns, *steps], right=right, dim=unchanged)
-
-
-def _show_measured(kernels: Sequence[MeasuredKernel]) -> None:
-    """Print the instructions that took the most time, and how many more there are."""
-    print_table([tuple(map(shown, row)) for row in measured_table(kernels)], right=(0, 1))
-    if (left := len(kernels) - MAX_MEASURED) > 0:
-        click.echo(f"and {counted(left, 'instruction')} more (--output-format json)")

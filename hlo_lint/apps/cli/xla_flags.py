@@ -38,12 +38,12 @@ def dumping(flags: str, folder: Path, *more: str) -> str:
         with os_errors_as(f"XLA_FLAGS: {flags}: cannot be read", UsageError):
             flags = " ".join(Path(flags).read_text("utf-8").split())
     added = [f"--xla_dump_to={quoted(str(folder.absolute()))}", f"{_PASSES}=.*", *more]
-    is_set = [flag.startswith("--xla_dump_to=") or not _is_in(flag, flags) for flag in added]
-    return " ".join([flags, *(flag for flag, wanted in zip(added, is_set, strict=True) if wanted)])
-
-
-def _is_in(flag: str, flags: str) -> bool:
-    return flag.partition("=")[0] in flags
+    unset = [
+        flag
+        for flag in added
+        if flag.startswith("--xla_dump_to=") or flag.partition("=")[0] not in flags
+    ]
+    return " ".join([flags, *unset])
 
 
 def quoted(value: str) -> str:

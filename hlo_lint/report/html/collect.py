@@ -60,8 +60,6 @@ MAX_DETAILS = 300
 MAX_PASSES = 20_000
 """Maximum passes of all timelines together."""
 
-_RANK = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
-
 
 class Behind(TypedDict):
     """The pass that introduced or resolved a finding."""
@@ -158,7 +156,7 @@ def collect(
     Python lines are read only from files below `sources`: a dump may name any file. `progress` is
     called with the next module.
     """
-    ranked = sorted(report.findings, key=lambda finding: _RANK[finding.severity])
+    ranked = sorted(report.findings, key=lambda finding: finding.severity.rank)
     left_out: list[str] = []
     if len(ranked) > MAX_FINDINGS:
         left_out.append(f"{len(ranked) - MAX_FINDINGS} findings: the page lists {MAX_FINDINGS}")
@@ -288,10 +286,10 @@ def _importance(compilation: Compilation, findings: Mapping[int, Diagnostic]) ->
     Resolved findings rank below those at the end of the run.
     """
     ranks = [
-        _RANK[finding.severity] if finding.resolved_by is None else len(_RANK)
+        finding.severity.rank if finding.resolved_by is None else len(Severity)
         for finding in findings.values()
     ]
-    return min(ranks, default=len(_RANK) + 1), -compilation.size
+    return min(ranks, default=len(Severity) + 1), -compilation.size
 
 
 def _graph(

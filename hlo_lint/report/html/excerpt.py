@@ -11,6 +11,7 @@ from hlo_lint.analysis.diff.align import NOTHING, align
 from hlo_lint.analysis.diff.normalize import without_origin
 from hlo_lint.analysis.diff.structural_hash import Body, Structure, Structures
 from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.report.diff import first_difference
 from hlo_lint.report.html.neighbourhood import Neighbourhood
 from hlo_lint.text.source import Lines
 
@@ -186,8 +187,7 @@ def _cut(text: str) -> str:
 
 def _windows(before: str, after: str) -> tuple[str, str]:
     """Both lines, cut around their first difference."""
-    pairs = enumerate(zip(before, after, strict=False))
-    same = next((index for index, (ours, theirs) in pairs if ours != theirs), 0)
+    same = first_difference(before, after)
     if same < MAX_LINE_LENGTH - NEAR:
         return _cut(before), _cut(after)
     ours, theirs = (f"{text[:NEAR]}… {text[same - NEAR :]}" for text in (before, after))

@@ -41,7 +41,10 @@ def render_html(
 
     Python lines are shown from files below `sources`; `progress` is called with each step.
     """
-    environment, markdown = _libraries()
+    from markdown_it import MarkdownIt
+
+    environment = jinja_environment()
+    markdown = MarkdownIt("commonmark", {"html": False}).disable(["link", "image"])
     collected = collect(dump, report, [Path(source) for source in sources], progress)
     style = content_of("page.css")
     # A third of a small page: omitted without a graph.
@@ -69,19 +72,13 @@ def render_html(
         releases=sorted({m["release"] for m in collected["index"]["modules"] if m["release"]}),
         rules=[
             (rule.name(), rule_link(rule.name()), _html(rule, markdown))
-            for rule in [rule for rule in all_rules() if rule.name() in set(named)]
+            for rule in all_rules()
+            if rule.name() in named
         ],
         index=script(collected["index"]),
         details=[script(detail) for detail in collected["details"]],
     )
     return page
-
-
-def _libraries() -> tuple[Environment, MarkdownIt]:
-    from markdown_it import MarkdownIt
-
-    markdown = MarkdownIt("commonmark", {"html": False}).disable(["link", "image"])
-    return jinja_environment(), markdown
 
 
 def jinja_environment() -> Environment:

@@ -77,7 +77,13 @@ class DifferenceBudget:
             left_out -= len(rows)
             self.rows -= len(rows)
             if rows or computation.itself:
-                computations.append(_computation(computation, rows))
+                computations.append(
+                    ComputationRows(
+                        title=heading(computation),
+                        notes=list(map(_said, computation.itself)),
+                        rows=list(with_gaps(rows)),
+                    )
+                )
         return PassDifference(
             before=before.dump.path.name,
             after=after.dump.path.name,
@@ -86,14 +92,6 @@ class DifferenceBudget:
             computations=computations,
             left_out=left_out,
         )
-
-
-def _computation(difference: ComputationDifference, rows: list[Row]) -> ComputationRows:
-    return ComputationRows(
-        title=heading(difference),
-        notes=list(map(_said, difference.itself)),
-        rows=list(with_gaps(rows)),
-    )
 
 
 def _said(change: Change) -> str:

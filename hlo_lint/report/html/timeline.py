@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import TypedDict
 
@@ -77,7 +77,12 @@ def timeline(
         return no_timeline(str(error)), []
     place = {str(step.dump.path): index for index, step in enumerate(steps)}
     lives = [_life(number, finding, place, len(steps)) for number, finding in findings.items()]
-    kept = list(_kept(steps, lives))
+    marked = {index for life in lives for index in (life["first"], life["last"])}
+    kept = [
+        index
+        for index, step in enumerate(steps)
+        if step.effect is not Effect.NOTHING or index in marked or index == len(steps) - 1
+    ]
     renumbered = {index: number for number, index in enumerate(kept)}
     for life in lives:
         life["first"] = None if life["first"] is None else renumbered[life["first"]]
@@ -108,13 +113,6 @@ def _life(number: int, finding: Diagnostic, place: Mapping[str, int], count: int
         end = count if last is None else last
         first = max(0, min(first, end - finding.seen_in))
     return FindingSpan(finding=number, first=first, born=born is not None, last=last, point=point)
-
-
-def _kept(steps: Sequence[PassStats], lives: Iterable[FindingSpan]) -> Iterable[int]:
-    marked = {index for life in lives for index in (life["first"], life["last"])}
-    for index, step in enumerate(steps):
-        if step.effect is not Effect.NOTHING or index in marked or index == len(steps) - 1:
-            yield index
 
 
 def _pass(step: PassStats, left_out: int) -> ReportedPass:

@@ -117,9 +117,10 @@ def write_repro(repro: Repro, folder: Path) -> list[Path]:
     Raises:
         DumpError: a file cannot be written.
     """
+    kind = "values" if repro.changes_values else "finding" if repro.rule else "crash"
     files = {
         repro.module: _module(repro),
-        "test_repro.py": _filled(f"test_{_kind(repro)}.py", repro),
+        "test_repro.py": _filled(f"test_{kind}.py", repro),
         "repro_test.cc": _cpp_test(repro),
         "run.sh": _filled("run.sh", repro),
         "compile_hlo.py": Path(pjrt.__file__).read_text("utf-8"),
@@ -131,12 +132,6 @@ def write_repro(repro: Repro, folder: Path) -> list[Path]:
     for name, text in files.items():
         write(folder / name, text)
     return [folder / name for name in files]
-
-
-def _kind(repro: Repro) -> str:
-    if repro.changes_values:
-        return "values"
-    return "finding" if repro.rule else "crash"
 
 
 def _filled(name: str, repro: Repro) -> str:

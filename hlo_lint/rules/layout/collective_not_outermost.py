@@ -66,9 +66,10 @@ class CollectiveNotOutermost(Rule):
             return
         for opcode in sorted(computation.opcodes & self.opcodes):
             for collective in computation.with_opcode(opcode):
-                dimension = _dimension(collective)
-                if dimension is None:
-                    continue
+                dimensions = collective.integers_attribute("dimensions") or ()
+                if len(dimensions) != 1:
+                    continue  # an all-to-all of a tuple
+                (dimension,) = dimensions
                 for shape in _results(collective):
                     if not shape.has_valid_layout or not 0 <= dimension < shape.rank:
                         continue
@@ -80,12 +81,6 @@ class CollectiveNotOutermost(Rule):
                             "not the most major dimension",
                         )
                         break
-
-
-def _dimension(collective: Instruction) -> int | None:
-    """The collective's dimension; None for an all-to-all of a tuple."""
-    dimensions = collective.integers_attribute("dimensions") or ()
-    return dimensions[0] if len(dimensions) == 1 else None
 
 
 def _results(collective: Instruction) -> list[ArrayShape]:

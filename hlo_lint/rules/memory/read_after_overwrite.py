@@ -274,7 +274,10 @@ def _all(module: Module, severity: Severity | None, file: int = 0) -> Findings:
         if overwrite.writer.computation in uncalled_computations(module):
             continue  # dead code: XLA's canonical form prints fusion bodies without a caller
         writers.add(overwrite.writer)
-        message = _message(overwrite)
+        reader = overwrite.reader
+        is_result = reader.opcode == "tuple" and reader.is_root
+        after = "the computation returns" if is_result else f"%{reader.name} reads later"
+        message = f"this overwrites {_spelled(overwrite)}, which {after}"
         note = f"both share a buffer, and no copy preserves {_spelled(overwrite)}"
         yield Finding(overwrite.writer, message, (note,), severity=severity, file=file)
     for writer, (kept, index) in kept_writes(module):
@@ -297,13 +300,6 @@ def _is_copied(name: DumpName | None) -> bool:
     if name is None:
         return False
     return _COPIED.endswith(f"_{name.after}") or name.after == "copy-insertion"
-
-
-def _message(overwrite: Overwrite) -> str:
-    reader = overwrite.reader
-    is_result = reader.opcode == "tuple" and reader.is_root
-    after = "the computation returns" if is_result else f"%{reader.name} reads later"
-    return f"this overwrites {_spelled(overwrite)}, which {after}"
 
 
 def _spelled(overwrite: Overwrite) -> str:

@@ -60,13 +60,12 @@ class StartWithoutOverlap(Rule):
         if not module.is_scheduled or not has_async(module):
             return
         for computation in module.nonfusion_computations:
-            for start in starts(computation):
-                if _is_awaited_at_once(start):
-                    size = _byte_count(start)
-                    if size >= self.min_bytes:
-                        yield Finding(
-                            start, f"nothing overlaps with this {start.opcode} of {sized(size)}"
-                        )
+            for start in filter(_is_awaited_at_once, starts(computation)):
+                shapes = (operand.shape for operand in start.operands)
+                size = sum(array.byte_size or 0 for shape in shapes for array in arrays(shape))
+                if size >= self.min_bytes:
+                    message = f"nothing overlaps with this {start.opcode} of {sized(size)}"
+                    yield Finding(start, message)
 
 
 def _is_awaited_at_once(start: Instruction) -> bool:
@@ -77,8 +76,3 @@ def _is_awaited_at_once(start: Instruction) -> bool:
         if instruction.opcode not in NO_KERNEL:
             return False
     return False
-
-
-def _byte_count(start: Instruction) -> int:
-    shapes = (operand.shape for operand in start.operands)
-    return sum(array.byte_size or 0 for shape in shapes for array in arrays(shape))

@@ -92,17 +92,13 @@ def _defect(comparator: Computation) -> str:
         return "it returns true for equal elements"
     forth = _forms(root, numbering, lambda number: number)
     back = _forms(root, numbering, lambda number: number ^ 1)
-    read = _parameters_read(root)
+    numbers = (value.parameter_number for value in reached([root], _PRODUCERS))
+    read = {number for number in numbers if number is not None}
     pairs = [number for number in read if number ^ 1 in read]
     if pairs and forth[root] == back[root]:
         return "it returns the same if its elements are swapped"
     # A constant comparator does not order, and is accepted.
     return "" if pairs or not read else "it never reads both elements of a pair"
-
-
-def _parameters_read(root: Instruction) -> set[int]:
-    numbers = (value.parameter_number for value in reached([root], _PRODUCERS))
-    return {number for number in numbers if number is not None}
 
 
 def _of_equals(root: Instruction, forms: Mapping[Instruction, int]) -> bool | None:
