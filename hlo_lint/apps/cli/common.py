@@ -339,15 +339,6 @@ def paired(
     return pairs
 
 
-def sides_of(before: Path, after: Path, module: str | None) -> list[dict[str, list[Compilation]]]:
-    """The compilations in each of two directories by module, or only those of the named module.
-
-    Raises:
-        UsageError: none has the given name.
-    """
-    return [runs_by_module(folder, module) for folder in (before, after)]
-
-
 def runs_by_module(folder: Path, module: str | None) -> dict[str, list[Compilation]]:
     """The compilations in a directory by module, or only those of the named module.
 
@@ -368,7 +359,7 @@ def pairs_of(
     Raises:
         UsageError: no module is in both, or none has the given name.
     """
-    sides = sides_of(before, after, module)
+    sides = [runs_by_module(folder, module) for folder in (before, after)]
     pairs = paired(sides, (before, after))
     for name in sorted({*sides[0], *sides[1]}):
         numbers = [len(side.get(name, ())) for side in sides]

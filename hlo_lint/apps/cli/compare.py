@@ -195,14 +195,14 @@ def _runs_with_records(
         UsageError: no module is in both.
     """
     sides: list[dict[str, list[Compilation]]] = []
-    for path, side in zip((before, after), common.sides_of(before, after, module), strict=True):
+    for path in (before, after):
         by_name = {
             name: [
                 compilation
                 for compilation in compilations
                 if any(map(compilation.artefact_path, RECORDS))
             ]
-            for name, compilations in side.items()
+            for name, compilations in common.runs_by_module(path, module).items()
         }
         if not any(by_name.values()):
             raise DumpError(f"{path}: no record of flags, configuration or target is in it")

@@ -345,17 +345,6 @@ report_options = (
 """The options that say how a report is printed, and where."""
 
 
-def several(options: Sequence[Callable[[Any], Any]]) -> Callable[[Command], Command]:
-    """Adds options, in their order."""
-
-    def decorated(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorated
-
-
 def gathered(
     name: str, of: Any, options: Sequence[Callable[[Any], Any]] = ()
 ) -> Callable[[Command], Callable[..., object]]:
@@ -367,7 +356,9 @@ def gathered(
             given = {field: values.pop(field) for field in of._fields if field in values}
             return command(*arguments, **{name: of(**given)}, **values)
 
-        return several(options)(collected)
+        for option in reversed(options):
+            collected = option(collected)
+        return collected
 
     return decorated
 
