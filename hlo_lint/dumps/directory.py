@@ -297,7 +297,11 @@ def _add_directory(
 
         dump.skipped += gaps(root, compilations)
     if unread:
-        dump.skipped.append(Skipped(str(root), _unread(unread), given=empty and given, minor=True))
+        endings = sorted(
+            {entry.rpartition(".")[2] if "." in entry else "no ending" for entry in unread}
+        )
+        reason = f"no HLO text in {len(unread)} of its files ({', '.join(endings)})"
+        dump.skipped.append(Skipped(str(root), reason, given=empty and given, minor=True))
     elif empty:
         reason = "all HLO in it is excluded" if excluded else reason
         dump.skipped.append(Skipped(str(root), reason, given=given and not excluded))
@@ -388,7 +392,7 @@ def _add_folder(
             for path in artefacts.get((timestamp, key[1], module), ())
         }
         compilations.append(Compilation(dumps, list(others)))
-    fixed = _names_of_fixed(files[FIXED]) if FIXED in files else ()
+    fixed = fixed_in(folder) if FIXED in files else ()
     for step in chain.from_iterable(compilation.dumps for compilation in compilations if fixed):
         step.edited = step.path.name in fixed
     logs = [path for name, path in files.items() if name.endswith(LOG_ENDINGS)]
@@ -417,12 +421,8 @@ def _add_folder(
 
 def fixed_in(folder: Path) -> set[str]:
     """The names of the dumps of a folder that `hlo-lint fix` edited."""
-    return _names_of_fixed(folder / FIXED)
-
-
-def _names_of_fixed(path: Path) -> set[str]:
     try:
-        return set(decode(read_stored(path)).splitlines())
+        return set(decode(read_stored(folder / FIXED)).splitlines())
     except (OSError, DumpError):
         return set()
 
@@ -469,11 +469,6 @@ def _read_alone(dumps: list[PassDump]) -> None:
 
 def _unsupported(name: str) -> str:
     return next((why for ending, why in _UNSUPPORTED.items() if name.endswith(ending)), "")
-
-
-def _unread(names: list[str]) -> str:
-    endings = sorted({name.rpartition(".")[2] if "." in name else "no ending" for name in names})
-    return f"no HLO text in {len(names)} of its files ({', '.join(endings)})"
 
 
 def _add_picked(dump: Dump, folder: Path, files: list[Path]) -> None:

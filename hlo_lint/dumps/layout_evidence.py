@@ -8,7 +8,7 @@ hand.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Sequence, Set
 from enum import Enum
 
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
@@ -35,16 +35,10 @@ class Evidence(Enum):
     @property
     def binds(self) -> bool | None:
         """True if layouts were certainly assigned, False without evidence; None if unclear."""
-        return _BINDS[self]
+        if self is Evidence.ASSIGNED:
+            return True
+        return None if self in (Evidence.LATER_PASSES, Evidence.NOT_INFERRED) else False
 
-
-_BINDS = {
-    Evidence.ASSIGNED: True,
-    Evidence.LATER_PASSES: None,
-    Evidence.UNASSIGNED: False,
-    Evidence.NOT_INFERRED: None,
-    Evidence.INFERRED: False,
-}
 
 ALREADY_ASSIGNED = frozenset({"fusion", "copy-start", "slice-start", "slice-done", "async-start"})
 """Opcodes of passes that run after layout-assignment."""
@@ -87,7 +81,7 @@ def _evidence_in_module(module: Module) -> Evidence:
     # Tiles, memory spaces and sizes of elements are never inferred.
     if any(_assigned(text) for text in types if ":" in text):
         return Evidence.NOT_INFERRED
-    if any(map(_is_removed, _calls_in(module))):
+    if _has_removed_call(module):
         return Evidence.UNASSIGNED
     odd = {text for text in types if not all(map(_descends, _printed_orders(text)))}
     # Usually there are none, and no instruction needs to be read.
@@ -95,19 +89,18 @@ def _evidence_in_module(module: Module) -> Evidence:
     return Evidence.INFERRED if inferred else Evidence.NOT_INFERRED
 
 
-def _calls_in(module: Module) -> Iterator[RowKind]:
+def _has_removed_call(module: Module) -> bool:
+    """True if a module has a call that passes before layout-assignment remove."""
     for computation in module.computations:
-        if not _CALLS.isdisjoint(computation.opcodes):
-            yield from (kind for kind in reading_of(computation).kinds if kind[0] in _CALLS)
+        if computation.opcodes.isdisjoint(("call", "custom-call")):
+            continue
+        for opcode, _, attributes, _ in reading_of(computation).kinds:
+            if opcode == "call" and not _stays(attributes):
+                return True
+            if opcode == "custom-call" and _sharding_target(attributes):
+                return True
+    return False
 
-
-def _is_removed(call: RowKind) -> bool:
-    """True if call-inliner, which runs before layout-assignment, removes such a call."""
-    opcode, _, attributes, _ = call
-    return not _stays(attributes) if opcode == "call" else bool(_sharding_target(attributes))
-
-
-_CALLS = frozenset({"call", "custom-call"})
 
 _ASKED_WHOLE = frozenset({"transpose", "copy", "custom-call"})
 """Opcodes whose layout depends on more than their type."""

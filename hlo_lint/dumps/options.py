@@ -108,8 +108,8 @@ def read_pass_runs(text: str) -> tuple[PassRun, ...]:
     return tuple(
         [
             PassRun(
-                _spelled(pipeline),
-                _spelled(name),
+                _unsafe.sub("_", pipeline),  # as in dump file names
+                _unsafe.sub("_", name),
                 bool(changed),
                 tuple([path.rpartition("/")[2] for path in dumps]),
                 # proto3 leaves out 0: a pass without times has an unknown duration, not 0
@@ -151,11 +151,6 @@ def _records(text: str) -> Iterator[tuple[str, str, Sequence[str], object, int, 
             ran.number("start_timestamp_usec"),
             ran.number("end_timestamp_usec"),
         )
-
-
-def _spelled(name: str) -> str:
-    """A name as in dump file names."""
-    return _unsafe.sub("_", name)
 
 
 class OptionDifference(NamedTuple):

@@ -54,6 +54,9 @@ class PassList:
         self.name = name
         """`gpu-jax0.10.0`"""
         self.passes = passes
+        # The dumps of all modules ask for the same places and steps.
+        self._known_places: dict[PassStep, list[int]] = {}
+        self._known_shares: dict[PassStep, float] = {}
 
     def __str__(self) -> str:
         return self.name
@@ -97,17 +100,11 @@ class PassList:
         Empty if the release has no such pass.
         """
         key = pipeline, after, before
-        positions = self._known.get(key)
+        positions = self._known_places.get(key)
         if positions is None:
-            positions = self._known[key] = self._find(
-                pipeline, unnumbered(after), unnumbered(before)
-            )
+            positions = self._find(pipeline, unnumbered(after), unnumbered(before))
+            self._known_places[key] = positions
         return positions
-
-    @cached_property
-    def _known(self) -> dict[tuple[str, str, str], list[int]]:
-        """The cache of `places`: the dumps of all modules ask for the same places."""
-        return {}
 
     def _find(self, pipeline: str, after: str, before: str) -> list[int]:
         after_places = self._places.get((pipeline, after), [])
@@ -171,11 +168,6 @@ class PassList:
         if share is None:
             share = self._known_shares[step] = self._known_share(*step)
         return share
-
-    @cached_property
-    def _known_shares(self) -> dict[PassStep, float]:
-        """The cache of `knows`."""
-        return {}
 
     def _known_share(self, pipeline: str, after: str, before: str) -> float:
         after_places = self._places.get((pipeline, after), [])

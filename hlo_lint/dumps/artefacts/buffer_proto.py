@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from hlo_lint.hlo.ir import Module
-from hlo_lint.hlo.shape import Index, Shape, TupleShape
+from hlo_lint.hlo.shape import Index, Shape, TupleShape, part
 from hlo_lint.hlo.wire import MAX_FIELDS_OF_FILE, Field, Reader, int_of, text_of
 
 _ASSIGNMENT, _BUFFERS, _ALLOCATIONS = 3, 1, 3
@@ -49,12 +49,12 @@ def buffer_assignment_text(data: bytes, module: Module) -> str | None:
     }
     buffers: dict[int, _Buffer] = {}
     lines = ["BufferAssignment:"]
-    for part in reader.iterate(parts[_ASSIGNMENT]):
-        if part.number == _BUFFERS:
-            number, buffer = _buffer(reader, part, names, shapes)
+    for field in reader.iterate(parts[_ASSIGNMENT]):
+        if field.number == _BUFFERS:
+            number, buffer = _buffer(reader, field, names, shapes)
             buffers[number] = buffer
-        elif part.number == _ALLOCATIONS:
-            lines += _allocation(reader, part, buffers)
+        elif field.number == _ALLOCATIONS:
+            lines += _allocation(reader, field, buffers)
     return "\n".join(lines) + "\n"
 
 
@@ -79,23 +79,15 @@ def _buffer(
     for field in reader.iterate(message):
         if field.number == 3:
             place = list(reader.iterate(field))
-            name = next((text_of(part) for part in place if part.number == 2), "")
-            ids = [int_of(part) for part in place if part.number == 4]
+            name = next((text_of(inner) for inner in place if inner.number == 2), "")
+            ids = [int_of(inner) for inner in place if inner.number == 4]
             name = name or names.get(next(iter(ids), 0), "")
-            index = tuple(n for part in place if part.number == 3 for n in reader.numbers(part))
+            index = tuple(n for inner in place if inner.number == 3 for n in reader.numbers(inner))
     whole = shapes.get(name)
     part_of = f"{{{','.join(map(str, index))}}}" if isinstance(whole, TupleShape) else ""
     number = numbers.get(1, 0)
     title = f"<{number} {name}{part_of} @{numbers.get(4, 0)}>"
-    return number, _Buffer(title, str(_part(whole, index) or "?"))
-
-
-def _part(shape: Shape | None, index: Index) -> Shape | None:
-    for number in index:
-        if not isinstance(shape, TupleShape) or number >= len(shape.elements):
-            return None
-        shape = shape.elements[number]
-    return shape
+    return number, _Buffer(title, str(part(whole, index) or "?"))
 
 
 def _allocation(reader: Reader, message: Field, buffers: dict[int, _Buffer]) -> Iterator[str]:

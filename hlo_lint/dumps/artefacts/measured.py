@@ -21,7 +21,7 @@ from hlo_lint.text.errors import DumpError, PayloadError, os_errors_as
 
 _PS: Final = 1e-12
 _LINES, _STAT_METADATA = 3, 5
-_EVENTS, _LINE_NAME = 4, 2
+_EVENTS = 4
 _METADATA_ID, _DURATION, _EVENT_STATS = 1, 3, 4
 _STAT_STRING, _STAT_REFERENCE = 5, 7
 _OPS = "XLA Ops"
@@ -89,17 +89,13 @@ def read_measured(data: bytes) -> Measured:
         wanted = {stat: name for stat, name in stats.items() if name in ("hlo_op", "hlo_module")}
         if not wanted:
             continue
-        lines = [reader.fields(line) for line in plane.parts(_LINES)]
-        named = [line for line in lines if _line_name(line) == _OPS]
+        lines = list(plane.parts(_LINES))
+        named = [line for line in lines if metadata_name(reader, line) == _OPS]
         for line in named or lines:
-            for event in line:
+            for event in reader.fields(line):
                 if event.number == _EVENTS:
                     _read_event(reader, event, wanted, stats, measured)
     return measured
-
-
-def _line_name(line: tuple[Field, ...]) -> str:
-    return next((text_of(part) for part in line if part.number == _LINE_NAME), "")
 
 
 def _read_event(

@@ -78,5 +78,5 @@ def metadata_id(reader: Reader, message: Field) -> int:
 
 
 def metadata_name(reader: Reader, message: Field) -> str:
-    """The name of a plane or of metadata; empty if it is missing."""
+    """The name of a plane, a line or metadata; empty if it is missing."""
     return next((text_of(part) for part in reader.iterate(message) if part.number == 2), "")
