@@ -18,13 +18,9 @@ class UnreadableText(Rule):
     always_reported = True
     evidence = (RefusedByXla("cannot parse as an instruction name", by="parser 0.12.0.1"),)
     examples = (
-        Bad("""
-            HloModule cut
-
-            ENTRY e {
-              q = f32[8,3]{1,0} negate(p  // error
-              ROOT r = f32[8,3]{1,0} add(f32[8,3]{1,0} p, p)
-            }
+        Bad.entry("""
+            q = f32[8,3]{1,0} negate(p  // error
+            ROOT r = f32[8,3]{1,0} add(f32[8,3]{1,0} p, p)
         """),
         Good("""
             HloModule whole

@@ -24,15 +24,11 @@ _CALL = (
     '"rhs_batch_dimensions":["0"],"rhs_contracting_dimensions":["1"]}}}'
 )
 _PROGRAM = """
-HloModule m
-
-ENTRY e {
-  p = f32[4,8,16]{%s} parameter(0)
-  q = f32[4,16,32]{2,1,0} parameter(1)%s
-  ROOT g = (f32[4,8,32]{2,1,0}, s8[0]{0}) %s%s
-}
+p = f32[4,8,16]{%s} parameter(0)
+q = f32[4,16,32]{2,1,0} parameter(1)%s
+ROOT g = (f32[4,8,32]{2,1,0}, s8[0]{0}) %s%s
 """
-_COPIED = "\n  g.copy = f32[4,8,16]{2,1,0} copy(p)"
+_COPIED = "\ng.copy = f32[4,8,16]{2,1,0} copy(p)"
 
 
 class GemmLayoutUnsupported(Rule):
@@ -54,12 +50,12 @@ class GemmLayoutUnsupported(Rule):
     always_reported = True
     evidence = (RefusedByXla("batch in most minor dimension", passes="none"),)
     examples = (
-        Bad(
+        Bad.entry(
             _PROGRAM % ("0,2,1", "", _CALL % "p", "  // error"),
             fixed=_PROGRAM % ("0,2,1", _COPIED, _CALL % "g.copy", ""),
             artefacts=_FINAL,
         ),
-        Good(_PROGRAM % ("1,2,0", "", _CALL % "p", ""), artefacts=_FINAL),
+        Good.entry(_PROGRAM % ("1,2,0", "", _CALL % "p", ""), artefacts=_FINAL),
     )
 
     def check(self, computation: Computation, stage: Stage) -> Findings:

@@ -13,8 +13,6 @@ _FILE = (
     "before_reduction-layout-normalizer.txt"
 )
 _PROGRAM = """
-HloModule m
-
 largest {
   a = f32[] parameter(0)
   i = s32[] parameter(1)
@@ -53,8 +51,8 @@ class ReduceInputsDiffer(Rule):
         ),
     )
     examples = (
-        Bad(_PROGRAM % ("0,1", "  // error"), file=_FILE),
-        Good(_PROGRAM % ("1,0", ""), file=_FILE),
+        Bad.module(_PROGRAM % ("0,1", "  // error"), file=_FILE),
+        Good.module(_PROGRAM % ("1,0", ""), file=_FILE),
     )
 
     def check(self, computation: Computation, stage: Stage) -> Findings:

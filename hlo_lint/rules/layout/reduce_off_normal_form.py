@@ -13,8 +13,6 @@ _FILE = (
     "before_reduction-dimension-grouper.txt"
 )
 _PROGRAM = """
-HloModule m
-
 sum { ROOT s = f32[] add(f32[] a, f32[] b) }
 
 ENTRY e {
@@ -43,8 +41,8 @@ class ReduceOffNormalForm(Rule):
         ),
     )
     examples = (
-        Bad(_PROGRAM % ("0,1", "  // error"), file=_FILE),
-        Good(_PROGRAM % ("1,0", ""), file=_FILE),
+        Bad.module(_PROGRAM % ("0,1", "  // error"), file=_FILE),
+        Good.module(_PROGRAM % ("1,0", ""), file=_FILE),
     )
 
     def check(self, computation: Computation, stage: Stage) -> Findings:

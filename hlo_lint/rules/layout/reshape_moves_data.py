@@ -64,22 +64,12 @@ class ReshapeMovesData(Rule):
         PublicReport("ROCm/xla#817", "dumps/gpu-jax0.10.0/cublaslt_fission_crash"),
     )
     examples = (
-        Bad(
-            """
-            HloModule splits_what_lies_apart
-
-            ENTRY e {
-              ROOT r = f32[4,2,3]{0,1,2} reshape(f32[8,3]{1,0} p)  // error
-            }
-            """,
+        Bad.entry(
+            "ROOT r = f32[4,2,3]{0,1,2} reshape(f32[8,3]{1,0} p)  // error",
             fixed="""
-            HloModule splits_what_lies_apart
-
-            ENTRY e {
-              r.bitcast = f32[4,2,3]{2,1,0} bitcast(f32[8,3]{1,0} p)
-              r.transpose = f32[3,2,4]{2,1,0} transpose(r.bitcast), dimensions={2,1,0}
-              ROOT r = f32[4,2,3]{0,1,2} bitcast(r.transpose)
-            }
+            r.bitcast = f32[4,2,3]{2,1,0} bitcast(f32[8,3]{1,0} p)
+            r.transpose = f32[3,2,4]{2,1,0} transpose(r.bitcast), dimensions={2,1,0}
+            ROOT r = f32[4,2,3]{0,1,2} bitcast(r.transpose)
             """,
             options={"move-as": "transpose"},
         ),
@@ -109,16 +99,8 @@ class ReshapeMovesData(Rule):
             """,  # noqa: E501
             options={"move-as": "copy"},
         ),
-        Good(
-            """
-            HloModule stays
-
-            ENTRY e { ROOT r = f32[2,8,128,32]{2,3,1,0} reshape(f32[16,128,32]{1,2,0} p) }
-            """
-        ),
-        Good("""
-            HloModule moves_inside_a_fusion
-
+        Good.entry("ROOT r = f32[2,8,128,32]{2,3,1,0} reshape(f32[16,128,32]{1,2,0} p)"),
+        Good.module("""
             body { ROOT s = f32[4,2,3]{0,1,2} reshape(f32[8,3]{1,0} q) }
 
             ENTRY e {

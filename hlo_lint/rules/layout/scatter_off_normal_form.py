@@ -13,8 +13,6 @@ _FILE = (
     ".txt"
 )
 _PROGRAM = """
-HloModule m
-
 sum { ROOT s = f32[] add(f32[] a, f32[] b) }
 
 ENTRY e {
@@ -46,7 +44,10 @@ class ScatterOffNormalForm(Rule):
             "There should be just a single scatter dimension", passes="layout_normalization"
         ),
     )
-    examples = (Bad(_PROGRAM % _PAIRS, file=_FILE), Good(_PROGRAM % _ONE_ROW, file=_FILE))
+    examples = (
+        Bad.module(_PROGRAM % _PAIRS, file=_FILE),
+        Good.module(_PROGRAM % _ONE_ROW, file=_FILE),
+    )
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
         """Scatters that LayoutNormalization neither skips nor supports."""

@@ -24,9 +24,7 @@ _AFTER = {
     "module_0001.m.sm_9.0_gpu_after_optimizations.txt": """
         HloModule m
 
-        ENTRY e {
-          ROOT p = f32[8]{0} parameter(0)
-        }
+        ENTRY e { ROOT p = f32[8]{0} parameter(0) }
         """
 }
 _FINAL = {".ir-no-opt.ll": ""}

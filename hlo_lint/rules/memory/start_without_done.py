@@ -47,15 +47,11 @@ class StartWithoutDone(Rule):
               ROOT r = f32[8]{0} all-gather-done(s)  // error
             }
         """),
-        Bad("""
-            HloModule twice
-
-            ENTRY e {
-              s = (f32[8]{0}, f32[8]{0}, u32[]) copy-start(f32[8]{0} p)
-              d = f32[8]{0} copy-done(s)
-              d.1 = f32[8]{0} copy-done(s)  // error
-              ROOT r = f32[8]{0} add(d, d.1)
-            }
+        Bad.entry("""
+            s = (f32[8]{0}, f32[8]{0}, u32[]) copy-start(f32[8]{0} p)
+            d = f32[8]{0} copy-done(s)
+            d.1 = f32[8]{0} copy-done(s)  // error
+            ROOT r = f32[8]{0} add(d, d.1)
         """),
         Good("""
             HloModule carried, is_scheduled=true

@@ -45,10 +45,8 @@ class CostlyTransposes(Rule):
             "ROOT t = f32[2048,2048] transpose(f32[2048,2048] p), dimensions={1,0}  // error",
             artefacts=_FINAL,
         ),
-        Bad(
+        Bad.module(
             """
-            HloModule m
-
             loop {
               c = f32[2048,2048]{0,1} copy(f32[2048,2048]{1,0} q)
               ROOT n = f32[2048,2048]{0,1} tanh(c)
