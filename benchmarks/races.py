@@ -1,19 +1,16 @@
-"""The share of planted overlaps that two rules find: values moved onto memory in use.
+"""Planted overlaps that two rules have to find: values moved onto memory in use.
 
-    python benchmarks/races.py [--seed N] [--mutants N] DUMP...
-
-A mutant is a buffer assignment with one value moved: onto what an operation in flight reads or
-writes, where the value is written or read between start and done (asynchronous-buffer-reused), or
-onto the memory of a custom call's operand or result (custom-call-overlaps-operand). Which values
-these are is read from the values file, where XLA says who uses what, not by the code under test.
+`tests/rules/test_races.py` compares the rules with the oracle. A mutant is a buffer assignment with
+one value moved: onto what an operation in flight reads or writes, where the value is written or
+read between start and done (asynchronous-buffer-reused), or onto the memory of a custom call's
+operand or result (custom-call-overlaps-operand). Which values these are is read from the values
+file, where XLA says who uses what, not by the code under test.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
 import re
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -258,20 +255,6 @@ class Oracle:
     def _place(self, mutant: Mutant) -> AllocationSlice:
         return AllocationSlice(mutant.onto.slice.allocation, mutant.offset, mutant.moved.size)
 
-    def excuse(self, mutant: Mutant) -> str:
-        """The reason that nothing goes wrong in flight."""
-        moved, place = mutant.moved.id, self._place(mutant)
-        met = [
-            span
-            for span in self._spans
-            if any(onto.id != moved and place.overlaps(onto.slice) for onto, _ in span.flying)
-        ]
-        if any(moved in span.read for span in met):
-            return "both are only read in flight"
-        if any(moved in span.across for span in met):
-            return "an operand's place, written before the start if at all"
-        return "not needed while that is in flight"
-
     def verdict(self, mutant: Mutant) -> str:
         """The error; empty if there is none that its rule is about."""
         memory = {value.id: value.slice for value in self._buffers.values.values()}
@@ -314,37 +297,3 @@ def chosen(case: Case, wanted: int, seed: int) -> list[Mutant]:
     chance.shuffle(overlaps)
     drawn = harmful[: 2 * wanted // 3] + harmless[: wanted // 3] + overlaps[:wanted]
     return [shifted(mutant, chance) for mutant in drawn]
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("dumps", nargs="+", type=Path)
-    parser.add_argument("--seed", type=int, default=3)
-    parser.add_argument("--mutants", type=int, default=80, help="for each module")
-    arguments = parser.parse_args()
-    counts: Counter[tuple[str, str, bool]] = Counter()
-    for folder in arguments.dumps:
-        for case in cases(folder):
-            clean = [case.findings(rule, case.assignment) for rule in (RACE, OVERLAP)]
-            mutants = chosen(case, arguments.mutants, arguments.seed)
-            print(f"{case.name}: {len(mutants)} mutants, findings on the original: {clean}")
-            oracle = Oracle(case)
-            for mutant in mutants:
-                found = case.findings(mutant.rule, mutant.text(case.assignment))
-                verdict = oracle.verdict(mutant)
-                why = verdict or f"nothing: {oracle.excuse(mutant)}"
-                counts[mutant.rule, why, bool(found)] += 1
-                if bool(found) != bool(verdict):
-                    print(f"  {'MISSED' if verdict else 'FOUND'}: {mutant}, {verdict}")
-                    for message in found:
-                        print("     ", message)
-    print("\nrule, what goes wrong, found: mutants")
-    for key, count in sorted(counts.items()):
-        print(" ", *key, count)
-    wrong = {key: count for key, count in counts.items() if not key[1].startswith("nothing")}
-    found_wrong = sum(count for (_, _, is_found), count in wrong.items() if is_found)
-    print(f"{sum(counts.values())} mutants, {sum(wrong.values())} wrong, {found_wrong} found")
-
-
-if __name__ == "__main__":
-    main()

@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import Final, NamedTuple, assert_never
 
-from hlo_lint.analysis.calls import opcodes_of
+from hlo_lint.analysis.calls import opcodes_of, with_opcodes
 from hlo_lint.analysis.verifier.scope import device_list_error, header_counts, value_or_none
 from hlo_lint.hlo.attributes.devices import (
     MAX_DEVICES,
@@ -18,7 +18,6 @@ from hlo_lint.hlo.attributes.devices import (
 )
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import COMMUNICATES, HAS_GLOBAL_IDS
-from hlo_lint.hlo.records import opcode_of
 from hlo_lint.text.patterns import late
 
 TRANSFER_PAIRS: Final = "_xla_send_recv_source_target_pairs"
@@ -102,13 +101,7 @@ def all_communicating(module: Module) -> tuple[Instruction, ...]:
 @cached_analysis
 def communicating(computation: Computation) -> tuple[Instruction, ...]:
     """The communicating instructions of a computation, in the text's order."""
-    if COMMUNICATES.isdisjoint(computation.opcodes):
-        return ()
-    return tuple(
-        computation.at(number)
-        for number, row in enumerate(computation.rows)
-        if opcode_of(row) in COMMUNICATES
-    )
+    return tuple(with_opcodes(computation, COMMUNICATES))
 
 
 def count_of(module: Module, name: str) -> int:

@@ -92,7 +92,7 @@ class Stage(NamedTuple):
         """The fields that differ from the most permissive stage, as `parse_stage` reads them."""
         return " ".join(
             f"{name}={_spelled(value)}"
-            for name in _fields()
+            for name in _FIELDS
             if (value := getattr(self, name)) != getattr(ANY_STAGE, name)
         )
 
@@ -131,6 +131,7 @@ def _spelled(value: object) -> str:
 
 ANY_STAGE = Stage()
 """The most permissive stage: all fields are unknown."""
+_FIELDS = tuple(name for name in Stage._fields if name != "assumed")
 
 BACKENDS = ("gpu", "cpu", "tpu")
 
@@ -260,16 +261,12 @@ def _facts(runs: Sequence[tuple[PassList, list[int]]], offset: int) -> dict[str,
     }
 
 
-def _fields() -> Sequence[str]:
-    return [name for name in Stage._fields if name != "assumed"]
-
-
 def _field_of(name: str) -> tuple[str, bool]:
     if name in _NEGATED_OPTIONS:
         return _NEGATED_OPTIONS[name], True
     field = _VERIFIER_OPTIONS.get(name, name)
-    if field not in _fields():
-        names = (*_fields(), *_VERIFIER_OPTIONS, *_NEGATED_OPTIONS)
+    if field not in _FIELDS:
+        names = (*_FIELDS, *_VERIFIER_OPTIONS, *_NEGATED_OPTIONS)
         raise UsageError(f"unknown field of a stage: {name}: {nearest(name, names)}")
     return field, False
 
