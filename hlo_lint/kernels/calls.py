@@ -52,13 +52,9 @@ def autotuned_calls(
 
 def triton_payload(call: Instruction) -> TritonCall | None:
     """The payload of a Triton call; None for other calls, and if it cannot be read."""
-    from hlo_lint.kernels.custom_calls import PayloadError, decode_payload
-    from hlo_lint.kernels.custom_calls.triton import TritonCall
+    from hlo_lint.kernels.custom_calls import TritonCall, readable_payload
 
-    try:
-        payload = decode_payload(call)
-    except PayloadError:
-        return None
+    payload = readable_payload(call)
     return payload if isinstance(payload, TritonCall) else None
 
 

@@ -38,6 +38,7 @@ __all__ = [
     "TritonCall",
     "decode_payload",
     "encode_payload",
+    "readable_payload",
     "render_payload",
 ]
 
@@ -61,6 +62,14 @@ def decode_payload(instruction: Instruction) -> Payload | None:
     if config is None:
         raise PayloadError(f"this call of {target} has no backend_config")
     return _decoded(target, config)
+
+
+def readable_payload(instruction: Instruction) -> Payload | None:
+    """The decoded payload of an instruction; None also if it is missing or damaged."""
+    try:
+        return decode_payload(instruction)
+    except PayloadError:
+        return None
 
 
 def encode_payload(instruction: Instruction, payload: Payload) -> str:

@@ -96,12 +96,9 @@ class _WrongSide(NamedTuple):
 def _wrong_sides(call: Instruction) -> Iterator[_WrongSide]:
     if not any(target in call.attributes_text for target in TARGETS):
         return
-    from hlo_lint.kernels.custom_calls import GemmConfig, PayloadError, decode_payload
+    from hlo_lint.kernels.custom_calls import GemmConfig, readable_payload
 
-    try:
-        config = decode_payload(call)
-    except PayloadError:
-        return  # another rule reports the payload
+    config = readable_payload(call)  # another rule reports one that cannot be read
     lhs, rhs, result = operand_array(call, 0), operand_array(call, 1), _product(call)
     if not isinstance(config, GemmConfig) or lhs is None or rhs is None or result is None:
         return

@@ -110,10 +110,7 @@ def _adds_matrix(call: Instruction) -> bool:
     """True for a cuBLASLt GEMM whose beta is not 0."""
     if call.custom_call_target != GEMM:
         return False
-    from hlo_lint.kernels.custom_calls import GemmConfig, PayloadError, decode_payload
+    from hlo_lint.kernels.custom_calls import GemmConfig, readable_payload
 
-    try:
-        config = decode_payload(call)
-    except PayloadError:
-        return False
+    config = readable_payload(call)
     return isinstance(config, GemmConfig) and config.beta != 0

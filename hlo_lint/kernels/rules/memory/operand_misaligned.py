@@ -80,13 +80,10 @@ def _divisors(call: Instruction) -> dict[int, int]:
     """The divisibility of addresses that a call requires, by operand number."""
     if not any(compiler in call.attributes_text for compiler in ("mosaic", "triton")):
         return {}  # importing the payload readers takes longer than most checks
-    from hlo_lint.kernels.custom_calls import MosaicCall, PayloadError, TritonCall, decode_payload
+    from hlo_lint.kernels.custom_calls import MosaicCall, TritonCall, readable_payload
     from hlo_lint.kernels.custom_calls.triton import Array
 
-    try:
-        payload = decode_payload(call)
-    except PayloadError:
-        return {}
+    payload = readable_payload(call)
     operands = range(len(call.operands))
     if isinstance(payload, MosaicCall):
         return dict.fromkeys(operands, MOSAIC_ALIGNMENT)

@@ -147,12 +147,9 @@ def _changed_calls(change: PassPair) -> Iterator[tuple[Instruction, GemmConfig, 
 
 def _config(call: Instruction) -> GemmConfig | None:
     """The configuration of a call with a single real factor; None for f8, which has several."""
-    from hlo_lint.kernels.custom_calls import GemmConfig, PayloadError, decode_payload
+    from hlo_lint.kernels.custom_calls import GemmConfig, readable_payload
 
-    try:
-        config = decode_payload(call)
-    except PayloadError:
-        return None
+    config = readable_payload(call)
     if not isinstance(config, GemmConfig) or config.target.endswith("$f8"):
         return None
     return None if config.alpha.imag else config

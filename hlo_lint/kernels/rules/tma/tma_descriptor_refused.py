@@ -176,12 +176,9 @@ def _mosaic_calls(module: Module) -> Iterator[tuple[Instruction, bytes]]:
     for call in instructions_where(module, "custom-call", _is_mosaic):
         if call.computation.name in module.fusion_computations:
             continue
-        from hlo_lint.kernels.custom_calls import MosaicCall, PayloadError, decode_payload
+        from hlo_lint.kernels.custom_calls import MosaicCall, readable_payload
 
-        try:
-            payload = decode_payload(call)
-        except PayloadError:
-            continue
+        payload = readable_payload(call)
         if isinstance(payload, MosaicCall) and b"mosaic_gpu_init_tma_desc" in payload.module:
             yield call, payload.module
 
