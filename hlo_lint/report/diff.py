@@ -11,6 +11,7 @@ from hlo_lint.analysis.diff.difference import Change, Changed, ComputationDiffer
 from hlo_lint.analysis.diff.normalize import without_origin
 from hlo_lint.engine.diagnose import origin_of
 from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.text.edits import first_difference
 from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown
 
@@ -107,12 +108,6 @@ def _differing(before: str, after: str) -> tuple[str, str]:
     begin = max(0, first_difference(before, after) - WIDTH // 4)
     lead = "…" if begin else ""
     return lead + _cut(before[begin:]), lead + _cut(after[begin:])
-
-
-def first_difference(before: str, after: str) -> int:
-    """The place of the first character that differs; the shorter length if none does."""
-    pairs = enumerate(zip(before, after, strict=False))
-    return next((place for place, (old, new) in pairs if old != new), min(len(before), len(after)))
 
 
 def _cut(text: str) -> str:

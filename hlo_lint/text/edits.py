@@ -30,6 +30,12 @@ class Edit:
     __repr__ = short_repr
 
 
+def first_difference(before: str, after: str) -> int:
+    """The place of the first character that differs; the shorter length if none does."""
+    pairs = enumerate(zip(before, after, strict=False))
+    return next((place for place, (old, new) in pairs if old != new), min(len(before), len(after)))
+
+
 def edited(text: str, edits: Iterable[Edit]) -> str:
     """The text with edits in it, which are in its order and do not overlap.
 

@@ -13,7 +13,7 @@ from hlo_lint.apps.lsp.documents import Document
 from hlo_lint.apps.lsp.settings import Options
 from hlo_lint.apps.lsp.texts import Text
 from hlo_lint.dumps.directory import held_dump
-from hlo_lint.text.edits import Edit, Safety, edited
+from hlo_lint.text.edits import Edit, Safety, edited, first_difference
 from hlo_lint.text.source import Span
 
 _indent = re.compile(r"[ \t]*")
@@ -102,12 +102,6 @@ def _difference(before: str, after: str) -> Edit:
     >>> _difference("abcabc", "abcxbc")
     Edit(span=Span(start=3, end=4), text='x')
     """
-    start = _common_prefix(before, after)
-    end = _common_prefix(before[start:][::-1], after[start:][::-1])
+    start = first_difference(before, after)
+    end = first_difference(before[start:][::-1], after[start:][::-1])
     return Edit(Span(start, len(before) - end), after[start : len(after) - end])
-
-
-def _common_prefix(left: str, right: str) -> int:
-    """The length of the common prefix."""
-    pairs = enumerate(zip(left, right, strict=False))
-    return next((index for index, (a, b) in pairs if a != b), min(len(left), len(right)))

@@ -11,8 +11,8 @@ from hlo_lint.analysis.diff.align import NOTHING, align
 from hlo_lint.analysis.diff.normalize import without_origin
 from hlo_lint.analysis.diff.structural_hash import Body, Structure, Structures
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.report.diff import first_difference
 from hlo_lint.report.html.neighbourhood import Neighbourhood
+from hlo_lint.text.edits import first_difference
 from hlo_lint.text.source import Lines
 
 MAX_LINE_LENGTH = 320
