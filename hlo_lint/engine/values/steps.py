@@ -9,6 +9,7 @@ from typing import Final
 
 from hlo_lint.analysis.device_groups import count_of
 from hlo_lint.dumps.pass_dump import PassDump
+from hlo_lint.dumps.phases import LAYOUT_ASSIGNMENT
 from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
 from hlo_lint.engine.values.lowering.lower import Lowering
 from hlo_lint.engine.values.lowering.program import Program
@@ -47,6 +48,7 @@ class ValidatedStep:
         deadline: Deadline,
         layout: ProgramShardings | None = None,
         is_partitioned: bool = False,
+        layouts_bind: bool = True,
         devices: int = 1,
     ) -> None:
         """Lower the dump to a program, or record the reason for its failure."""
@@ -58,13 +60,20 @@ class ValidatedStep:
                 raise NotLowered(f"it holds {len(modules)} modules")
             try:
                 lowering = Lowering(
-                    modules[0], nodes, replicated, layout, is_partitioned, devices=devices
+                    modules[0],
+                    nodes,
+                    replicated,
+                    layout,
+                    is_partitioned,
+                    layouts_bind=layouts_bind,
+                    devices=devices,
                 )
                 self.program = lowering.program()
             except NotLowered:
                 if layout is None:
                     raise
-                self.program = Lowering(modules[0], nodes, replicated).program()
+                whole = Lowering(modules[0], nodes, replicated, layouts_bind=layouts_bind)
+                self.program = whole.program()
         except NoTimeLeft as error:
             self.comparison = Comparison(StepOutcome.NOT_RUN, str(error))
         except (DumpError, NotLowered, OSError) as error:
@@ -96,7 +105,8 @@ class RunSteps:
         self._deadline, self._nodes = deadline, Nodes(deadline)
         self._replicated = shared_parameters(dumps, deadline)
         self._first, self._layout = partitioned(dumps, deadline)
-        self._texts: dict[tuple[tuple[int, ...], bool, int], ValidatedStep] = {}
+        self._assigned = _assigned(dumps)
+        self._texts: dict[tuple[tuple[int, ...], bool, bool, int], ValidatedStep] = {}
 
     def lower(self, step: ValidatedStep, before: ValidatedStep | None = None) -> Program | None:
         """The program of a step; an earlier step `before` gives the device count of the run."""
@@ -104,7 +114,8 @@ class RunSteps:
             self.progress(step.dump.path.name)
             program = None if before is None or self._layout is not None else before.program
             devices = 1 if program is None else program.devices
-            key = step.dump.text_identity, step.number >= self._first, devices
+            places = step.number >= self._first, step.number >= self._assigned
+            key = step.dump.text_identity, *places, devices
             same = self._texts.setdefault(key, step)
             if same is step:
                 step.lower(self._nodes, self._replicated, self._deadline, self._layout, *key[1:])
@@ -160,6 +171,19 @@ def partitioned(
             break
         return number, layout
     return len(dumps), None
+
+
+def _assigned(dumps: Sequence[PassDump]) -> int:
+    """The position of the first dump with assigned layouts; 0 if no dump tells."""
+    names = (dump.name for dump in dumps)
+    return next(
+        (
+            number
+            for number, name in enumerate(names)
+            if name is not None and (name.after == LAYOUT_ASSIGNMENT or name.is_final)
+        ),
+        0,
+    )
 
 
 def _may_be_partitioned(dumps: Sequence[PassDump]) -> bool:

@@ -175,8 +175,9 @@ def validate_pair(
             continue
         progress(aligned.title)
         our_step, their_step = ValidatedStep(aligned.before), ValidatedStep(aligned.after)
-        for step in (our_step, their_step):
-            step.lower(nodes, replicated, deadline)
+        for pipeline, step in ((ours, our_step), (theirs, their_step)):
+            bind = pipeline.layouts_bind(step.dump) is not False
+            step.lower(nodes, replicated, deadline, layouts_bind=bind)
         result.steps.append(our_step)
         if our_step.program is None or their_step.program is None:
             their_step.comparison = (

@@ -8,6 +8,7 @@ result and element: a wrong operand shows in the results, and rounding errors st
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
@@ -52,6 +53,10 @@ def cut(
     read = _operand_shapes(lowering, instruction) if operand_shapes is None else operand_shapes
     # Only opaque kernels depend on layouts; other operations are functions of logical indices.
     is_logical = instruction.opcode != "custom-call" or what.startswith(_LOGICAL)
+    # XLA:GPU's layout-assignment gives a call without constraints any layout, XLA:CPU's a
+    # descending one.
+    is_free = not is_logical and "operand_layout_constraints" not in instruction.attributes
+    is_logical |= is_free and not lowering.layouts_bind
 
     def lying(shape: Shape | None) -> list[ArrayShape]:
         parts = leaves(shape) if shape is not None else ()
@@ -63,16 +68,20 @@ def cut(
         ]
 
     shapes = [lying(shape) for shape in read]
+    results = lying(shape)
     rows: list[Node] = []
     for value, of_operand in zip(operands, shapes, strict=False):
         for node, leaf in zip(leaf_nodes(value), of_operand, strict=False):
             rows.append(in_memory(lowering.nodes, node, leaf) if leaf.dims else node)
-    results = lying(shape)
     given = [str(result.with_layout(None)) for result in results]
     if what.startswith(WITH_SCRATCH) and isinstance(shape, TupleShape) and results:
         # The size of scratch memory is known late, and is not read.
         given = given[: len(given) - (results[-1].dtype in ("u8", "s8"))]
     signature = f"{[str(row.shape) for row in rows]} -> {given}"
+    layouts = [leaf.layout for leaf in chain(results, *shapes)]
+    if is_free and not all(layout is None or layout.is_descending for layout in layouts):
+        # Before layout-assignment no such function of memory is known.
+        signature += " in assigned layouts"
     if labels := instruction.attributes.get("dim_labels"):
         # Labels decide the order of the elements.
         signature += f" {labels} of {[str(leaf) for shape in shapes for leaf in shape]}"
@@ -87,10 +96,7 @@ def cut(
 
 
 def _operand_shapes(lowering: Lowering, instruction: Instruction) -> list[Shape | None]:
-    """The shapes of the operands, with the layouts in which the operation reads them.
-
-    Before layout-assignment only the layout constraints of a custom call give them.
-    """
+    """The shapes of the operands, in the layouts that constraints or layout-assignment give."""
     constraints = instruction.attribute("operand_layout_constraints")
     shapes = lowering.operand_shapes(instruction)
     if not isinstance(constraints, tuple) or len(constraints) != len(shapes):

@@ -73,6 +73,8 @@ class Lowering:
 
     It makes the node of the iteration number, from 0; None where the loop is not annotated.
     """
+    layouts_bind: bool = True
+    """False before layout-assignment, which may change layouts."""
     devices: int = 1
     """The number of devices; before `program` runs, the number in the rest of the run."""
     watch: Watch | None = None

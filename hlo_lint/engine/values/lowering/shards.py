@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final, NamedTuple
 
+from hlo_lint.analysis.walks import reached
 from hlo_lint.engine.values.lowering.graph import Node, Nodes, NotLowered, bare
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
 from hlo_lint.hlo.attributes.devices import MeshReplicaGroups, device_numbers
@@ -142,10 +143,31 @@ def layout_of(module: Module) -> ProgramShardings | None:
         devices = max(map(_mesh_size, (*entry.parameters, entry.root)))
     if not isinstance(devices, int) or devices < 2:
         return None
+    if reader := _reader_of_addends(module):
+        raise NotLowered(f"%{reader.name} reads an unreduced array, but is not unreduced")
     parameters = [
         sharded for parameter in entry.parameters for sharded in _shardeds(parameter, devices)
     ]
     return ProgramShardings(devices, tuple(parameters), tuple(_shardeds(entry.root, devices)))
+
+
+def _reader_of_addends(module: Module) -> Instruction | None:
+    """An instruction that takes the addend of a device for an array; None if there is none.
+
+    XLA's partitioners sum nothing there (GPU 0.10.0 and 0.11.2, TPU 0.10.2); Shardy calls it an
+    "invalid transition from unreduced to reduced".
+    """
+
+    def is_unreduced(row: Instruction) -> bool | None:
+        sharding = row.attributes.get("sharding")
+        return None if sharding is None else "unreduced" in sharding
+
+    rows = [row for body in module.computations for row in body.instructions]
+    addends = [row for row in rows if "unreduced" in row.attributes_text and is_unreduced(row)]
+    readers = reached(addends, lambda row: () if is_unreduced(row) is False else row.users)
+    others = (row for row in readers if is_unreduced(row) is False)
+    # An element of a tuple has a sharding of its own.
+    return next((row for row in others if row.opcode != "get-tuple-element"), None)
 
 
 def _mesh_size(instruction: Instruction) -> int:
