@@ -11,6 +11,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from hlo_lint.analysis.stage import ANY_STAGE
 from hlo_lint.apps.api import lint
 from hlo_lint.apps.fixes import fix
 from hlo_lint.apps.jax.capture.targets import HEALTHY, gpu_description, target_of
@@ -38,6 +39,8 @@ from hlo_lint.engine.reduce.search import Reduction, ReductionProgress, Reductio
 from hlo_lint.engine.reduce.transformations.base import Transformation
 from hlo_lint.engine.reduce.transformations.passes import ApplyPass
 from hlo_lint.engine.stages import Stages
+from hlo_lint.engine.verifier import Verifier
+from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.report.repro import Environment, Repro
 from hlo_lint.rules.registry import find_rule
 from hlo_lint.text.errors import DumpError, UsageError
@@ -89,18 +92,30 @@ def reduce_problem(
 ) -> Reduction:
     """Find the smallest module that still shows a problem and that XLA's parser accepts.
 
+    A problem of XLA's compiler stays legal: XLA's verifier refuses no more than in the input.
     `guard` is a parser that several calls share.
 
     Raises:
         UsageError: the text does not show the problem.
         DumpError: the state file cannot be written.
     """
-    with nullcontext(guard) if guard else parser() as guard:
+    allowed = _violated(problem.text) if problem.ending is not None else None
+    with nullcontext(guard) if guard else parser() as reads:
+
+        def accepts(text: str) -> bool:
+            return reads(text) and (allowed is None or _violated(text) <= allowed)
+
         state = ReductionState(effort.state, problem.test.key) if effort.state else None
         search = Search(
-            problem.test, guard, effort.jobs, effort.repeat, state, progress, problem.extra
+            problem.test, accepts, effort.jobs, effort.repeat, state, progress, problem.extra
         )
         return search.run(problem.comments + problem.text, problem.comments)
+
+
+def _violated(text: str) -> set[str]:
+    """The checks of XLA's verifier that refuse a text."""
+    results = (Verifier().violations(module, ANY_STAGE) for module in parse_file(text).modules)
+    return {check for violations in results for check in violations.by_check}
 
 
 @contextmanager
@@ -380,7 +395,10 @@ def repro_of(problem: Problem, reduction: Reduction, release: str, target: str) 
         assert problem.ending is not None
         changed = ValuesChanged() if isinstance(test, ValuesTest) else None
         given = Environment(release, test.target_config, test.flags, run_flags)
-        return Repro(reduction.text, problem.ending.message, sizes, given, rule=changed)
+        message = problem.ending.message
+        change = test.change(reduction.text) if isinstance(test, ValuesTest) else None
+        step = (change.before.module.text, change.after.module.text) if change else None
+        return Repro(reduction.text, message, sizes, given, rule=changed, step=step)
     demand = test.rule.precondition
     flags = f"--{ONLY_PASSES}={demand.demanded_by}" if demand else ""
     given = Environment(release, target_of(target).description, flags, run_flags)

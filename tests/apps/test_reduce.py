@@ -416,6 +416,8 @@ def test_the_files_of_a_crash_show_it(tmp_path: Path) -> None:
     script = run_in(folder, "sh", "run.sh", PYTHON=str(OLD_JAX))
     assert script.returncode == 1
     assert "layout_normalization.cc:431" in script.stdout
+    report = (folder / "REPORT.md").read_text()
+    assert "The message comes from layout normalization (`layout_normalization`)" in report
     run = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_repro.py")
     assert run_in(folder, *run, PYTHON=str(OLD_JAX)).returncode == 1
     fine = tmp_path / "fine.hlo"
@@ -430,7 +432,9 @@ def test_the_files_of_changed_values_show_it(tmp_path: Path) -> None:
     path, folder = tmp_path / "program.hlo", tmp_path / "out"
     path.write_text(SCALED)
     asked = ("--passes", "cublas-gemm-rewriter", "--python", OLD_JAX, "-o", folder)
-    result = repro(path, "values-changed", *asked)
+    program = tmp_path / "program.py"
+    program.write_text("jax.jit(f)(2)\n")
+    result = repro(path, "values-changed", *asked, "--program", program)
     assert result.exit_code == 0, result.output
     assert "11 instructions to 6" in result.output
     tools = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -446,4 +450,7 @@ def test_the_files_of_changed_values_show_it(tmp_path: Path) -> None:
     fixed = run_in(folder, *run, PYTHON=str(OLD_JAX), HLO_MODULE=str(fine))
     assert fixed.returncode == 0, fixed.stdout
     assert "RunAndCompareTwoModules" in (folder / "repro_test.cc").read_text()
-    assert "] cublas-gemm-rewriter changes the values" in (folder / "REPORT.md").read_text()
+    report = (folder / "REPORT.md").read_text()
+    assert report.startswith("# [XLA:GPU] cublas-gemm-rewriter gives wrong results for ")
+    assert "```python\njax.jit(f)(2)\n```" in report
+    assert "custom-call(" in report.partition("```diff")[2].partition("```")[0]

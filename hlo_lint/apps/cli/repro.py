@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -18,12 +19,19 @@ from hlo_lint.text.source import shown
 @click.argument("path", type=parameters.PATH)
 @click.argument("findings", nargs=-1, metavar="RULE[:INSTRUCTION]…")
 @parameters.output_option(required=True)
+@click.option(
+    "--program",
+    type=parameters.PATH,
+    metavar="FILE",
+    help="A program in jax that shows the problem, for the report.",
+)
 @reduce_options
 @parameters.shared_options(parameters.RULES, parameters.FILES, parameters.MODULE)
 def command(
     path: Path,
     findings: tuple[str, ...],
     out: Path,
+    program: Path | None,
     options: ReduceOptions,
     shared: common.SharedOptions,
 ) -> None:
@@ -48,8 +56,9 @@ def command(
         ]
         repros = [_repro(problem, options) for problem in problems]
     folders = [out] if len(repros) == 1 else [out / title for title in titles(repros)]
+    source = program.read_text("utf-8") if program else ""
     for repro, folder in zip(repros, folders, strict=True):
-        files = write_repro(repro, folder)
+        files = write_repro(replace(repro, program=source), folder)
         if not options.quiet:
             names = ", ".join(file.name for file in files)
             click.echo(shown(f"{folder}: {repro.size[0]} instructions to {repro.size[1]}: {names}"))

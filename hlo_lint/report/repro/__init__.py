@@ -20,6 +20,7 @@ from difflib import unified_diff
 from pathlib import Path
 from string import Template
 
+from hlo_lint.dumps.messages import find_sources
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.reduce.interest import LOOSE
 from hlo_lint.engine.reduce.values import DUMPING
@@ -27,6 +28,7 @@ from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.report.text import render_concise
 from hlo_lint.rules.base import Rule
 from hlo_lint.text.files import write
+from hlo_lint.text.phrases import shortened
 from hlo_lint.xla import pjrt
 from hlo_lint.xla.environments import Platform
 
@@ -34,6 +36,8 @@ FIXED = "fixed.hlo"
 _SPECIFICATION = "https://openxla.org/stablehlo/spec"
 _RENAMED = {"broadcast": "broadcast_in_dim", "dot": "dot_general", "conditional": "case"}
 """The names in StableHLO of operations that XLA calls otherwise."""
+_TITLE = 120
+"""The most characters of a message in a title."""
 _TEMPLATES = Path(__file__).parent
 
 _PASSES = {
@@ -89,6 +93,10 @@ class Repro:
     """The reduced module with the fix of the rule."""
     module: str = LOOSE
     """The name of the module's file."""
+    step: tuple[str, str] | None = None
+    """The module before and after the pass that changes its values, as XLA prints it."""
+    program: str = ""
+    """A program in jax that shows the problem."""
 
     @property
     def name(self) -> str:
@@ -261,22 +269,24 @@ def _cpp_test(repro: Repro) -> str:
 def _sections(repro: Repro) -> Iterator[str]:
     before, after = repro.size
     environment = repro.environment
-    first = repro.message.partition("\n")[0]
-    where = f"{repro.pass_name}: " if repro.pass_name and not repro.rule else ""
     shows = (
         "runs the pass and compares the values"
         if repro.changes_values
         else "compiles the module and reports the result"
     )
-    yield f"# [XLA:GPU] {where}{first}"
+    yield f"# [XLA:GPU] {_title(repro)}"
     yield f"Reduced from {before} instructions to {after}:"
     yield f"```\n{repro.text.strip()}\n```"
+    if repro.program:
+        yield f"In jax:\n\n```python\n{repro.program.strip()}\n```"
     yield "## Message"
     yield f"```\n{repro.message.strip()}\n```"
     yield semantics(repro.text)
     notes = list(_notes(repro))
     if notes:
         yield "\n".join(f"- {note}" for note in notes)
+    if cause := _cause(repro):
+        yield f"## Probable cause\n\n{cause}"
     yield "## Reproduce"
     yield (
         f"`sh run.sh` creates an environment with jax {environment.jax}, {shows}; it needs no GPU."
@@ -297,14 +307,39 @@ def _sections(repro: Repro) -> Iterator[str]:
         yield f"## A correct module\n\n```diff\n{difference.rstrip()}\n```"
 
 
+def _title(repro: Repro) -> str:
+    """The title in the manner of XLA's issues: the pass, and what it does to which operations."""
+    if repro.changes_values:
+        return f"{repro.pass_name} gives wrong results for {', '.join(_operations(repro.text))}"
+    first = shortened(repro.message.partition("\n")[0], _TITLE)
+    return f"{repro.pass_name}: {first}" if repro.pass_name and not repro.rule else first
+
+
+def _cause(repro: Repro) -> str:
+    """The change that the pass makes, or the part of XLA that ends; empty if it is unknown."""
+    if repro.step is not None:
+        before, after = (text.strip().splitlines()[1:] for text in repro.step)
+        lines = "\n".join([*unified_diff(before, after, lineterm="")][3:])
+        return f"The pass `{repro.pass_name}`, run alone, does this:\n\n```diff\n{lines}\n```"
+    if repro.rule is not None:
+        return ""
+    for source in find_sources(repro.message)[:1]:
+        named = f" (`{'`, `'.join(source.passes)}`)" if source.passes else ""
+        return f"The message comes from {source.component.name}{named}: `{source.path}`."
+    return ""
+
+
+def _operations(text: str) -> list[str]:
+    """The opcodes of a module except parameters, the entry's first, by StableHLO's names."""
+    bodies = sorted(parse_file(text).modules[0].computations, key=lambda body: not body.is_entry)
+    opcodes = (row.opcode for body in bodies for row in body.instructions)
+    names = dict.fromkeys(_RENAMED.get(opcode, opcode.replace("-", "_")) for opcode in opcodes)
+    return [name for name in names if name != "parameter"]
+
+
 def semantics(text: str) -> str:
     """The sections of StableHLO's specification that define the operations of a module."""
-    (module, *_), names = parse_file(text).modules, dict[str, None]()
-    for computation in module.computations:
-        for instruction in computation.instructions:
-            opcode = instruction.opcode
-            names |= {_RENAMED.get(opcode, opcode.replace("-", "_")): None}
-    links = (f"[{name}]({_SPECIFICATION}#{name})" for name in names if name != "parameter")
+    links = (f"[{name}]({_SPECIFICATION}#{name})" for name in _operations(text))
     return f"What is right, by StableHLO's specification: {', '.join(links)}."
 
 
