@@ -60,6 +60,22 @@ def test_a_scan_gives_a_slice_of_each_step_and_the_last_carry(xla: XlaCpu, order
     assert last.tolist() == carry.tolist()
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_scan_by_cub_sums_along_the_lines_of_memory(xla: XlaCpu, order: int) -> None:
+    x = np.arange(6, dtype="f").reshape(2, 3)
+    text = f"""HloModule m
+    ENTRY e {{
+      x = f32[2,3]{{0,1}} parameter(0)
+      c = (f32[2,3]{{0,1}}, u8[0]{{0}}) custom-call(x),
+          custom_call_target="xla.gpu.ext.cub_scan_unassigned_scratch_size", backend_config={{
+            "vector_length":"1","row_length":"2","column_length":"3","kind":"SUM",
+            "is_reverse":{"true" if order < 0 else "false"}}}
+      ROOT y = f32[2,3]{{0,1}} get-tuple-element(c), index=0
+    }}"""
+    (sums,) = ran(xla, text, x)
+    assert sums.tolist() == x[::order].cumsum(0)[::order].tolist()
+
+
 def test_a_scan_of_nothing_gives_its_first_carry(xla: XlaCpu) -> None:
     text = f"""{STEP}ENTRY e {{
       x = f32[2,0] parameter(0)

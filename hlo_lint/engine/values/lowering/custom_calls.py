@@ -77,6 +77,8 @@ def lowered_call(
             results = _top_k_by(lowering, call, leaves[0], arrays)
         elif target.startswith(("__cub$DeviceRadixSort", "xla.gpu.ext.cub_sort_")):
             results = _radix_sort(lowering, call, leaves)
+        elif target.startswith("xla.gpu.ext.cub_scan_"):
+            results = expansions.running_sums(lowering, call, leaves[0], shape)
         elif target == "__op$block_scaled_dot":
             results = expansions.block_scaled_dot(lowering, call, leaves, arrays)
         elif target == "__op$dequantize":

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 from hlo_lint.analysis.shape_inference.linear_algebra import dims_before_ragged
 from hlo_lint.engine.values.lowering.graph import Graph, Node, Nodes, NotLowered, leaf_nodes
+from hlo_lint.engine.values.lowering.memory import from_memory, in_memory
 from hlo_lint.hlo.attributes.windows import WindowDimension
 from hlo_lint.hlo.dtypes import neutral_element
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.opcodes import COMMUTATIVE
-from hlo_lint.hlo.shape import ArrayShape, spelled_index
+from hlo_lint.hlo.shape import ArrayShape, Shape, arrays, spelled_index
 
 if TYPE_CHECKING:
     from hlo_lint.engine.values.lowering.lower import Lowering
@@ -67,6 +68,34 @@ def scan(
     loop = nodes.make("while", shapes, state, called=(("condition", condition), ("body", body)))
     _, *last = nodes.elements(loop)
     return [*last[len(leaves) :], *last[len(inputs) : len(leaves)]]
+
+
+def running_sums(
+    lowering: Lowering, call: Instruction, array: Node, shape: Shape
+) -> list[Node] | None:
+    """The running sums of the lines of an array in memory, by CUB; None for another scan.
+
+    ScanRewriter of jax 0.10 gives the number of lines as `column_length`, and their length.
+    """
+    nodes, config = lowering.nodes, call.backend_config()
+    read, written = (next(arrays(side)) for side in (call.operands[0].shape, shape))
+    count, length, vector = (
+        int(f"{config.get(f'{name}_length', 0)}") for name in ("column", "row", "vector")
+    )
+    if config.get("kind") != "SUM" or vector != 1 or count * length != written.elements:
+        return None
+    scalar = ArrayShape(written.dtype, ())
+    total = nodes.binary("add", *(nodes.parameter(number, scalar) for number in range(2)))
+    padding = f"0_{length - 1}" if config.get("is_reverse") is True else f"{length - 1}_0"
+    lines = nodes.reshape(in_memory(nodes, array, read), (count, length))
+    sums = nodes.make(
+        "reduce-window",
+        lines.shape,
+        (lines, nodes.scalar(0, written.dtype)),
+        (("window", f"{{size=1x{length} pad=0_0x{padding}}}"),),
+        (("to_apply", nodes.graph((scalar, scalar), [total])),),
+    )
+    return [from_memory(nodes, nodes.reshape(sums, (count * length,)), written)]
 
 
 def _slice_at(nodes: Nodes, node: Node, axis: int, place: Node) -> Node:
