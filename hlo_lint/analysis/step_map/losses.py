@@ -128,6 +128,8 @@ def _result_without_sharding(change: PassPair) -> tuple[Instruction, Instruction
         return None
     if "sharding" not in old.attributes or "sharding" in new.attributes:
         return None
+    if old.opcode == "parameter":
+        return None  # partitioned modules keep the shardings of their parameters
     return old, new
 
 

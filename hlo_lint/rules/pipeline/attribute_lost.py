@@ -206,6 +206,15 @@ class AttributeLost(Rule):
               ROOT n = f32[8,8] negate(d)
         """),
         Good.step("""
+            HloModule m, num_partitions=4
+
+            ENTRY e_spmd {
+            - ROOT p = f32[8] parameter(0), sharding={replicated}
+            + p = f32[8] parameter(0), sharding={replicated}
+            + ROOT c = f32[8] copy(p)
+            }
+        """),
+        Good.step("""
               p = f32[8,8] parameter(0)
               q = f32[8,8] parameter(1)
             - d = f32[8,8] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0},
