@@ -6,9 +6,11 @@ A `Problem` is a text with the interestingness test; `reduce_problem` makes the 
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 from hlo_lint.analysis.stage import ANY_STAGE
@@ -19,6 +21,7 @@ from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.targets import CheckTarget, as_dump
 from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.crash import find_crash_site
+from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.options import DebugOptions
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.selection import FIRST, in_order, main_compilations, modules_of, only_module
@@ -42,6 +45,7 @@ from hlo_lint.engine.stages import Stages
 from hlo_lint.engine.verifier import Verifier
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.report.repro import Environment, Repro
+from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.registry import find_rule
 from hlo_lint.text.errors import DumpError, UsageError
 from hlo_lint.text.phrases import listed
@@ -382,6 +386,25 @@ _NO_FLAGS = frozenset(
 # ---- the repro for a maintainer
 
 
+def failing_step(test: CrashTest, text: str) -> tuple[str, tuple[PassDump, ...]]:
+    """The pass that ends a compilation, or the pass that writes the module that XLA refuses.
+
+    Of the latter also the dumps before and after it. The name is empty if it is unknown.
+    """
+    with tempfile.TemporaryDirectory(prefix="hlo_lint_") as folder:
+        every = "--xla_dump_hlo_as_text --xla_dump_hlo_pass_re=.+ --xla_dump_to="
+        test.compiler.compile(text, test.target_config, f"{test.flags} {every}{folder}")
+        dump = open_dump(folder)
+        errors = [f for f in lint(dump).findings if f.severity is Severity.ERROR]
+        for pipeline in filter(lambda pipeline: pipeline.crashed, main_pipelines(dump)):
+            for before, after in pairwise(in_order(pipeline)):
+                if after.name and any(f.introduced_by and f.path == f"{after.path}" for f in errors):
+                    assert before.module.text and after.module.text  # the folder goes
+                    return after.name.after, (before, after)
+            return find_crash_site(pipeline).pass_name, ()
+    return "", ()
+
+
 def repro_of(problem: Problem, reduction: Reduction, release: str, target: str) -> Repro:
     """The contents of the repro directory for a reduced problem."""
     from hlo_lint.engine.reduce.values import ValuesTest
@@ -396,9 +419,15 @@ def repro_of(problem: Problem, reduction: Reduction, release: str, target: str) 
         changed = ValuesChanged() if isinstance(test, ValuesTest) else None
         given = Environment(release, test.target_config, test.flags, run_flags)
         message = problem.ending.message
-        change = test.change(reduction.text) if isinstance(test, ValuesTest) else None
-        step = (change.before.module.text, change.after.module.text) if change else None
-        return Repro(reduction.text, message, sizes, given, rule=changed, step=step)
+        if isinstance(test, ValuesTest):
+            change = test.change(reduction.text)
+            name, dumps = test.pass_name, (change.before, change.after) if change else ()
+        else:
+            name, dumps = failing_step(test, reduction.text)
+        step = tuple(dump.module.text for dump in dumps)
+        return Repro(
+            reduction.text, message, sizes, given, rule=changed, failing_pass=name, step=step
+        )
     demand = test.rule.precondition
     flags = f"--{ONLY_PASSES}={demand.demanded_by}" if demand else ""
     given = Environment(release, target_of(target).description, flags, run_flags)

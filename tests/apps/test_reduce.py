@@ -417,7 +417,7 @@ def test_the_files_of_a_crash_show_it(tmp_path: Path) -> None:
     assert script.returncode == 1
     assert "layout_normalization.cc:431" in script.stdout
     report = (folder / "REPORT.md").read_text()
-    assert "The message comes from layout normalization (`layout_normalization`)" in report
+    assert "The pass `layout_normalization` ends the compilation. The message comes from" in report
     run = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_repro.py")
     assert run_in(folder, *run, PYTHON=str(OLD_JAX)).returncode == 1
     fine = tmp_path / "fine.hlo"

@@ -93,8 +93,10 @@ class Repro:
     """The reduced module with the fix of the rule."""
     module: str = LOOSE
     """The name of the module's file."""
-    step: tuple[str, str] | None = None
-    """The module before and after the pass that changes its values, as XLA prints it."""
+    failing_pass: str = ""
+    """The pass that ends the compilation, or writes a wrong module; empty if it is unknown."""
+    step: tuple[str, ...] = ()
+    """The module before and after that pass, as XLA prints it; empty if it writes none."""
     program: str = ""
     """A program in jax that shows the problem."""
 
@@ -116,7 +118,7 @@ class Repro:
         if self.rule and self.rule.precondition:
             return self.rule.precondition.demanded_by
         named = re.search(r"--xla_enable_hlo_passes_only=([\w\-]+)", self.environment.flags)
-        return named[1] if named else ""
+        return named[1] if named else self.failing_pass
 
 
 def write_repro(repro: Repro, folder: Path) -> list[Path]:
@@ -311,22 +313,25 @@ def _title(repro: Repro) -> str:
     """The title in the manner of XLA's issues: the pass, and what it does to which operations."""
     if repro.changes_values:
         return f"{repro.pass_name} gives wrong results for {', '.join(_operations(repro.text))}"
-    first = shortened(repro.message.partition("\n")[0], _TITLE)
+    first = repro.message.partition("\n")[0].removeprefix("during context [hlo verifier]: ")
+    first = shortened(first.rstrip(":"), _TITLE)
     return f"{repro.pass_name}: {first}" if repro.pass_name and not repro.rule else first
 
 
 def _cause(repro: Repro) -> str:
     """The change that the pass makes, or the part of XLA that ends; empty if it is unknown."""
-    if repro.step is not None:
+    if repro.step:
         before, after = (text.strip().splitlines()[1:] for text in repro.step)
         lines = "\n".join([*unified_diff(before, after, lineterm="")][3:])
-        return f"The pass `{repro.pass_name}`, run alone, does this:\n\n```diff\n{lines}\n```"
+        return f"The pass `{repro.pass_name}` does this:\n\n```diff\n{lines}\n```"
     if repro.rule is not None:
         return ""
-    for source in find_sources(repro.message)[:1]:
-        named = f" (`{'`, `'.join(source.passes)}`)" if source.passes else ""
-        return f"The message comes from {source.component.name}{named}: `{source.path}`."
-    return ""
+    ends = f"The pass `{repro.pass_name}` ends the compilation." if repro.pass_name else ""
+    sources = [
+        f"The message comes from {source.component.name}: `{source.path}`."
+        for source in find_sources(repro.message)[:1]
+    ]
+    return " ".join(filter(None, [ends, *sources]))
 
 
 def _operations(text: str) -> list[str]:
