@@ -386,22 +386,25 @@ _NO_FLAGS = frozenset(
 # ---- the repro for a maintainer
 
 
-def failing_step(test: CrashTest, text: str) -> tuple[str, tuple[PassDump, ...]]:
-    """The pass that ends a compilation, or the pass that writes the module that XLA refuses.
+def _failing_step(test: CrashTest, text: str) -> tuple[str, tuple[str, ...]]:
+    """The pass that ends a compilation, or that writes an illegal module; empty if unknown.
 
-    Of the latter also the dumps before and after it. The name is empty if it is unknown.
+    Of the latter also the modules before and after it.
     """
     with tempfile.TemporaryDirectory(prefix="hlo_lint_") as folder:
         every = "--xla_dump_hlo_as_text --xla_dump_hlo_pass_re=.+ --xla_dump_to="
         test.compiler.compile(text, test.target_config, f"{test.flags} {every}{folder}")
         dump = open_dump(folder)
-        errors = [f for f in lint(dump).findings if f.severity is Severity.ERROR]
-        for pipeline in filter(lambda pipeline: pipeline.crashed, main_pipelines(dump)):
-            for before, after in pairwise(in_order(pipeline)):
-                if after.name and any(f.introduced_by and f.path == f"{after.path}" for f in errors):
-                    assert before.module.text and after.module.text  # the folder goes
-                    return after.name.after, (before, after)
-            return find_crash_site(pipeline).pass_name, ()
+        errors = [
+            f for f in lint(dump).findings if f.severity is Severity.ERROR and f.introduced_by
+        ]
+        wrong = {finding.path for finding in errors}
+        for compilation in main_compilations(dump):
+            for before, after in pairwise(in_order(compilation)):
+                if after.name and f"{after.path}" in wrong:
+                    return after.name.after, (before.module.text, after.module.text)
+            if compilation.crashed:
+                return find_crash_site(compilation).pass_name, ()
     return "", ()
 
 
@@ -419,12 +422,11 @@ def repro_of(problem: Problem, reduction: Reduction, release: str, target: str) 
         changed = ValuesChanged() if isinstance(test, ValuesTest) else None
         given = Environment(release, test.target_config, test.flags, run_flags)
         message = problem.ending.message
-        if isinstance(test, ValuesTest):
-            change = test.change(reduction.text)
-            name, dumps = test.pass_name, (change.before, change.after) if change else ()
-        else:
-            name, dumps = failing_step(test, reduction.text)
-        step = tuple(dump.module.text for dump in dumps)
+        name, step = "", tuple[str, ...]()
+        if isinstance(test, CrashTest):
+            name, step = _failing_step(test, reduction.text)
+        elif change := test.change(reduction.text):
+            step = change.before.module.text, change.after.module.text
         return Repro(
             reduction.text, message, sizes, given, rule=changed, failing_pass=name, step=step
         )
