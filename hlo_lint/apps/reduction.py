@@ -283,23 +283,31 @@ def values_problem(
     flags: str = "",
     passes: str = "",
     module: str | None = None,
+    inputs: Path | None = None,
 ) -> Iterator[Problem]:
     """The problem of a pass that changes the values a module computes.
 
-    For a dump directory it is the first such pass; the text is the input of that pass.
+    For a dump directory it is the first such pass; the text is the input of that pass. `inputs` is
+    a file with values of parameters, by default what `exec --record-inputs` left beside the dumps.
 
     Raises:
         UsageError: no pass changes values, or the pass of this release does not.
     """
     from hlo_lint.engine.reduce.values import ValuesTest
+    from hlo_lint.engine.values.given import inputs_for
+    from hlo_lint.engine.values.inputs import leaves_of
     from hlo_lint.engine.values.validate import validate_dumps
     from hlo_lint.xla.cpu import XlaCpu
 
     compilation = _crashed(path, module)
     file, name = compilation.dumps[0], passes
+    arrays = inputs_for(compilation, inputs)
+    names = [leaf for leaf, _ in leaves_of(modules_of(file)[0])]
     if path.is_dir():
         with XlaCpu() as xla:
-            changes = validate_dumps(compilation.title, in_order(compilation), xla).changes
+            changes = validate_dumps(
+                compilation.title, in_order(compilation), xla, given=arrays
+            ).changes
         wanted = [
             change for change in changes if change.after.name and passes in change.after.name.after
         ]
@@ -309,7 +317,8 @@ def values_problem(
     elif not passes:
         raise UsageError("--xla-changes-values needs a dump directory, or one pass in --passes")
     given = _without_disabled(flags or flags_of(compilation.options))
-    with ValuesTest(compiler, gpu_description(target, compiler), given, name) as test:
+    by_name = {names[leaf]: array for leaf, array in arrays.items()}
+    with ValuesTest(compiler, gpu_description(target, compiler), given, name, by_name) as test:
         text = modules_of(file)[0].text
         change = test.change(text)
         if change is None:

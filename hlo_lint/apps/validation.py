@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.targets import CheckTarget, as_dump
 from hlo_lint.dumps.directory import Dump, Skipped
 from hlo_lint.dumps.file_types import FileType
-from hlo_lint.dumps.selection import (
-    by_module,
-    in_order,
-    main_compilations,
-    modules_of,
-    names_of,
-    only_module,
-)
+from hlo_lint.dumps.selection import by_module, in_order, main_compilations, names_of, only_module
 from hlo_lint.engine.fingerprints import numbered
 from hlo_lint.report.report import Report
 from hlo_lint.rules.findings import Severity
@@ -28,12 +22,8 @@ from hlo_lint.text.errors import DumpError, UsageError
 from hlo_lint.text.phrases import short_repr
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from hlo_lint.dumps.compilation import Compilation
-    from hlo_lint.engine.values.programs import DrawInput
     from hlo_lint.engine.values.validate import Validation
-    from hlo_lint.hlo.shape import ArrayShape
 
 Note = Callable[[str], None]
 """Callback for the current activity, in a few words."""
@@ -75,8 +65,9 @@ def validate(
         target: an input as for `lint`; a compilation needs at least two dumps.
         against: the dump of another run of the same programs, to be compared at common steps.
         module: the name of the only module to run: `jit_step`, `module_0001.jit_step`.
-        inputs: a .npz file with parameter values by name, number or path, for the first set of
-            inputs; the other parameters are drawn at random.
+        inputs: a .npz file with parameter values by name, number or path, or a snapshot that XLA
+            wrote, for the first set of inputs; the other parameters are drawn at random. By default
+            it is the file that `exec --record-inputs` left beside the dumps.
         seeds: the number of sets of inputs.
         all_steps: True to run every step; by default bisection finds the first change.
         seconds: time limit for the whole run; `report.skipped` counts the steps that did not fit.
@@ -89,16 +80,12 @@ def validate(
         UsageError: the dump has no module of this name; `inputs` do not fit, or the dump has
             several modules.
     """
-    try:
-        import numpy  # noqa: F401
-
+    with _needing_xla():
         from hlo_lint.engine.values.findings import diagnostic_of
-        from hlo_lint.engine.values.inputs import read_inputs, value
+        from hlo_lint.engine.values.given import inputs_for
         from hlo_lint.engine.values.validate import validate_dumps, validate_pair
         from hlo_lint.xla.cpu import xla_cpus
         from hlo_lint.xla.limits import Deadline
-    except ImportError as error:
-        raise DumpError(f"pip install 'hlo-lint[xla]' to run modules: {error}") from error
     deadline = Deadline(inf if seconds is None else seconds)
     settings = settings or Settings()
     dump = only_module(as_dump(target, settings), module, ["the dump"])
@@ -113,19 +100,14 @@ def validate(
             if (theirs := others.get(names_of(compilation)[-1]))
         ]
 
-    draw, given = value, frozenset[int]()
-    if inputs is not None:
-        if len(compilations) != 1:
-            raise UsageError("the inputs are for a single module: name it with --module")
-        arrays = read_inputs(inputs, modules_of(compilations[0][0].dumps[0])[0])
-        draw, given = _with_values(arrays), frozenset(arrays)
+    if inputs is not None and len(compilations) != 1:
+        raise UsageError("the inputs are for a single module: name it with --module")
 
     def validated(sides: tuple[Compilation, ...]) -> Validation:
+        given = inputs_for(sides[0], inputs)
         with children.one() as xla:
             if len(sides) == 2:
-                return validate_pair(
-                    *sides, xla, seeds=range(seeds), progress=note, draw=draw, given=given
-                )
+                return validate_pair(*sides, xla, seeds=range(seeds), progress=note, given=given)
             (compilation,) = sides
             return validate_dumps(
                 compilation.title,
@@ -135,7 +117,6 @@ def validate(
                 all_steps=all_steps,
                 jobs=max(1, jobs // len(compilations)),
                 progress=note,
-                draw=draw,
                 given=given,
             )
 
@@ -167,22 +148,51 @@ def validate(
     return ValidationResult(Report(findings, tuple(skipped), stats), tuple(validations))
 
 
-def _with_values(arrays: Mapping[int, NDArray[Any]]) -> DrawInput:
-    """Draw the inputs of the first run from arrays, by leaf number."""
-    from hlo_lint.engine.values.inputs import value
-    from hlo_lint.hlo.parser.literals import numpy_dtype
-    from hlo_lint.xla.cpu import NotRun
+def compare_values(
+    ours: Compilation,
+    theirs: Compilation,
+    *,
+    inputs: Path | None = None,
+    note: Note = lambda _: None,
+) -> Validation:
+    """Run the final modules of two compilations of a program on the same inputs.
 
-    def draw(shape: ArrayShape, seed: tuple[int, ...], **options: Any) -> NDArray[Any]:
-        run, leaf, *_ = seed
-        array = arrays.get(leaf) if run == 0 else None
-        if array is None:
-            return value(shape, seed, **options)
-        if array.shape != shape.dims:
-            raise NotRun(f"expected an input of shape {shape}, got {array.shape}")
-        return array.astype(numpy_dtype(shape.dtype))
+    Where they cannot be compared, the modules before optimization run instead.
 
-    return draw
+    Args:
+        ours: a compilation, whose parameters `inputs` name.
+        theirs: another, of the same program.
+        inputs: as for `validate`.
+        note: callback for the current activity.
+
+    Raises:
+        DumpError: numpy or jaxlib is missing.
+        UsageError: `inputs` do not fit.
+    """
+    with _needing_xla():
+        from hlo_lint.engine.values.given import inputs_for
+        from hlo_lint.engine.values.validate import validate_dumps
+        from hlo_lint.xla.cpu import XlaCpu
+    given = inputs_for(ours, inputs)
+    with XlaCpu() as xla:
+        for place in (-1, 0):
+            pair = [in_order(side)[place] for side in (ours, theirs)]
+            title = " and ".join(str(dump.path) for dump in pair)
+            validation = validate_dumps(title, pair, xla, progress=note, given=given)
+            if validation.compared:
+                break
+    return validation
+
+
+@contextmanager
+def _needing_xla() -> Iterator[None]:
+    """Say what to install where imports of numpy or jaxlib fail."""
+    try:
+        import numpy  # noqa: F401
+
+        yield
+    except ImportError as error:
+        raise DumpError(f"pip install 'hlo-lint[xla]' to run modules: {error}") from error
 
 
 def _compilations(dump: Dump) -> Iterator[Compilation]:

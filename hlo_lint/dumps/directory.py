@@ -35,7 +35,9 @@ from hlo_lint.text.stored import is_archive, on_disk, plain_name, read_stored, u
 TEXT_ENDINGS = (".txt", ".hlo")
 FIXED = "hlo-lint.fixed"
 """The name of the file in which `hlo-lint fix` lists the dumps of a folder that it edited."""
-RUN_RECORDS = (".debug_options", ".metadata.textproto", FIXED)
+RECORDED = ".inputs.npz"
+"""The ending of the inputs of a module that `hlo-lint exec --record-inputs` saved."""
+RUN_RECORDS = (".debug_options", ".metadata.textproto", FIXED, RECORDED)
 """Endings of the records of a run that are read with its HLO."""
 _KNOWN_ARTEFACTS = (
     "-buffer-assignment.txt",

@@ -80,7 +80,7 @@ def is_instead(name: str) -> bool:
 
 
 _is_snapshot = late(
-    r"module_\d+\..+\.(?:snapshot\.-?\d+\.pb|execution_\d+\.hlo_unoptimized_snapshot\.(?:pb|txt))",
+    r"module_\d+\..+\.(?:snapshot\.-?\d+\.pb|hlo_snapshot\.pb|hlo_unoptimized_snapshot\.(?:pb|txt))",
     re.A,
 ).search
 

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
@@ -294,3 +295,35 @@ def test_passes_prints_the_measured_time_of_the_final_instructions() -> None:
     seconds = [kernel["seconds"] for kernel in module["measured"]]
     assert seconds == sorted(seconds, reverse=True)
     assert sum(seconds) == pytest.approx(1.293e-3, rel=0.01)
+
+
+# Values
+
+
+@pytest.mark.slow
+def test_two_modules_run_on_the_same_inputs(tmp_path: Path) -> None:
+    text = (
+        "ENTRY e { p = f32[2]{0} parameter(0) q = f32[2]{0} parameter(1) ROOT r = f32[2]{0} RIGHT }"
+    )
+    paths = [tmp_path / name for name in ("a.hlo", "b.hlo", "c.hlo")]
+    for path, root in zip(paths, ("divide(p, q)", "divide(q, p)", "divide(p, q)"), strict=True):
+        path.write_text(text.replace("RIGHT", root))
+    a, b, c = paths
+    shown = compare("--results", a, b).stdout
+    assert "the module computes different values in this dump: result 0" in shown
+    assert "%r is the first instruction whose value differs" in shown
+    assert "1 equal by graph" in compare("--results", a, c, status=0).stdout
+    np.savez(tmp_path / "given.npz", p=np.array([2, 4], "f"), q=np.array([8, 8], "f"))
+    words = ("--results", "--inputs", tmp_path / "given.npz", "--output-format", "json")
+    (finding,) = json.loads(compare(*words, a, b).stdout)["findings"]
+    assert "result 0[0] is 4 and was 0.25" in finding["message"]
+    assert "--inputs goes with --results" in compare(*words[1:], a, b, status=2).output
+
+
+@pytest.mark.slow
+def test_modules_that_do_not_run_are_no_answer(tmp_path: Path) -> None:
+    text = "ENTRY e { p = f32[SIZE]{0} parameter(0) ROOT r = f32[SIZE]{0} negate(p) }"
+    for size in "23":
+        (tmp_path / f"{size}.hlo").write_text(text.replace("SIZE", size))
+    shown = compare("--results", tmp_path / "2.hlo", tmp_path / "3.hlo", status=2)
+    assert "nothing compared" in shown.output

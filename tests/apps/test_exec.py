@@ -15,6 +15,8 @@ from hlo_lint.apps.cli.ending import ProgramEnd, PythonPlace, python_place
 from hlo_lint.apps.cli.exec import environment
 from hlo_lint.apps.cli.main import cli
 from hlo_lint.apps.cli.xla_flags import dumped_to, knows_emitters, quoted
+from hlo_lint.dumps.directory import open_dump
+from hlo_lint.engine.values.given import read_inputs
 from hlo_lint.text.errors import UsageError
 from tests.conftest import started
 
@@ -39,6 +41,40 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def execute(*words: str) -> Result:
     return CliRunner().invoke(cli, ["exec", *words])
+
+
+@pytest.mark.slow
+def test_the_inputs_of_a_program_are_recorded_and_validate_begins_with_them() -> None:
+    """The second parameter is not used, so XLA never sees it; the state is donated."""
+    Path("step.py").write_text(
+        "import jax, jax.numpy as jnp\n"
+        "step = jax.jit(lambda s, _, x: s['a'] / x, donate_argnums=0)\n"
+        "for x in (3, 4):\n"
+        "    step({'a': jnp.arange(2.0, dtype='bfloat16')}, 1, jnp.float32(x))\n"
+    )
+    words = ["--record-inputs", "-q", "--dump-to", "dump", sys.executable, "step.py"]
+    done = subprocess.run([*EXEC, *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (path,) = Path("dump").glob("*.jit__lambda.inputs.npz")
+    module = path.name.removesuffix(".inputs.npz")
+    given = read_inputs(path, open_dump("dump")[module].dumps[0].module)
+    assert [array.tolist() for array in given.values()] == [[0, 1], 3]
+    final = next(Path("dump").glob(f"{module}.*after_optimizations.txt"))
+    final.write_text(final.read_text().replace("divide", "multiply"))
+    ran = CliRunner().invoke(cli, ["validate", "dump", "--module", module, "--show-inputs"])
+    assert ran.exit_code == 1
+    assert ", given, shows" in ran.output
+    assert "inputs are made up" not in ran.output
+
+
+def test_a_program_without_jax_records_no_inputs() -> None:
+    Path("plain.py").write_text("import os; os.mkdir('dump/module_0000.f')\n")
+    done = subprocess.run(
+        [*EXEC, "--record-inputs", "--dump-to", "dump", sys.executable, "plain.py"],
+        capture_output=True,
+        text=True,
+    )
+    assert "no inputs were recorded: no jax ran a module" in done.stderr
 
 
 @pytest.mark.slow

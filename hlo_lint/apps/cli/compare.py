@@ -10,6 +10,7 @@ import click
 
 from hlo_lint.analysis.roofline import Device, gpu_device, tpu_device, tpu_of_dump
 from hlo_lint.apps.cli import common, parameters
+from hlo_lint.apps.cli.printing import print_validations
 from hlo_lint.apps.cli.tables import print_table
 from hlo_lint.apps.jax.capture.targets import target_of
 from hlo_lint.dumps.artefacts.measured import find_measured
@@ -18,6 +19,8 @@ from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.options import RECORDS, OptionDifference, differences
 from hlo_lint.engine.cost_comparison import CostComparison, compare_costs
 from hlo_lint.report.costs import comparison_as_dict, line_cells, row_cells, shown_rows
+from hlo_lint.report.json import as_dict
+from hlo_lint.report.text import print_text
 from hlo_lint.text.errors import DumpError, UsageError
 from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown
@@ -36,6 +39,13 @@ MAX_LINES = 5
     is_flag=True,
     help="Compare the flags, the configuration and the target of the runs instead.",
 )
+@click.option(
+    "--results",
+    "of_results",
+    is_flag=True,
+    help="Run the modules on the same inputs instead, and compare the results.",
+)
+@parameters.inputs_option
 @parameters.target_option()
 @parameters.all_option
 @parameters.output_format("text", "json", "html")
@@ -48,23 +58,37 @@ def command(
     after: Path,
     module: str | None,
     of_settings: bool,
+    of_results: bool,
+    inputs: Path | None,
     target: str | None,
     everything: bool,
     output_format: str,
     out: Path | None,
 ) -> None:
-    """Compare the costs or the settings of two compilations.
+    """Compare the costs, the settings or the values of two compilations.
 
     A and B are dumps of one program, before and after an upgrade, or with other flags. The final
     modules are compared: time, bytes, flops, memory, kernels, custom calls, collectives; with the
     pass after which each difference begins, and the line of Python. Times are estimated for
     --target, or for the chip that the dumps describe.
 
-    Exit status: 0 the same costs or settings, 1 different ones, 2 wrong use.
+    With --results the final modules run on the CPU, on made-up inputs or those of --inputs; where
+    they cannot run, the modules before optimization do.
+
+    Exit status: 0 the same costs, settings or values, 1 different ones, 2 wrong use.
     """
+    if of_settings and of_results:
+        raise UsageError("give one of --settings and --results")
+    if inputs is not None and not of_results:
+        raise UsageError("--inputs goes with --results")
+    is_other = of_settings or of_results
+    if is_other and (target or everything or out is not None or output_format == "html"):
+        option = "--settings" if of_settings else "--results"
+        raise UsageError(f"{option} goes with --module and --output-format json alone")
+    if of_results:
+        pairs = _pairs(before, after, module)
+        ctx.exit(1 if _compare_results(pairs, inputs, as_json=output_format == "json") else 0)
     if of_settings:
-        if target or everything or out is not None or output_format == "html":
-            raise UsageError("--settings goes with --module and --output-format json alone")
         different = _compare_settings(before, after, module, as_json=output_format == "json")
         ctx.exit(1 if different else 0)
     pairs = _pairs(before, after, module)
@@ -91,6 +115,42 @@ def command(
     else:
         _show(comparisons, everything)
     ctx.exit(0 if all(comparison.same for comparison in comparisons) else 1)
+
+
+def _compare_results(
+    pairs: Sequence[tuple[Compilation, Compilation]], inputs: Path | None, *, as_json: bool
+) -> bool:
+    """Print whether modules compute different values on the same inputs; True if some do.
+
+    Raises:
+        UsageError: the inputs do not fit, or there are several modules.
+        DumpError: no module was compared.
+    """
+    from hlo_lint.apps.validation import compare_values
+    from hlo_lint.engine.values.findings import diagnostic_of
+
+    if inputs is not None and len(pairs) != 1:
+        raise UsageError("the inputs are for a single module: name it with --module")
+    with common.status_line() as note:
+        compared = [compare_values(*pair, inputs=inputs, note=note) for pair in pairs]
+    findings = [diagnostic_of(change) for result in compared for change in result.changes]
+    if as_json:
+        modules = [
+            {
+                "modules": result.title,
+                "outcome": result.steps[-1].comparison.outcome.value,
+                "notes": result.notes,
+            }
+            for result in compared
+        ]
+        common.print_json(modules=modules, findings=[as_dict(finding) for finding in findings])
+    else:
+        if findings:
+            print_text(common.console(), findings)
+        print_validations(compared)
+    if not any(result.compared for result in compared):
+        raise DumpError("nothing compared: no module of both runs here")
+    return bool(findings)
 
 
 def _pairs(before: Path, after: Path, module: str | None) -> list[tuple[Compilation, Compilation]]:

@@ -23,6 +23,7 @@ from hlo_lint.apps.cli import (
     watching,
     xla_flags,
 )
+from hlo_lint.dumps.directory import RECORDED
 from hlo_lint.text.errors import DumpError, UsageError, os_errors_as
 from hlo_lint.text.source import shown
 
@@ -48,6 +49,12 @@ RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"
     metavar="SECONDS",
     help="Kill the program after so many seconds without a line of output or a dump.",
 )
+@click.option(
+    "--record-inputs",
+    is_flag=True,
+    help="Save the arguments of the first run of each module that jax compiles, as "
+    "module_0001.NAME.inputs.npz beside its dumps; `validate` begins with them.",
+)
 @click.option("--validate", "validates", is_flag=True, help="Also run `hlo-lint validate`.")
 @click.option(
     "--report", "page", type=parameters.PATH, metavar="FILE", help="Also write the HTML page."
@@ -65,6 +72,7 @@ def command(
     program: tuple[str, ...],
     dump_to: Path | None,
     hang_seconds: float | None,
+    record_inputs: bool,
     validates: bool,
     page: Path | None,
     output_format: str | None,
@@ -87,7 +95,7 @@ def command(
     folder = _folder(dump_to)
     log = folder.parent / f"{folder.absolute().name}.log"
     try:
-        end = _run(program, folder, log, hang_seconds)
+        end = _run(program, folder, log, hang_seconds, record_inputs)
     finally:
         with suppress(OSError):
             folder.rmdir()  # fails if it has files
@@ -104,6 +112,8 @@ def command(
     if compiled and not quiet:
         beside = f"; its log is {log}" if log.exists() else ""
         click.echo(shown(f"hlo-lint: its dumps are in {folder}{beside}"), err=True)
+    if record_inputs and compiled and not any(folder.rglob(f"*{RECORDED}")):
+        click.echo("hlo-lint: no inputs were recorded: no jax ran a module", err=True)
     statuses = [0]
     options = shared._asdict()
     if compiled:
@@ -138,19 +148,21 @@ def _speaks_for_all(folder: Path, place: Path) -> bool:
 
 
 def _run(
-    program: Sequence[str], folder: Path, log: Path, hang_seconds: float | None
+    program: Sequence[str], folder: Path, log: Path, hang_seconds: float | None, record_inputs: bool
 ) -> ending.ProgramEnd:
     """Run a program to its end; its errors are printed, and kept in a log."""
     variables = ending.with_stacks(
         environment(os.environ, folder, program), unbuffered=hang_seconds is not None
     )
+    for_hooks: dict[str, str] = {}
     if Path(program[0]).name in LAUNCHERS or "torch.distributed.run" in program:
-        # Python in each process runs its sitecustomize, which takes the folder of the rank.
+        for_hooks["HLO_LINT_DUMPS"] = str(folder.absolute())
+    if record_inputs:
+        for_hooks["HLO_LINT_INPUTS"] = str(folder.absolute())
+    if for_hooks:
+        # Python in each process runs its sitecustomize, which reads them.
         paths = [str(Path(__file__).parent / "launched"), variables.get("PYTHONPATH", "")]
-        variables |= {
-            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-            "HLO_LINT_DUMPS": str(folder.absolute()),
-        }
+        variables |= {"PYTHONPATH": os.pathsep.join(filter(None, paths)), **for_hooks}
     kills = ending.memory_kills()
     # Standard output stays a terminal where it is one, unless silence counts.
     output = None if hang_seconds is None else subprocess.PIPE

@@ -260,8 +260,9 @@ seed_option = click.option(
 inputs_option = click.option(
     "--inputs",
     type=PATH,
-    metavar="FILE.npz",
-    help="The values of parameters, by name, number or jax's path; of a tuple's element as name.0.",
+    metavar="FILE",
+    help="The values of parameters: a .npz file, by name, number or jax's path (of a tuple's "
+    "element as name.0), or a snapshot that XLA wrote.",
 )
 show_inputs_option = click.option(
     "--show-inputs", is_flag=True, help="Print the inputs, given or made up."

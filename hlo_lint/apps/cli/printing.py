@@ -6,16 +6,20 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import click
+
 from hlo_lint.apps.cli import common
 from hlo_lint.text.errors import UsageError
-from hlo_lint.text.phrases import NOT_LOOKED_AT
+from hlo_lint.text.phrases import NOT_LOOKED_AT, counted
+from hlo_lint.text.source import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
     from hlo_lint.apps.settings.settings import Settings
+    from hlo_lint.engine.values.validate import Validation
     from hlo_lint.report.report import Report
 
 
@@ -113,6 +117,17 @@ def _rendered(report: Report, output_format: str, options: ReportOptions) -> str
 
 MAX_PRINTED: Final = 1000
 """Number of elements of an array that is printed in full; of a larger array the edges are."""
+
+
+def print_validations(validations: Iterable[Validation]) -> None:
+    """A line for each module, and the reasons why steps were not compared."""
+    for validation in validations:
+        counts, runs = validation.counts, validation.runs
+        outcomes = ", ".join(f"{n} {outcome.value}" for outcome, n in counts.most_common())
+        steps = counted(counts.total(), "step")
+        click.echo(shown(f"{validation.title}: {steps}: {outcomes}; {runs} runs"))
+        for note in validation.notes:
+            click.echo(shown(f"  {note}"))
 
 
 def shown_array(array: NDArray[Any]) -> str:

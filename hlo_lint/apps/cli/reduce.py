@@ -41,6 +41,7 @@ class ReduceOptions(NamedTuple):
     target: str
     flags: str
     passes: str
+    inputs: Path | None
     message: str
     state: Path | None
     jobs: int | None
@@ -68,7 +69,7 @@ class ReduceOptions(NamedTuple):
     @property
     def of_xla(self) -> bool:
         """True if XLA's compiler shows the problem, False for a finding."""
-        return self.xla_crashes or self.changes_values
+        return self.xla_crashes or self.changes_values or self.inputs is not None
 
     @contextmanager
     def problem(self, path: Path, module: str | None) -> Iterator[Problem]:
@@ -77,9 +78,11 @@ class ReduceOptions(NamedTuple):
         `module` is the name of the only module to look at.
         """
         interpreter = self.interpreter()
+        if self.inputs is not None and not self.changes_values:
+            raise UsageError("--inputs goes with --xla-changes-values")
         with XlaCompiler(interpreter.path, timeout=self.timeout) as compiler:
             problem_of = (
-                values_problem
+                partial(values_problem, inputs=self.inputs)
                 if self.changes_values
                 else partial(crash_problem, message=self.message)
             )
@@ -115,6 +118,7 @@ _OPTIONS = (
     parameters.target_option(default="h100", show_default=True),
     click.option("--flags", default="", metavar="FLAGS", help="XLA_FLAGS for the compilation."),
     parameters.passes_option,
+    parameters.inputs_option,
     click.option(
         "--message", default="", metavar="REGEX", help="A crash counts if its message matches."
     ),

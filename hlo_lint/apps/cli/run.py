@@ -12,7 +12,7 @@ import click
 
 from hlo_lint.apps.cli import parameters
 from hlo_lint.apps.cli.printing import shown_array
-from hlo_lint.dumps.directory import open_dump
+from hlo_lint.dumps.directory import RECORDED, open_dump
 from hlo_lint.dumps.selection import main_compilations, module_at, only_module
 from hlo_lint.engine.diagnose import origin_of
 from hlo_lint.hlo.ir import Instruction, Module
@@ -125,13 +125,14 @@ def _values(
 
     A result comes with a warning on stderr where the module as XLA:CPU compiles it gives another.
     """
-    from hlo_lint.engine.values.compare import Bound, result_difference
-    from hlo_lint.engine.values.run import NoValue, arrays_of, compiled_values, values_of
+    from hlo_lint.engine.values.compare import OWN_BOUND, result_difference
+    from hlo_lint.engine.values.run import NoValue, arrays_of, text_values, values_of
 
     root = module.entry.root if module.entry is not None else None
     if as_compiled and root is not None:
+        compiled = text_values(module, inputs, with_passes=True)
         shapes = arrays(root.shape_or_none)
-        for number, pair in enumerate(zip(compiled_values(module, inputs), shapes, strict=True)):
+        for number, pair in enumerate(zip(compiled, shapes, strict=True)):
             yield f"{root.name}.{number}" if root.type_text.startswith("(") else root.name, *pair
         return
     of_result = not wanted and root is not None
@@ -141,11 +142,14 @@ def _values(
     for instruction, value in zip(wanted, values, strict=True):
         yield from _parts(instruction.name, value, instruction.shape_or_none)
     if of_result and not wide:
-        with suppress(NoValue):
-            compiled = compiled_values(module, inputs)
-            difference = result_difference([*arrays_of(values[0])], compiled, Bound(2**-4, 2**-4))
-            if difference is not None:
-                click.echo(f"hlo-lint: XLA with its passes gives another: {difference}", err=True)
+        ours = [*arrays_of(values[0])]
+        for with_passes, words in ((False, "without"), (True, "with")):
+            with suppress(NoValue):
+                theirs = text_values(module, inputs, with_passes=with_passes)
+                difference = result_difference(ours, theirs, OWN_BOUND)
+                if difference is not None:
+                    message = f"hlo-lint: XLA {words} its passes gives another: {difference}"
+                    click.echo(message, err=True)
 
 
 def _first_nan_in(
@@ -157,7 +161,8 @@ def _first_nan_in(
     for compilation in compiled:
         dump = compilation.dumps[0]
         try:
-            lines = _first_nan(dump.module, _inputs(dump.module, given, seed), wide)
+            recorded = given or compilation.artefact_path(RECORDED)
+            lines = _first_nan(dump.module, _inputs(dump.module, recorded, seed), wide)
         except HloLintError as error:
             refused.append(f"{dump.path}: not run: {error}")
             continue
@@ -233,7 +238,8 @@ def _instruction(module: Module, name: str) -> Instruction:
 
 def _inputs(module: Module, given: Path | None, seed: int) -> list[NDArray[Any]]:
     """The arrays in the parameters: those of the file, seeded ones for the rest."""
-    from hlo_lint.engine.values.inputs import inputs_of, read_inputs
+    from hlo_lint.engine.values.given import read_inputs
+    from hlo_lint.engine.values.inputs import inputs_of
 
     arrays = read_inputs(given, module) if given is not None else {}
     return [arrays.get(leaf, drawn) for leaf, drawn in enumerate(inputs_of(module, seed))]

@@ -9,13 +9,12 @@ from typing import Any
 import click
 
 from hlo_lint.apps.cli import common, parameters
-from hlo_lint.apps.cli.printing import shown_array, write_report
+from hlo_lint.apps.cli.printing import print_validations, shown_array, write_report
 from hlo_lint.apps.validation import ValidationResult, validate
 from hlo_lint.dumps.directory import Dump
 from hlo_lint.report.formats import FORMATS, render
 from hlo_lint.report.text import print_text
 from hlo_lint.text.errors import DumpError
-from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown
 
 
@@ -132,7 +131,7 @@ def command(
             print_text(common.console(), result.report.findings, verbose=verbose)
         if show_inputs:
             _print_inputs(result)
-        _print_summary(result)
+        print_validations(result.validations)
     else:
         opened = common.open_given(paths, settings, shared)
         write_report(_rendered(result, output_format, opened, paths[0]), output)
@@ -162,14 +161,3 @@ def _print_inputs(result: ValidationResult) -> None:
                 origin = "given" if is_given else "made up"
                 click.echo(shown(f"%{name}, {origin}, shows {change.after.path.name}:"))
                 click.echo(shown_array(array))
-
-
-def _print_summary(result: ValidationResult) -> None:
-    """A line for each module, and the reasons why steps were not compared."""
-    for validation in result.validations:
-        counts, runs = validation.counts, validation.runs
-        outcomes = ", ".join(f"{n} {outcome.value}" for outcome, n in counts.most_common())
-        steps = counted(counts.total(), "step")
-        click.echo(shown(f"{validation.title}: {steps}: {outcomes}; {runs} runs"))
-        for note in validation.notes:
-            click.echo(shown(f"  {note}"))

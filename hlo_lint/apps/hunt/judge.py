@@ -30,7 +30,7 @@ from hlo_lint.dumps.selection import FIRST, in_order, longest_run
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.reduce.interest import ONLY_PASSES, cause_of, skeleton
 from hlo_lint.engine.reduce.values import DUMPING
-from hlo_lint.engine.values.compare import Bound, result_difference
+from hlo_lint.engine.values.compare import OWN_BOUND, result_difference
 from hlo_lint.engine.values.inputs import value
 from hlo_lint.engine.values.validate import SEEDS, validate_dumps
 from hlo_lint.hlo.dtypes import is_integer
@@ -67,8 +67,6 @@ DUMPED: Final = {
     "xla_allow_excess_precision": False,
     "xla_gpu_autotune_level": 0,
 }
-OWN_BOUND: Final = Bound(relative=2.0**-4, of_largest=2.0**-4)
-"""The difference of floats in their own types above which they are compared in f64."""
 FOUND, SAME = "found", "same"
 CODE: Final = "code generation"
 """The pass name of a difference that no dump shows."""

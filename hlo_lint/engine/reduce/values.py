@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.selection import in_order, main_compilations
 from hlo_lint.engine.reduce.interest import ONLY_PASSES, InterestVerdict
+from hlo_lint.engine.values.inputs import leaves_of
 from hlo_lint.engine.values.validate import ValueChange, validate_dumps
 from hlo_lint.xla.compiler import XlaCompiler
 from hlo_lint.xla.cpu import xla_cpus
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 DUMPING: Final = "--xla_dump_hlo_as_text --xla_dump_hlo_pass_re=.* --xla_dump_to="
 """Flags that make a compilation dump each step; the name of the folder follows."""
@@ -27,9 +31,16 @@ class ValuesTest(AbstractContextManager["ValuesTest"]):
     """
 
     def __init__(
-        self, compiler: XlaCompiler, target_config: str, flags: str, pass_name: str
+        self,
+        compiler: XlaCompiler,
+        target_config: str,
+        flags: str,
+        pass_name: str,
+        given: Mapping[str, NDArray[Any]],
     ) -> None:
+        """`given` are inputs by parameter, for those that keep their shape."""
         self._compiler = compiler
+        self._given = given
         self.target_config = target_config
         self.flags = f"{flags} --{ONLY_PASSES}={pass_name}".strip()
         self.pass_name = pass_name
@@ -51,7 +62,13 @@ class ValuesTest(AbstractContextManager["ValuesTest"]):
         """The change of the values by the pass; None if they are unchanged, or do not run."""
         with self._steps(text) as runs, self._children.one() as xla:
             for title, steps in runs:
-                for change in validate_dumps(title, steps, xla).changes:
+                leaves = leaves_of(steps[0].module) if self._given and steps else ()
+                given = {
+                    leaf: self._given[name]
+                    for leaf, (name, shape) in enumerate(leaves)
+                    if name in self._given and self._given[name].shape == shape.dims
+                }
+                for change in validate_dumps(title, steps, xla, given=given).changes:
                     if self._is_after(change.after):
                         return change
         return None

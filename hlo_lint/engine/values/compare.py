@@ -42,6 +42,8 @@ MAPPED: Final = (32, 64)
 
 EXACT: Final = Bound()
 """Every bit is equal, except that any NaN equals any other."""
+OWN_BOUND: Final = Bound(relative=2.0**-4, of_largest=2.0**-4)
+"""The difference of floats in their own types that no rounding makes."""
 
 
 @dataclass(frozen=True, slots=True)

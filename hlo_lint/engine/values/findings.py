@@ -48,6 +48,8 @@ def diagnostic_of(change: ValueChange, dumps: Sequence[PassDump] = ()) -> Diagno
             notes.append(f"in the last two dimensions, # differs: {drawing}")
         if culprit is not None:
             notes.insert(0, _first(change))
+        if change.is_disputed:
+            notes.append("XLA:CPU without its passes computes equal values from the two texts")
     finding = Finding(
         culprit.instruction if culprit is not None else first_line(dump),
         message,
@@ -95,7 +97,7 @@ def _first(change: ValueChange) -> str:
     if culprit.iteration is not None:
         text += f", in iteration {culprit.iteration} of its loop"
     if culprit.difference is not None:
-        element = culprit.difference.place
-        before, after = culprit.difference.before, culprit.difference.after
-        text += f": its element {element} is {after:.9g} and was {before:.9g}"
+        element, difference = culprit.difference.place, culprit.difference
+        its = f"its element {element}" if element else "it"
+        text += f": {its} is {difference.after:.9g} and was {difference.before:.9g}"
     return text

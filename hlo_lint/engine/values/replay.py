@@ -121,7 +121,9 @@ class _Replay:
             return None
         ours_by_number = _by_number(kept[0], values[0][len(ours.roots) :])
         theirs_by_number = _by_number(kept[1], values[1][len(theirs.roots) :])
-        samples = [*ours_by_number.values(), *chain(*(run[len(ours.roots) :] for run in again))]
+        # An all-gather of a parameter's parts is the parameter before partitioning.
+        further = chain(*(run[len(ours.roots) :] for run in again))
+        samples = [*inputs, *ours_by_number.values(), *further]
         own = [ours_by_number[node.number] for node in kept[0]]
 
         def is_repaired(node: Node) -> bool:
@@ -190,7 +192,9 @@ class _Replay:
         node = wrong[0]
         tries = 0 if len(theirs) <= MAX_REPAIRED else MAX_REPAIRS
         while tries < MAX_REPAIRS:
-            operands = [operand for operand in node.operands if not is_explained(operand)]
+            # A softmax that is divided by 1 equals its exponentials: an equal value may be wrong.
+            own = [operand for operand in node.operands if operand.number not in shared]
+            operands = sorted(own, key=is_explained)
             tries += len(operands)
             inner = next(filter(is_repaired, operands[:MAX_REPAIRS]), None)
             if inner is None:
@@ -199,8 +203,11 @@ class _Replay:
         suspects: dict[int, Node] = {node.number: node}
         queue = [node]
         for suspect in queue:
+            # The parts of the devices are joined by no instruction: each may be wrong.
+            is_joined = self.origin(suspect) is None
             for operand in suspect.operands:
-                if operand.number not in suspects and not is_explained(operand):
+                is_right = operand.number in shared if is_joined else is_explained(operand)
+                if operand.number not in suspects and not is_right:
                     suspects[operand.number] = operand
                     queue.append(operand)
         ordered = [s for s in nodes_in_order([node]) if s.number in suspects and self.origin(s)]
@@ -279,23 +286,32 @@ class _Replay:
             return None
         # Loops with the same state type are told apart by their initial values, where possible.
         counterpart = next((node for node in same if node.operands == loop.operands), same[0])
-        bodies = [_flat(dict(node.called)["body"]) for node in (counterpart, loop)]
-        condition = _flat(dict(counterpart.called)["condition"])
+        bodies, conditions = (
+            [_flat(dict(node.called)[kind]) for node in (counterpart, loop)]
+            for kind in ("body", "condition")
+        )
         attributes = [key for key in instruction.attributes if key in ("body", "condition")]
         self.scopes.append(names[attributes.index("body")] if "body" in attributes else names[-1])
         try:
             state = self._values(ours, counterpart.operands, inputs)[len(ours.roots) :]
             for iteration in range(MAX_ITERATIONS):
-                if not bool(self._values(condition, (), state)[0]):
-                    break
+                goes_on, still = (self._values(side, (), state)[0] for side in conditions)
                 after = self._values(bodies[1], (), state)
                 states = self._iterations(bodies[0], state, after)
-                if not keep_bound(states[-1], after, self.bound):
+                divergence = None
+                if goes_on != still and len(states) == 1:  # an unrolled loop ends before
+                    self.scopes[-1] = names[attributes.index("condition")]
+                    divergence = self.first(conditions[0], conditions[1], state)
+                elif not goes_on:
+                    break
+                elif not keep_bound(states[-1], after, self.bound):
                     divergence = self.first(bodies[0], bodies[1], state, states[:-1])
-                    if divergence is None or divergence.iteration is not None:
-                        return divergence
-                    return replace(divergence, iteration=iteration)
-                state = after
+                else:
+                    state = after
+                    continue
+                if divergence is None or divergence.iteration is not None:
+                    return divergence
+                return replace(divergence, iteration=iteration)
         except NotRun:
             return None
         finally:

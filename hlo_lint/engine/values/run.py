@@ -190,8 +190,16 @@ def _run(
             raise NoValue(_refusal(error, text, program)) from error
 
 
-def compiled_values(module: Module, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-    """The arrays of the result as XLA:CPU computes them with its own passes, in order.
+def text_values(
+    module: Module, inputs: Sequence[NDArray[Any]], *, with_passes: bool, xla: XlaCpu | None = None
+) -> list[NDArray[Any]]:
+    """The arrays of the result as XLA:CPU computes them from the text itself, in order.
+
+    Args:
+        module: a module of one device.
+        inputs: as for `values_of`.
+        with_passes: True for all passes of XLA:CPU, False for those without which it cannot run.
+        xla: the child process that runs it; by default a new one.
 
     Raises:
         NoValue: XLA:CPU does not compile or run the text of the module.
@@ -206,9 +214,11 @@ def compiled_values(module: Module, inputs: Sequence[NDArray[Any]]) -> list[NDAr
     typed = [
         array.astype(numpy_dtype(shape.dtype)) for array, shape in zip(inputs, shapes, strict=True)
     ]
-    with XlaCpu() as xla:
+    flags = {} if with_passes else JUDGE
+    with ExitStack() as stack:
+        xla = xla or stack.enter_context(XlaCpu())
         try:
-            return xla.run(module.text, typed, plain=True)
+            return xla.run(module.text, typed, flags=flags, plain=with_passes)
         except NotRun as error:
             raise NoValue(f"XLA:CPU does not run the text itself: {error}") from error
 

@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from operator import attrgetter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hlo_lint.analysis.diff.bisection import aligned_steps
@@ -25,14 +26,23 @@ from hlo_lint.analysis.walks import reached
 from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.engine.values.comparable import incomparable
+from hlo_lint.engine.values.compare import OWN_BOUND, keep_bound
 from hlo_lint.engine.values.inputs import leaves_of, value
 from hlo_lint.engine.values.lowering.graph import Nodes
-from hlo_lint.engine.values.programs import Comparison, DrawInput, Inputs, Runs, StepOutcome
+from hlo_lint.engine.values.programs import (
+    Comparison,
+    DrawInput,
+    GivenInputs,
+    Inputs,
+    Runs,
+    StepOutcome,
+)
 from hlo_lint.engine.values.replay import Culprit, culprit
+from hlo_lint.engine.values.run import text_values
 from hlo_lint.engine.values.steps import RunSteps, StepProgress, ValidatedStep, shared_parameters
 from hlo_lint.engine.verifier import Verifier
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.text.errors import DumpError
+from hlo_lint.text.errors import DumpError, HloLintError
 from hlo_lint.text.phrases import counted
 from hlo_lint.xla.cpu import XlaCpu
 from hlo_lint.xla.limits import MEMORY, SECONDS
@@ -67,6 +77,8 @@ class ValueChange:
     """The first instruction whose value differs, or that XLA refuses; None if unknown."""
     inputs: tuple[ShownInput, ...] = ()
     """The inputs that show the difference, in the order of the parameters."""
+    is_disputed: bool = False
+    """True if XLA:CPU without its passes, given both texts, computes equal values."""
 
 
 @dataclass
@@ -122,14 +134,14 @@ def validate_dumps(
     jobs: int = 1,
     progress: StepProgress = lambda _: None,
     draw: DrawInput = value,
-    given: frozenset[int] = frozenset(),
+    given: GivenInputs = MappingProxyType({}),
 ) -> Validation:
     """Compare successive dumps of a program, in the order of the run.
 
     With `all_steps` each step is run, `jobs` at a time. Otherwise only the steps that bisection
     needs are run: it misses a change that a later pass takes back.
 
-    `draw` gives the inputs; `given` are the leaves whose values in the first run are a user's.
+    `draw` gives the inputs; `given` are a user's, for the first run.
     """
     ran, deadline = xla.texts_run, xla.limits.deadline
     run, runs = (RunSteps(dumps, deadline, progress), Runs(xla, draw, given, wide_first=True))
@@ -153,19 +165,16 @@ def validate_pair(
     *,
     seeds: Sequence[int] = SEEDS,
     progress: StepProgress = lambda _: None,
-    draw: DrawInput = value,
-    given: frozenset[int] = frozenset(),
+    given: GivenInputs = MappingProxyType({}),
 ) -> Validation:
     """Compare two runs over the same program after each common step, up to the first change.
 
-
-
-    `draw` gives the inputs; `given` are the leaves whose values in the first run are a user's.
+    `given` are inputs of a user, for the first run.
     """
     result, ran = Validation(f"{ours.title} and {theirs.title}"), xla.texts_run
     deadline = xla.limits.deadline
     runs, nodes, replicated = (
-        Runs(xla, draw, given, wide_first=True),
+        Runs(xla, given=given, wide_first=True),
         Nodes(deadline),
         shared_parameters(ours.dumps, deadline),
     )
@@ -449,7 +458,30 @@ def _change(before: ValidatedStep, after: ValidatedStep, inputs: Inputs, runs: R
     ):
         nearest = before  # the steps between did not run
     arrays = tuple(_shown(before.dump, runs, inputs, after.comparison.seed))
-    return ValueChange(nearest.dump, after.dump, after.comparison, divergence, arrays)
+    is_disputed = _is_disputed(nearest.dump, after.dump, after.comparison, arrays, runs)
+    return ValueChange(nearest.dump, after.dump, after.comparison, divergence, arrays, is_disputed)
+
+
+def _is_disputed(
+    before: PassDump,
+    after: PassDump,
+    comparison: Comparison,
+    inputs: Sequence[ShownInput],
+    runs: Runs,
+) -> bool:
+    """True if XLA:CPU runs both texts without its passes, and they give equal values."""
+    difference = comparison.difference
+    if difference is None or not difference.error > OWN_BOUND.of_largest * abs(difference.before):
+        return False  # rounding in their own types may hide it
+    arrays = [shown.array for shown in inputs]
+    try:
+        ours, theirs = (
+            text_values(dump.module, arrays, with_passes=False, xla=runs.xla)
+            for dump in (before, after)
+        )
+    except (HloLintError, ValueError):
+        return False  # of several devices, of another release, with kernels
+    return keep_bound(ours, theirs, OWN_BOUND)
 
 
 def _shown(dump: PassDump, runs: Runs, inputs: Inputs, seed: int) -> Iterator[ShownInput]:

@@ -9,9 +9,10 @@ import pytest
 
 from hlo_lint import parse
 from hlo_lint.apps.isolation import judged_kernels
-from hlo_lint.engine.isolation.compilers import RunningKernels
+from hlo_lint.engine.isolation.compilers import AbsentKernels, RunningKernels
 from hlo_lint.engine.isolation.cut import KernelCut, cuts_of
 from hlo_lint.engine.isolation.judge import AloneStatus, judge_kernel, reason_not_alone
+from hlo_lint.xla.compiler import Ending, XlaCompiler
 from hlo_lint.xla.cpu import XlaCpu
 from tests.conftest import DUMPS
 
@@ -114,3 +115,12 @@ def test_the_kernels_of_a_dump_are_right() -> None:
     statuses = {kernel.verdict.status for kernel in compilation.kernels}
     assert statuses == {AloneStatus.RIGHT}
     assert any(kernel.source.startswith("programs.py:") for kernel in compilation.kernels)
+
+
+def test_a_kernel_of_a_tpu_that_takes_flags_of_a_collective_is_not_asked() -> None:
+    """No program gets such an argument: XLA:TPU dies of it (`v5e_2x2_train`)."""
+    flag = "u32[]{:S(2)}"
+    body = f"ENTRY e {{ f = {flag} parameter(0) ROOT n = {flag} negate(f) }}"
+    (cut,) = cuts_of(parse(f"HloModule m, is_scheduled=true\n{body}"))
+    ending = AbsentKernels(XlaCompiler(platform="tpu"), "", is_tpu=True).compile(cut)
+    assert ending == Ending("unknown", "no copy moves an argument to the memory S(2)")

@@ -126,7 +126,7 @@ def test_a_real_run_of_the_gpu_compiler_changes_nothing(xla: XlaCpu, all_steps: 
 
 
 WRONG = {
-    "a wrong constant": ("constant(5)", "constant(4)", "w"),
+    "a wrong constant": ("constant(5)", "constant(4)", "less"),
     "a swapped operand": ("add(flat, flat)", "subtract(flat, flat)", "double"),
     "a dropped term": ("add(sum, double)", "copy(double)", "total"),
     "a wrong row": ("dynamic-slice(rows, i, zero)", "dynamic-slice(rows, one, zero)", "row"),
@@ -147,7 +147,63 @@ def test_a_planted_error_is_found_at_its_step_and_instruction(xla: XlaCpu, name:
     culprit = validation.changes[0].culprit
     assert culprit is not None
     assert culprit.instruction.name == instruction
-    assert (culprit.iteration is None) == (instruction in ("w", "r"))
+    assert (culprit.iteration is None) == (instruction == "r")
+
+
+DIVIDED = """HloModule m
+
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+
+ENTRY e {
+  p = f32[4] parameter(0)
+  ex = f32[4] exponential(p)
+  zero = f32[] constant(0)
+  sum = f32[] reduce(ex, zero), dimensions={0}, to_apply=add
+  one = f32[] constant(1)
+  power = f32[] power(sum, one)
+  all = f32[4] broadcast(power), dimensions={}
+  share = f32[4] divide(ex, all)
+  twice = f32[4] add(share, share)
+  ROOT r = f32[4] multiply(twice, ex)
+}
+"""
+
+
+def test_a_wrong_value_that_equals_another_is_not_taken_for_it(xla: XlaCpu) -> None:
+    """Divided by 1, the shares equal the exponentials, which are right; renamed and reordered."""
+    planted = DIVIDED.replace("power(sum, one)", "power(sum, zero)")
+    planted = planted.replace("multiply(twice, ex)", "multiply(ex, twice)").replace("all", "every")
+    change = validate_dumps("m", run_of([DIVIDED, planted]), xla).changes[0]
+    assert change.culprit is not None
+    assert change.culprit.instruction.name == "power"
+    assert not change.is_disputed
+
+
+CLAMPED = """HloModule m, num_partitions=4
+
+ENTRY e {
+  p = s32[8] parameter(0), sharding={replicated}
+  i = s32[] parameter(1), sharding={replicated}
+  zero = s32[] constant(0)
+  high = s32[] constant(4)
+  start = s32[] clamp(zero, i, high)
+  id = u32[] partition-id()
+  own = s32[] convert(id)
+  place = s32[] add(own, start)
+  ROOT r = s32[1] dynamic-slice(p, place), dynamic_slice_sizes={1}
+}
+"""
+
+
+def test_the_parts_of_the_devices_are_looked_into(xla: XlaCpu) -> None:
+    planted = CLAMPED.replace("constant(4)", "constant(7)")
+    change = validate_dumps("m", run_of([CLAMPED, planted]), xla).changes[0]
+    assert change.culprit is not None
+    assert change.culprit.instruction.name == "start"
 
 
 REMAINDER = """HloModule m

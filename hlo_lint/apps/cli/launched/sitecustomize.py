@@ -1,4 +1,5 @@
-"""A hook of Python's start: a process of a launcher under `hlo-lint exec` dumps for its rank."""
+"""A hook of Python's start under `hlo-lint exec`: a process of a launcher dumps for its rank, and
+inputs are recorded."""
 
 import importlib
 import os
@@ -13,7 +14,16 @@ def _dump_apart() -> None:
     if rank is not None and dumps:  # the launcher itself has no rank
         del os.environ["HLO_LINT_DUMPS"]
         flags = os.environ.get("XLA_FLAGS", "")
-        os.environ["XLA_FLAGS"] = flags.replace(dumps, os.path.join(dumps, f"rank{rank}"))
+        own = os.path.join(dumps, f"rank{rank}")
+        os.environ["XLA_FLAGS"] = flags.replace(dumps, own)
+        if "HLO_LINT_INPUTS" in os.environ:
+            os.environ["HLO_LINT_INPUTS"] = own
+
+
+def _record_inputs() -> None:
+    if folder := os.environ.get("HLO_LINT_INPUTS"):
+        finder = importlib.import_module("hlo_lint_recording").RecordsInputs(folder)
+        sys.meta_path.insert(0, finder)
 
 
 def _give_way() -> None:
@@ -29,4 +39,5 @@ def _give_way() -> None:
 
 if __name__ == "sitecustomize":
     _dump_apart()
+    _record_inputs()
     _give_way()

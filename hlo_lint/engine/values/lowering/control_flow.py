@@ -43,7 +43,7 @@ def while_results(
         lowering, iterations=(*lowering.iterations, _iteration(lowering, instruction, state))
     )
     body = _body(inner, computation, state, shapes, carried, last)
-    goes_on = replace(lowering, watch=None).computation(test, [state])
+    goes_on = replace(lowering, scope=test.name, watch=None).computation(test, [state])
     # All devices run the same number of iterations: XLA demands it if the body communicates.
     condition = lowering.nodes.graph(shapes, [next(leaf_nodes(goes_on[0]))], takes_tuple=True)
     del lowering.nodes.made[begin:]  # they are inside the loop
