@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 REMOVED: Final = frozenset(
     (
         "collective-moves-unread collective-of-equal-values constraint-ignored "
-        "device-descriptor-misaligned live-values-share-memory needless-copy normal-form-lost "
-        "passes-undo-each-other premature-operation subbyte-size-missing "
-        "temporaries-outgrow-arguments tile-config-disagrees transfer-pairs-differ "
-        "uncalled-computation unsupported-at-emission window-too-large"
+        "device-descriptor-misaligned donation-lost live-values-share-memory memory-space-lost "
+        "needless-copy normal-form-lost passes-undo-each-other premature-operation "
+        "subbyte-size-missing temporaries-outgrow-arguments tile-config-disagrees "
+        "transfer-pairs-differ uncalled-computation unreduced-off-reduction "
+        "unsupported-at-emission window-too-large"
     ).split()
 )
-"""Rules of earlier versions that never found a defect of a real program."""
+"""Rules of earlier versions: without a defect of a real program, or in other rules now."""
 _HOMES = ("hlo_lint.rules", "hlo_lint.kernels.rules")
 _CHECKOUT_SECONDS = 60
 """A checkout writes all files within this time; files newer than the index by more were edited."""

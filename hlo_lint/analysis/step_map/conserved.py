@@ -12,6 +12,7 @@ from hlo_lint.analysis.pass_pairs import bare_type
 from hlo_lint.analysis.step_map.links import Link, LinkKind
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.opcodes import COMMUNICATES, RUNS_SCHEDULE, TUPLES
+from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.text.patterns import late
 
 PLACES: Final = ("_xla_compute_type", "_xla_stream_annotation")
@@ -25,6 +26,8 @@ _HERE: Final = frozenset({LinkKind.KEPT, LinkKind.RENAMED, LinkKind.CLONED})
 _KEPT: Final = frozenset({LinkKind.KEPT})
 _CONVERTED: Final = _HERE | {LinkKind.CONVERTED}
 _ANYWHERE: Final = frozenset(LinkKind) - {LinkKind.MERGED}
+_REDUCES: Final = frozenset({"convolution", "dot", "reduce", "reduce-window", "scatter"})
+"""Opcodes whose result may be left unreduced."""
 HANDS_ON: Final = TUPLES | {"bitcast", "copy", "reshape"}
 """Opcodes whose operand may have the property instead."""
 RUNS: Final = RUNS_SCHEDULE | {"fusion"}
@@ -57,7 +60,7 @@ class Property:
     """A property of instructions, and how it travels."""
 
     word: str
-    """A word in the attributes of every instruction that has it."""
+    """A word in the type or the attributes of every instruction that has it."""
     held: Callable[[Instruction], Held]
     over: frozenset[LinkKind]
     """The links along which each part must arrive: the instruction or its parts hold it."""
@@ -70,12 +73,15 @@ class Property:
     """False for links along which it need not arrive."""
     is_same: Callable[[Link], bool] = is_same_operation
     """True for links along which its value must stay."""
+    thing: str = "annotations"
+    """The word in `transitions.toml` for passes that may drop it."""
 
     def lost(self, link: Link) -> list[str]:
         """The parts that an instruction held, and that its successor lacks or changed."""
-        if link.kind not in self.over or self.word not in link.old.attributes_text:
+        old = link.old
+        if link.kind not in self.over or self.word not in old.attributes_text + old.type_text:
             return []
-        ours = self.held(link.old)
+        ours = self.held(old)
         if not ours or not self.fits(link):
             return []
         theirs: dict[str, str] = {}
@@ -148,6 +154,17 @@ def _is_still_sharded(link: Link) -> bool:
     return "sharding=" in link.new.attributes_text
 
 
+def _is_still_unreduced(link: Link) -> bool:
+    return "unreduced={" in link.new.attributes_text
+
+
+def _is_in_place(link: Link) -> bool:
+    """True for the same operation on the same operands."""
+    old, new = link.old, link.new
+    is_alike = (old.opcode, bare_type(old.type_text)) == (new.opcode, bare_type(new.type_text))
+    return is_alike and (link.is_equal or old.operand_names == new.operand_names)
+
+
 def _keeps_sharding(link: Link) -> bool:
     if link.kind == LinkKind.REPLACED:
         return not (link.old.is_root or link.new.opcode in HANDS_ON)
@@ -184,6 +201,19 @@ def _tiles(instruction: Instruction) -> Held:
 def _induction(instruction: Instruction) -> Held:
     name = "known_induction_variable"
     return {f"{name} of the loop": ""} if name in instruction.backend_config() else {}
+
+
+def _space(instruction: Instruction) -> Held:
+    shape = instruction.shape_or_none
+    has_space = isinstance(shape, ArrayShape) and bool(shape.memory_space)
+    return {"the memory space": ""} if has_space else {}
+
+
+def _unreduced(instruction: Instruction) -> Held:
+    """The reduction under a call that marks it as unreduced."""
+    source = instruction.producer() if instruction.opcode == "custom-call" else None
+    is_sum = source is not None and source.opcode in _REDUCES
+    return {"the reduction under its unreduced sharding": ""} if is_sum else {}
 
 
 def _manual(instruction: Instruction) -> Held:
@@ -247,4 +277,6 @@ PROPERTIES: Final = (
         ),
     ),
     Property("sharding=", _manual, _HERE | {LinkKind.MOVED}, fits=_is_still_sharded),
+    Property(":S(", _space, _HERE | {LinkKind.MOVED}, fits=_is_in_place, thing="placement"),
+    Property("unreduced={", _unreduced, _KEPT, fits=_is_still_unreduced),
 )

@@ -26,6 +26,7 @@ from hlo_lint.hlo.records import (
     attributes_before_metadata,
     attributes_of,
     opcode_of,
+    type_of,
 )
 
 _WORDS: Final = tuple(dict.fromkeys(row.word for row in PROPERTIES))
@@ -62,7 +63,7 @@ def losses(change: PassPair) -> Iterator[Loss]:
             link = link._replace(parts=(link.new, *parts))
         elif link.kind != LinkKind.CONVERTED and _kind(link.old) != _kind(link.new):
             continue
-        rows = [row for row in PROPERTIES if not _is_excused(row, link, annotates, is_free)]
+        rows = [row for row in PROPERTIES if not _is_excused(row, link, change, annotates, is_free)]
         things = [thing for row in rows for thing in row.lost(link)]
         if not is_parted:
             things = [thing for thing in things if thing != "sharding's value"]
@@ -78,8 +79,12 @@ def losses(change: PassPair) -> Iterator[Loss]:
         yield Loss(*result, ("the sharding of the result",))
 
 
-def _is_excused(row: Property, link: Link, annotates: bool, is_free: bool) -> bool:
+def _is_excused(
+    row: Property, link: Link, change: PassPair, annotates: bool, is_free: bool
+) -> bool:
     """True if the pass may drop a property."""
+    if row.thing != "annotations":
+        return may(change.pass_name, row.thing)
     if not annotates and not (is_free and row.is_of_name):
         return False
     # A call of a library keeps its interface, whatever becomes of its annotations.
@@ -134,7 +139,9 @@ def _result_without_sharding(change: PassPair) -> tuple[Instruction, Instruction
 
 
 def _may_lose(record: InstructionRecord) -> bool:
-    return opcode_of(record) in EXTERNAL or _may_lose_any(attributes_of(record))
+    if opcode_of(record) in EXTERNAL or ":S(" in type_of(record):
+        return True
+    return _may_lose_any(attributes_of(record))
 
 
 @lru_cache(maxsize=1 << 13)

@@ -37,7 +37,12 @@ class AttributeLost(Rule):
     - make a sort unstable because it lost operands;
     - inline a call with `inlineable="false"`;
     - drop the schedule: the module is scheduled again, and the chosen order is gone;
-    - change the sharding of the entry's root, whatever computes it: it is that of the result.
+    - change the sharding of the entry's root, whatever computes it: it is that of the result;
+    - move a value back to the default memory: a copy to the host that stays on the device frees
+      nothing (offloading passes may choose other memory spaces);
+    - put an operation, such as a transpose, between a reduction and its sharding `unreduced={'x'}`,
+      which says that each device along x keeps a partial sum: the partitioner then reduces the sum
+      and treats it as a partial sum.
 
     Lost metadata is information, reported only for instructions with side effects and for replaced
     collectives: the line of the program is unknown afterwards.
@@ -56,7 +61,7 @@ class AttributeLost(Rule):
 
     subsumes = frozenset({"meaning-changed"})
     severity = Severity.WARNING
-    evidence = (PublicReport("openxla/xla@6f330cb8d3"),)
+    evidence = (PublicReport("openxla/xla@6f330cb8d3"), PublicReport("openxla/xla@078ac5263c"))
     examples = (
         Bad.step("""
             - k = f32[8] negate(f32[8] p)
@@ -221,6 +226,38 @@ class AttributeLost(Rule):
             -     algorithm=dot_bf16_bf16_f32
             + d = f32[8,8] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
               ROOT n = f32[8,8] negate(d)
+        """),
+        Bad.step("""
+            - h = f32[8]{0:S(5)} copy(f32[8]{0} p)
+            + h = f32[8]{0} copy(p)  // error
+              ROOT d = f32[8]{0} copy(h)
+        """),
+        Bad.step("""
+            HloModule m, num_partitions=2
+
+            ENTRY e {
+              p = f32[8,4] parameter(0), sharding={mesh['x'=2], [{}, {'x'}]}
+              q = f32[4,6] parameter(1), sharding={mesh['x'=2], [{'x'}, {}]}
+            - d = f32[8,6] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+            - ROOT s = f32[8,6] custom-call(d), custom_call_target="Sharding",
+            + c = f32[6,8] dot(q, p), lhs_contracting_dims={0}, rhs_contracting_dims={1}
+            + t = f32[8,6] transpose(c), dimensions={1,0}
+            + ROOT s = f32[8,6] custom-call(t), custom_call_target="Sharding",  // error
+              sharding={mesh['x'=2], [{}, {}], unreduced={'x'}}
+            }
+        """),
+        Good.step("""
+            HloModule m, num_partitions=2
+
+            ENTRY e {
+              p = f32[8,4] parameter(0), sharding={mesh['x'=2], [{}, {'x'}]}
+              q = f32[4,6] parameter(1), sharding={mesh['x'=2], [{'x'}, {}]}
+            - d = f32[8,6] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+            - ROOT s = f32[8,6] custom-call(d), custom_call_target="Sharding",
+            + c = f32[6,8] dot(q, p), lhs_contracting_dims={0}, rhs_contracting_dims={1}
+            + ROOT s = f32[8,6] custom-call(c), custom_call_target="Sharding",
+              sharding={mesh['x'=2], [{}, {}], unreduced={'x'}}
+            }
         """),
         Good.step("""
             - k = f32[8] negate(f32[8] p)

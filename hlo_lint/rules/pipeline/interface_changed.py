@@ -1,32 +1,68 @@
-"""Parameters and results of the program whose type or layout a pass changes."""
+"""Parameters and results of the program whose type, layout, memory or donation a pass changes."""
 
 from __future__ import annotations
 
-from hlo_lint.analysis.pass_pairs import PassPair
+from collections.abc import Iterator, Sequence
+
+from hlo_lint.analysis.buffers import donated_parts, input_output_aliases
+from hlo_lint.analysis.pass_pairs import PassPair, bare_type
 from hlo_lint.analysis.shape_inference.types import without_layout
 from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.attributes.shapes import ProgramShape
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.hlo.shape import ArrayShape
-from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity
+from hlo_lint.hlo.shape import ArrayShape, spelled_part
+from hlo_lint.rules.base import (
+    Bad,
+    Compilation,
+    Finding,
+    Findings,
+    Good,
+    PublicReport,
+    Rule,
+    Severity,
+)
 from hlo_lint.text.source import Span
+
+_DONATED = """
+HloModule m{donation}{mark}
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0)
+  ROOT n = f32[8]{{0}} negate(p)
+}}
+"""
+_STEP = "module_0001.m.0002.simplification.after_algsimp.before_pipeline-end.txt"
+_FINAL = "module_0001.m.cpu_after_optimizations.txt"
 
 
 class InterfaceChanged(Rule):
-    """A pass that changes the types or layouts of the program's parameters or results.
+    """A pass that changes the program's parameters or results.
 
     ## Why
     `entry_computation_layout` is the contract with the caller, which passes arguments and reads
-    results in these types, layouts and order. Partitioners divide the arrays, and layout-assignment
-    chooses the layouts left open; no other pass may change them. If a pass does, header and entry
-    still agree, so the verifier passes, but the caller reads a transposed result, or bytes of a
-    different type. In a text without the attribute, the types of the entry's parameters and root
-    count.
+    results in these types, layouts, memories and order. Partitioners divide the arrays, and
+    layout-assignment chooses the layouts left open; no other pass may change them. If a pass does,
+    header and entry still agree, so the verifier passes, but the caller reads a transposed result,
+    or bytes of a different type. In a text without the attribute, the types of the entry's
+    parameters and root count.
+
+    A pass that rewrites the layouts must keep the memory spaces: host memory is S(5). Otherwise an
+    offloaded result takes device memory, or a kernel reads an address of the wrong memory.
+
+    `input_output_alias` and `buffer_donor` state which parameters the caller donates, so that
+    results reuse their memory. Without them the program needs memory for both and may run out, or a
+    caller that relies on the in-place update reads old values. A result must also keep the
+    parameter that it aliases, and whether the alias is required. A donor may become an alias.
+    Passes that change the parameters or results must renumber the aliases, and are not checked.
     """
 
     severity = Severity.WARNING
-    evidence = (PublicReport("openxla/xla#35762"),)
+    evidence = (
+        PublicReport("openxla/xla#35762"),
+        PublicReport("jax-ml/jax#40280"),
+        PublicReport("openxla/xla@8cb19d9776"),
+    )
     examples = (
         Bad.step("""
             -HloModule m, entry_computation_layout={(f32[8,4]{1,0})->f32[8,4]{0,1}}
@@ -43,8 +79,45 @@ class InterfaceChanged(Rule):
             - ROOT c = f32[8]{0} copy(n)
             + ROOT t = (f32[8]{0}) tuple(n)  // error
         """),
+        Bad.step("""
+            -HloModule m, input_output_alias={ {}: (0, {}, may-alias) }
+            +HloModule m  // error
+
+            ENTRY e { ROOT n = f32[8]{0} negate(f32[8]{0} p) }
+        """),
+        Bad(
+            _DONATED.format(donation="", mark="  // error"),
+            file=_FINAL,
+            beside={
+                _STEP: _DONATED.format(
+                    donation=", input_output_alias={ {}: (0, {}, may-alias) }", mark=""
+                )
+            },
+        ),
+        Bad.step("""
+            -HloModule m, input_output_alias={ {0}: (0, {}, may-alias), {1}: (1, {}, may-alias) }
+            +HloModule m, input_output_alias={ {0}: (1, {}, may-alias), {1}: (0, {}, may-alias) } \
+ // error
+
+            ENTRY e { ROOT t = (f32[8]{0}, f32[8]{0}) tuple(f32[8]{0} p, f32[8]{0} q) }
+        """),
+        Bad.step(
+            """
+            -HloModule m, entry_computation_layout={(f32[8]{0})->f32[8]{0:S(5)}}
+            +HloModule m, entry_computation_layout={(f32[8]{0})->f32[8]{0}}  // error
+
+            ENTRY e { ROOT n = f32[8]{0} negate(f32[8]{0} p) }
+            """,
+            by="layout-assignment",
+        ),
         Good.step("""
-            HloModule m, entry_computation_layout={(f32[8,4]{1,0})->f32[8,4]{0,1}}
+            -HloModule m, input_output_alias={ {}: (0, {}, may-alias) }
+            +HloModule m, buffer_donor={ (0, {}) }
+
+            ENTRY e { ROOT n = f32[8]{0} negate(f32[8]{0} p) }
+        """),
+        Good.step("""
+            HloModule m, entry_computation_layout={(f32[8,4]{1,0})->f32[8,4]{0,1:S(5)}}
 
             ENTRY e {
               p = f32[8,4]{1,0} parameter(0)
@@ -55,8 +128,11 @@ class InterfaceChanged(Rule):
     )
 
     def check(self, change: PassPair) -> Findings:
-        """A finding naming the first parameter or result that changed."""
+        """The first parameter or result of which each property changed."""
         before, after = change.before, change.after
+        if before.header != after.header:
+            for lost, note in (*_donations(before, after), *_spaces(before, after)):
+                yield Finding(header_span(after), f"{change.pass_name} {lost}", notes=(note,))
         is_told = "entry_computation_layout" in before.header
         if (is_told and before.header == after.header) or may(change.pass_name, "interface"):
             return
@@ -74,6 +150,73 @@ class InterfaceChanged(Rule):
                 f"{change.pass_name} changed the interface of the program: {difference}",
                 notes=(f"according to {source} before and after the pass",),
             )
+
+    def check_final(self, compilation: Compilation) -> Findings:
+        """A finding if the final module lost a donation of the last step."""
+        steps, final = compilation.steps, compilation.final
+        if steps and final is not None and len(final.file.modules) == 1:
+            number = compilation.dumps.index(final)
+            for lost, note in _donations(steps[-1].module, final.module):
+                message = f"a pass after step {steps[-1].step} {lost}"
+                yield Finding(header_span(final.module), message, (note,), file=number)
+
+
+def _donations(before: Module, after: Module) -> Iterator[tuple[str, str]]:
+    """The lost donations, or else the changed aliases, and where the module before has them."""
+    ours, theirs = (
+        [module.attributes.get(name) for name in ("input_output_alias", "buffer_donor")]
+        for module in (before, after)
+    )
+    if ours == theirs or not any(ours):
+        return
+    given, kept = donated_parts(before), donated_parts(after)
+    if given is None or kept is None or _types(before) != _types(after):
+        return
+    lost = [spelled_part(f"parameter {number}", index) for number, index in sorted(given - kept)]
+    if lost:
+        note = "the module before it has it in input_output_alias or buffer_donor"
+        yield f"lost the donation of {_first_of(lost)}", note
+        return
+    aliased = {alias.output_index: alias for alias in input_output_aliases(after)}
+    moved = [
+        spelled_part("result", alias.output_index)
+        for alias in input_output_aliases(before)
+        if aliased.get(alias.output_index, alias) != alias
+    ]
+    if moved:
+        note = "the module before it has a different parameter or kind in input_output_alias"
+        yield f"changed the alias of {_first_of(moved)}", note
+
+
+def _spaces(before: Module, after: Module) -> Iterator[tuple[str, str]]:
+    """The parameters and results that lost their memory space."""
+    ours, theirs = _told(before), _told(after)
+    if ours is None or theirs is None or ":S(" not in before.header:
+        return
+    now = theirs.arrays()
+    lost = [
+        f"S({shape.memory_space}) of {place}"
+        for place, shape in ours.arrays().items()
+        if shape.memory_space
+        and place in now
+        and not now[place].memory_space
+        and (shape.dtype, shape.dims) == (now[place].dtype, now[place].dims)
+    ]
+    if lost:
+        note = "before it, entry_computation_layout had it"
+        yield f"lost the memory space {_first_of(lost)}", note
+
+
+def _first_of(places: Sequence[str]) -> str:
+    return places[0] + (f" and {len(places) - 1} more" if len(places) > 1 else "")
+
+
+def _types(module: Module) -> tuple[str, ...]:
+    """The types of the parameters and the result of the entry, without layouts."""
+    entry = module.entry
+    if entry is None or entry.root is None:
+        return ()
+    return tuple(bare_type(end.type_text) for end in (*entry.parameters, entry.root))
 
 
 def _told(module: Module) -> ProgramShape | None:

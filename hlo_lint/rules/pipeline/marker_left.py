@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from hlo_lint.analysis.calls import instructions_of
+from hlo_lint.analysis.kinds import types_in
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.side_effects import MARKERS, SHARDY
+from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.hlo.ir import Computation
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule, Severity, Stage
 
@@ -32,7 +34,8 @@ class MarkerLeft(Rule):
     marker, the call stays, and the program fails when it is loaded or run, because no such custom
     call is registered. The partitioner removes all of its markers: it did not partition a value
     whose marker is left. The same holds for host-offloader and for the pass that turns placements
-    into markers of host-offloader.
+    into markers of host-offloader. Once host-offloader has removed the last `MoveToHost`, some
+    value must be in host memory.
     """
 
     severity = Severity.ERROR
@@ -60,6 +63,20 @@ class MarkerLeft(Rule):
             """,
             by="host-offloader",
         ),
+        Bad.step(
+            """
+            HloModule m  // error
+
+            ENTRY e {
+              p = f32[8]{0} parameter(0)
+            - h = f32[8]{0} custom-call(p), custom_call_target="MoveToHost"
+            - d = f32[8]{0} custom-call(h), custom_call_target="MoveToDevice"
+            - ROOT n = f32[8]{0} negate(d)
+            + ROOT n = f32[8]{0} negate(p)
+            }
+            """,
+            by="host-offloader",
+        ),
         Good.entry(_PROGRAM.format(target="my_kernel", mark=""), artefacts=_FINAL),
     )
 
@@ -69,10 +86,21 @@ class MarkerLeft(Rule):
         remover = "the partitioner" if name == "spmd-partitioning" else name
         if remover not in _REMOVERS:
             return
-        for call in instructions_of(change.after, "custom-call"):
-            if MARKERS.get(call.custom_call_target) == remover:
-                message = f"{change.pass_name} did not remove this {call.custom_call_target}"
-                yield Finding(call, message, severity=Severity.WARNING)
+        marks, left = (
+            [
+                call
+                for call in instructions_of(module, "custom-call")
+                if MARKERS.get(call.custom_call_target) == remover
+            ]
+            for module in (change.before, change.after)
+        )
+        for call in left:
+            message = f"{name} did not remove this {call.custom_call_target}"
+            yield Finding(call, message, severity=Severity.WARNING)
+        moves = [call.name for call in marks if call.custom_call_target == "MoveToHost"]
+        if moves and not left and not any("S(5)" in text for text in types_in(change.after)):
+            message = f"{name} removed %{moves[0]}, a MoveToHost, but no value is in host memory"
+            yield Finding(header_span(change.after), message, severity=Severity.WARNING)
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
         """Markers left in a final module."""
