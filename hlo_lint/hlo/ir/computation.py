@@ -16,6 +16,7 @@ from hlo_lint.hlo.records import (
     REFERENCES,
     ROOT,
     TAIL,
+    TYPE,
     InstructionRecord,
     name_of,
     opcode_of,
@@ -46,6 +47,10 @@ def shared_range(count: int) -> list[int]:
 
 _MIN_INDEXED: Final = 16
 """The least number of instructions of a computation with an index of opcodes."""
+_MIN_SEARCHED: Final = 256
+"""The least number of instructions of a computation in which users are searched for."""
+_MAX_SEARCHES: Final = 8
+"""The number of searches for users in a computation before the table of all is made."""
 
 
 class Inline(NamedTuple):
@@ -81,6 +86,7 @@ class Computation:
         "_irregular",
         "_opcodes",
         "_positions",
+        "_some_users",
         "_spans",
         "_text",
         "_users",
@@ -133,6 +139,7 @@ class Computation:
             _, self.parse_errors, self.nested, self.inline = irregular
         self._index: dict[str, int] | None = None
         self._users: Mapping[str, Sequence[int]] | None = None
+        self._some_users: dict[str, Sequence[int]] = {}
         self._opcodes: frozenset[str] | None = None
         self._by_opcode: dict[str, tuple[Instruction, ...]] = {}
         self._positions: dict[str, list[int]] = {}
@@ -258,7 +265,24 @@ class Computation:
                 name = element.partition("#")[0]
                 users[name] = sorted({*users.get(name, ()), *users.pop(element)})
             self._users = users
+            self._some_users.clear()
         return self._users
+
+    def users_of(self, number: int) -> Sequence[int]:
+        """Positions of the instructions that read the one at a position, as in `users`."""
+        name, type_text = self.rows[number][NAME], self.rows[number][TYPE]
+        # The table takes as long as twenty searches, and most rules ask for a few names. Elements
+        # of tuples are left to it.
+        is_array = type_text and not type_text.startswith("(")
+        if self._users is None and len(self.rows) > _MIN_SEARCHED and is_array:
+            readers = self._some_users.get(name)
+            if readers is None and len(self._some_users) < _MAX_SEARCHES:
+                rows = enumerate(self.rows)
+                readers = [reader for reader, row in rows if name in row[REFERENCES]]
+                self._some_users[name] = readers
+            if readers is not None:
+                return readers
+        return self.users.get(name, ())
 
     @property
     def thread(self) -> str:

@@ -143,9 +143,7 @@ class Instruction:
     @property
     def users(self) -> tuple[Instruction, ...]:
         """The instructions that read it, each once, in the order of the text."""
-        return tuple(
-            self.computation.at(number) for number in self.computation.users.get(self.name, ())
-        )
+        return tuple(map(self.computation.at, self.computation.users_of(self.number)))
 
     @property
     def span(self) -> Span:
