@@ -12,7 +12,7 @@ from hlo_lint.analysis.walks import chain
 from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.engine.diagnose import origin_of
-from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import COLLECTIVES
 from hlo_lint.text.patterns import late
 
@@ -59,7 +59,7 @@ def mentions_in(
     A kernel has the name of its instruction with `_` for each dot. If the log names nothing of the
     dumps: calls in final modules whose target it names, else those that match the pattern `calls`.
     """
-    named = list(_named(names_in(log), compilations))
+    named = list(islice(_named(names_in(log), compilations), MOST))
     yield from named
     if named:
         return
@@ -84,26 +84,31 @@ def mentions_in(
 
 def _named(names: Sequence[str], compilations: Sequence[Compilation]) -> Iterator[Mention]:
     left = {_as_kernel(name): name for name in names}
-    seen = 0
+    seen = set[str]()
     for compilation in compilations:
         last = [compilation.final] if compilation.final is not None else []
         for dump in (*last, *reversed(compilation.dumps)):
-            if not left or seen == MOST:
-                return
-            spelled = "|".join(re.escape(name).replace("_", "[_.-]") for name in left.values())
-            if re.search(rf"(?:{spelled}) = ", dump.file.text) is None:
-                continue
-            for module in dump.file.modules:
-                for instruction in module.instructions():
-                    name = left.get(_as_kernel(instruction.name))
-                    if seen < MOST and name is not None and _is_meant(instruction, name):
-                        del left[_as_kernel(name)]
-                        seen += 1
-                        mention = _mention(dump, module, instruction)
-                        if dump is not compilation.final and "sharding=" in instruction.text:
-                            added = islice(_collectives_of(mention.source, compilation), MOST)
-                            mention = mention._replace(collectives=tuple(added))
-                        yield mention
+            for module, computation, held in _unseen(dump, seen) if left else ():
+                name = left.get(_as_kernel(held))
+                if name is None or (held != name and "." in name):
+                    continue
+                del left[_as_kernel(name)]
+                instruction = computation[held]
+                mention = _mention(dump, module, instruction)
+                if dump is not compilation.final and "sharding=" in instruction.text:
+                    added = islice(_collectives_of(mention.source, compilation), MOST)
+                    mention = mention._replace(collectives=tuple(added))
+                yield mention
+
+
+def _unseen(dump: PassDump, seen: set[str]) -> Iterator[tuple[Module, Computation, str]]:
+    """The names of a dump that no earlier one had, with their places."""
+    for module in dump.file.modules:
+        for computation in module.computations:
+            for name in computation.index:
+                if name not in seen:
+                    seen.add(name)
+                    yield module, computation, name
 
 
 def _collectives_of(source: str, compilation: Compilation) -> Iterator[Instruction]:
@@ -119,10 +124,6 @@ def _collectives_of(source: str, compilation: Compilation) -> Iterator[Instructi
 
 def _as_kernel(name: str) -> str:
     return name.replace(".", "_").replace("-", "_")
-
-
-def _is_meant(instruction: Instruction, name: str) -> bool:
-    return instruction.name == name or "." not in name
 
 
 def _mention(dump: PassDump, module: Module, instruction: Instruction) -> Mention:

@@ -194,14 +194,17 @@ def _explain_logs(dump: Dump, logs: Sequence[Path], *, is_asked: bool) -> None:
     """Print what the logs of a run say, with the instructions that they name."""
     from hlo_lint.apps.cli.ending import last_message
     from hlo_lint.apps.cli.explain import answer, log_text
+    from hlo_lint.dumps.directory import Dump
 
     for path in logs:
         text = log_text(path)
         if not is_asked and not last_message(text):
             continue  # the log of a run that went well
         click.echo(f"{shown(str(path))}: {shown(last_message(text))[:_WIDTH]}".rstrip(": "))
+        # A log beside some of the dumps is about these.
+        beside = [run for run in dump if not is_asked and path.parent in run.dumps[0].path.parents]
         try:
-            click.echo(answer(text, dump), nl=False)
+            click.echo(answer(text, Dump(beside) if beside else dump), nl=False)
         except UsageError as error:
             click.echo(f"{error}" if is_asked else "nothing is known of its messages")
 
