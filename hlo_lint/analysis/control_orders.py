@@ -77,12 +77,12 @@ def _images(
     waiting: Sequence[Instruction], change: PassPair
 ) -> Mapping[Instruction, Sequence[tuple[Instruction, Instruction]]]:
     """The first and the last instruction of each successor of ordered instructions."""
-    names = {
+    names = dict.fromkeys(
         name for old in waiting for name in (old.name, *control_predecessors(old.attributes_text))
-    }
+    )
     images: dict[Instruction, list[tuple[Instruction, Instruction]]] = defaultdict(list)
     for pair in change.changed:
-        for name in names & pair.unchanged:
+        for name in filter(pair.keeps, names):
             old, new = pair.before.instruction(name), pair.after.instruction(name)
             if old is not None and new is not None:
                 images[old].append((new, new))
@@ -176,7 +176,7 @@ def _nearest(
         if kept is not None and (kept.opcode == node.opcode or kept.opcode in _HAS_EFFECTS):
             if kept.opcode in _HAS_EFFECTS:
                 cache[node.name, upwards] = (node.name,)
-            elif upwards or node is instruction or node.name in change.unchanged:
+            elif upwards or node is instruction or change.keeps(node.name):
                 cache[node.name, upwards] = ()
         if (node.name, upwards) in cache:
             return ()

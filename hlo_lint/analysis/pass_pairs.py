@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import compress, count
@@ -68,11 +68,13 @@ class ChangedComputation:
         return first, min(last, most - first)
 
     @cached_property
-    def unchanged(self) -> frozenset[str]:
-        """The names of the instructions whose line is unchanged."""
-        removed = set(self.removed)
-        rows = enumerate(self.before.rows)
-        return frozenset([name_of(row) for number, row in rows if number not in removed])
+    def _gone(self) -> frozenset[int]:
+        return frozenset(self.removed)
+
+    def keeps(self, name: str) -> bool:
+        """True if the line of an instruction is unchanged."""
+        number = self.before.index.get(name)
+        return number is not None and number not in self._gone
 
     @cached_property
     def kept(self) -> tuple[tuple[int, int], ...]:
@@ -83,20 +85,28 @@ class ChangedComputation:
 
     @cached_property
     def same(self) -> Mapping[int, int]:
-        """The positions, before and after, of instructions of the same name, opcode, type and
-        operands."""
-        rows, others, after = self.before.rows, self.after.rows, self.after.index
-        same = {
+        """The changed instructions that keep their name, opcode, type and operands: positions
+        before and after."""
+        rows, others = self.before.rows, self.after.rows
+        return {
             number: position
             for number, position in self.kept
             if self.is_same(rows[number], others[position])
         }
-        removed = set(self.removed)
-        for number, row in enumerate(rows):
-            position = None if number in removed else after.get(name_of(row))
-            if position is not None:
-                same[number] = position
-        return same
+
+    @cached_property
+    def _unlike(self) -> tuple[Set[int], Set[int]]:
+        """The positions before and after of changed instructions that are not the `same`."""
+        same = self.same
+        gone = {number for number in self.removed if number not in same}
+        return gone, set(self.added).difference(same.values())
+
+    def is_certain(self, number: int, *, is_before: bool) -> bool:
+        """True if an instruction, before or after, certainly is one of the other side: it has the
+        same name, opcode, type and operands."""
+        here, there = (self.before, self.after) if is_before else (self.after, self.before)
+        is_changed = number in self._unlike[0 if is_before else 1]
+        return not is_changed and name_of(here.rows[number]) in there.index
 
     def is_same(self, old: InstructionRecord, new: InstructionRecord) -> bool:
         """True if two instructions of the same name differ only in attributes and layouts."""

@@ -11,14 +11,14 @@ computed from, are unchanged.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from itertools import chain, islice
 from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias
 
 from hlo_lint.analysis.bypasses import bypassed
 from hlo_lint.analysis.calls import calls_of
-from hlo_lint.analysis.pass_pairs import ChangedComputation, PassPair
+from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.step_map.value_classes import ValueClasses, ValueNode, ValueNumber
 from hlo_lint.analysis.value_attributes import choosing_attributes, differs, is_of_user
 from hlo_lint.analysis.walks import reached
@@ -74,12 +74,13 @@ class OperationChange(NamedTuple):
 def changed_operations(change: PassPair) -> Sequence[OperationChange]:
     """The operations that changed on the same operands."""
     is_small = _keeps_operations(change) and _keeps_bitcasts(change)
-    local = {ends for pair in change.changed for ends in _local(pair, change)}
+    local = set[Ends]() if is_small else _local(change)
     if not (is_small or local) or not _changes_values(change):
         return ()
     walk = _Walk(change)
     changes = walk.ends(walk.starts) if is_small else None
     if changes is None:
+        local = local or _local(change)
         alone = [walk.ends([pair]) for pair, start in walk.starts.items() if start in local]
         single = dict.fromkeys(ends[0] for ends in alone if ends and len(ends) == 1)
         return [end for end in single if _is_isolated(end, change)]
@@ -137,25 +138,31 @@ def _keeps_bitcasts(change: PassPair) -> bool:
     return types[0] == types[1]
 
 
-def _local(pair: ChangedComputation, change: PassPair) -> Iterator[Ends]:
+def _local(change: PassPair) -> Set[Ends]:
     """Kept instructions with unchanged readers whose change may be the only one: a cheap test."""
-    # The callers of a changed computation may make up for its change.
-    is_alone = pair.before.is_entry or len(change.changed) == 1
-    before, after = pair.before, pair.after
-    for number, position in pair.kept if is_alone and pair.keeps_names else ():
-        row, other = before.rows[number], after.rows[position]
-        if opcode_of(row) in _CARRIES or type_of(row) != type_of(other):
+    local: set[Ends] = set()
+    for pair in change.changed:
+        before, after = pair.before, pair.after
+        # The callers of a changed computation may make up for its change.
+        if not (before.is_entry or len(change.changed) == 1) or not pair.keeps_names:
             continue
-        references = references_of(row), references_of(other)
-        if references[0] == references[1] and _chosen(before, number) == _chosen(after, position):
-            continue
-        old, new = before.at(number), after.at(position)
-        names = {user.name for user in (*old.users, *new.users)}
-        if len(old.users) != len(new.users) or not names or not names <= pair.unchanged:
-            continue
-        sources = [[part.opcode for part in ends.producers] for ends in (old, new)]
-        if sources[0] == sources[1] or bypassed(old, new, change.before):
-            yield old, new
+        for number, position in pair.kept:
+            row, other = before.rows[number], after.rows[position]
+            if opcode_of(row) in _CARRIES or type_of(row) != type_of(other):
+                continue
+            is_same = references_of(row) == references_of(other)
+            if is_same and _chosen(before, number) == _chosen(after, position):
+                continue
+            old, new = before.at(number), after.at(position)
+            sources = [[part.opcode for part in ends.producers] for ends in (old, new)]
+            if sources[0] != sources[1] and not bypassed(old, new, change.before):
+                continue
+            users = old.users, new.users
+            if len(users[0]) == len(users[1]) > 0 and all(
+                pair.keeps(user.name) for user in chain(*users)
+            ):
+                local.add((old, new))
+    return local
 
 
 def _is_isolated(end: OperationChange, change: PassPair) -> bool:
@@ -167,7 +174,7 @@ def _is_isolated(end: OperationChange, change: PassPair) -> bool:
         pair is not None
         and len(cone) < _MAX_CONE
         and all(
-            (part is end.new or part.opcode == "constant" or part.name in pair.unchanged)
+            (part is end.new or part.opcode == "constant" or pair.keeps(part.name))
             and others.isdisjoint(part.called_computations)
             for part in cone
         )
@@ -186,11 +193,12 @@ def _starts(change: PassPair, classes: ValueClasses) -> Iterator[tuple[ValuePair
         if pair.before.root and pair.after.root:
             ends.append((pair.before.root, pair.after.root))
         for old, new in ends:
+            values = ours[old.name], theirs[new.name]
             # What only changed instructions read is seen in their values.
-            is_read = new.is_root or not new.users
-            is_read = is_read or any(user.name in pair.unchanged for user in new.users)
-            if is_read and ours[old.name] != theirs[new.name]:
-                yield (ours[old.name], theirs[new.name]), (old, new)
+            if values[0] != values[1] and (
+                new.is_root or not new.users or any(pair.keeps(user.name) for user in new.users)
+            ):
+                yield values, (old, new)
 
 
 class _Walk:
@@ -261,7 +269,7 @@ class _Walk:
         source = new.operand_names[number]
         # An offloading pass removes the marks that it has followed.
         is_mark = step.opcode == "custom-call" and "offload" in self._change.pass_name
-        if is_mark or values_now.get(source) != values.get(source):
+        if is_mark or values_now[source] != values[source]:
             return ""
         if source in step.operand_names or step.opcode == "convert":
             return f"operand {number}: it reads past %{step.name}, {an(step.opcode)}"

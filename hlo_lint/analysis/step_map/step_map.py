@@ -35,6 +35,7 @@ class StepMap:
     def __init__(self, change: PassPair) -> None:
         self._change = change
         self._pairs = {id(pair.before): pair for pair in change.changed}
+        self._pairs_after = {id(pair.after): pair for pair in change.changed}
 
     @cached_property
     def classes(self) -> ValueClasses:
@@ -45,17 +46,13 @@ class StepMap:
         """The numbers of equal values, which are not kept if no link needed them yet."""
         return vars(self).get("classes") or ValueClasses(self._change)
 
-    @cached_property
-    def _claimed(self) -> tuple[frozenset[Place], frozenset[Place]]:
-        """The instructions before and after that are certainly the same: all but attributes."""
-        ours: set[Place] = set()
-        theirs: set[Place] = set()
-        for pair in self._change.changed:
-            if not pair.keeps_names:
-                continue
-            ours.update((pair.before, number) for number in pair.same)
-            theirs.update((pair.after, position) for position in pair.same.values())
-        return frozenset(ours), frozenset(theirs)
+    def _is_claimed(self, place: Place, *, is_before: bool) -> bool:
+        """True if an instruction certainly is one of the other side: all but attributes."""
+        computation, number = place
+        pair = (self._pairs if is_before else self._pairs_after).get(id(computation))
+        return (
+            pair is not None and pair.keeps_names and pair.is_certain(number, is_before=is_before)
+        )
 
     def links(self, is_relevant: IsRelevant) -> Iterator[Link]:
         """The links of the relevant instructions that the pass changed, removed or copied."""
@@ -132,14 +129,15 @@ class StepMap:
         members: Mapping[T, Sequence[Place]],
         others: Mapping[T, Sequence[Place]],
     ) -> Iterator[Link]:
-        ours, theirs = self._claimed
         done: set[tuple[Place, Place]] = set()
         wanted = dict.fromkeys((old.computation, old.number) for old in gone)
         numbers = {number: None for place in wanted for number in classes_of.get(place, ())}
         for number in numbers:
-            old = [place for place in members[number] if place not in ours]
+            old = [
+                place for place in members[number] if not self._is_claimed(place, is_before=True)
+            ]
             there = others.get(number, ())
-            new = [place for place in there if place not in theirs]
+            new = [place for place in there if not self._is_claimed(place, is_before=False)]
             pairs: list[tuple[Place, Place, bool]] = []
             if not new and len(there) == 1:
                 pairs = [(place, there[0], True) for place in old]
@@ -220,13 +218,12 @@ class StepMap:
 
     def _named(self, gone: Sequence[Instruction]) -> Iterator[Link]:
         """Links to instructions of the same name and opcode, whose operands changed."""
-        _, theirs = self._claimed
         for old in gone:
             pair = self._pairs.get(id(old.computation))
             new = pair.after.instruction(old.name) if pair is not None else None
-            if new is None or pair is None or (pair.after, new.number) in theirs:
+            if new is None or pair is None or not pair.keeps_names:
                 continue
-            if new.opcode == old.opcode and pair.keeps_names:
+            if new.opcode == old.opcode and not pair.is_certain(new.number, is_before=False):
                 yield Link(old, new, LinkKind.KEPT, (new,))
 
     def _loops(self, gone: Sequence[Instruction]) -> Iterator[Link]:

@@ -8,12 +8,12 @@ of combined collectives and operations that became asynchronous.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from itertools import islice
 from typing import Any, Final, TypeVar
 
-from hlo_lint.analysis.calls import calls_of
+from hlo_lint.analysis.calls import calls_of, positions_of
 from hlo_lint.analysis.kinds import template_of
 from hlo_lint.analysis.pass_pairs import ChangedComputation, PassPair, bare_type
 from hlo_lint.analysis.value_attributes import choosing_attributes
@@ -24,6 +24,7 @@ from hlo_lint.hlo.records import (
     InstructionRecord,
     attributes_before_metadata,
     attributes_of,
+    name_in,
     name_of,
     opcode_of,
     operands_of,
@@ -57,28 +58,30 @@ through."""
 
 
 class ValueClasses(ValueNumbering):
-    """The values of the computations that a pass changed."""
+    """The values of the computations that a pass changed.
+
+    What the pass left alone has one value before and after: it is not numbered by its operands, and
+    a rewritten operand does not hide its readers.
+    """
 
     def __init__(self, change: PassPair) -> None:
         super().__init__()
         self._nodes: list[ValueNode] = []
         pairs = [pair for pair in change.changed if pair.keeps_names]
-        # What the pass left alone has one value before and after: it is not numbered by its
-        # operands, and a rewritten operand does not hide its readers.
-        # Only an operation of a vanished or new name may be merged with it, or be its clone.
-        moved = {pair.before.name: _opcodes_moved(pair) for pair in pairs}
-        same = {pair.before.name: pair.unchanged for pair in pairs}
-        self.before = _Side(self, change.before, change.removed, same, moved, {})
+        named = {pair.before.name for pair in pairs}
+        self.before = _Side(self, change.before, change.removed, named)
         for pair in pairs:
-            self.before.read_alone(pair.before)
-        values = {pair.after.name: self.before.values[pair.before] for pair in pairs}
-        same = {pair.after.name: pair.unchanged for pair in pairs}
-        self.after = _Side(self, change.after, change.added, same, {}, values)
+            self.before.read_alone(pair.before, {*pair.removed, *_like_changed(pair)})
+        self.after = _Side(self, change.after, change.added, named)
         for pair in pairs:
-            self.after.read_alone(pair.after)
-        for side, module in ((self.before, change.before), (self.after, change.after)):
-            if module.entry is not None and module.entry not in side.values:
-                side.read_alone(module.entry)
+            earlier = self.before.values[pair.before]
+            self.after.read_alone(pair.after, set(pair.added), earlier)
+        for side, entry, changed in (
+            (self.before, change.before.entry, change.removed),
+            (self.after, change.after.entry, change.added),
+        ):
+            if entry is not None and entry not in side.values:
+                side.read_alone(entry, None if entry in changed else side.callers(entry))
 
     @property
     def nodes(self) -> Sequence[ValueNode]:
@@ -114,49 +117,119 @@ class ValueClasses(ValueNumbering):
         return before.at(number), after.at(position)
 
 
+class _ValuesByName(dict[str, ValueNumber]):
+    """The values of a computation by name; other instructions are numbered when they are read."""
+
+    def __init__(self, number: Callable[[str], ValueNumber]) -> None:
+        super().__init__()
+        self._number = number
+
+    def __missing__(self, name: str) -> ValueNumber:
+        return self.setdefault(name, self._number(name))
+
+
 class _Side:
     """A module before or after the pass."""
 
     def __init__(
-        self,
-        classes: ValueClasses,
-        module: Module,
-        changed: Sequence[Computation],
-        same: Mapping[str, Set[str]],
-        moved: Mapping[str, Set[str]],
-        known: Mapping[str, Mapping[str, ValueNumber]],
+        self, classes: ValueClasses, module: Module, changed: Sequence[Computation], named: Set[str]
     ) -> None:
         self._classes = classes
         self._module = module
-        self._read_through = {computation.name for computation in changed} - same.keys()
-        self._same, self._moved, self._known = same, moved, known
+        self._read_through = {computation.name for computation in changed} - named
         self._left = _MAX_ROWS * sum(len(computation.rows) for computation in module.computations)
         self._done: dict[tuple[str, tuple[ValueNumber, ...]], ValueNumber] = {}
         self._active: set[str] = set()
+        self._revealed: dict[tuple[str, str], ValueNumber] = {}
         self.members: dict[int, list[Place]] = {}
         """The instructions of each class, in the order in which the program runs them."""
         self.values: dict[Computation, Mapping[str, ValueNumber]] = {}
         """The values in computations that are read alone, by name."""
 
-    def read_alone(self, computation: Computation) -> Mapping[str, ValueNumber]:
-        """The value of each instruction; parameters are free."""
-        where = "" if computation is self._module.entry else computation.name
-        arguments = [
-            self._node(("parameter", where, parameter.parameter_number))
-            for parameter in computation.parameters
-        ]
-        same = self._same.get(computation.name, frozenset())
-        values = self.values[computation] = self._values(computation, arguments, same)
-        return values
+    def read_alone(
+        self,
+        computation: Computation,
+        numbered: Set[int] | None,
+        earlier: Mapping[str, ValueNumber] | None = None,
+    ) -> None:
+        """Number the instructions of a computation by their operands; parameters are free.
 
-    def numbered(self, where: str, name: str) -> ValueNumber:
-        """The value of an unchanged instruction, numbered by its operands."""
-        computation = self._module.computation(where) if where else self._module.entry
-        assert computation is not None
-        number, values = computation.index[name], self.values[computation]
+        Args:
+            numbered: the positions of the instructions; all if None. Others are unchanged.
+            earlier: the values before the pass.
+        """
+        where = "" if computation is self._module.entry else computation.name
+        rows = computation.rows
+        constants: set[str] = set()
+
+        def parameter(row: InstructionRecord) -> ValueNumber:
+            return self._node(("parameter", where, operands_of(row).strip()))
+
+        def unchanged(name: str) -> ValueNumber:
+            number = computation.index.get(name)
+            # In the text, a name below is undefined.
+            if number is None or number in numbers:
+                return self._node(("undefined", name))
+            row = rows[number]
+            if opcode_of(row) == "parameter":
+                return parameter(row)
+            if earlier is not None:
+                return earlier[name]
+            if opcode_of(row) == "constant":
+                constants.add(operands_of(row))
+                return self._node(_constant(row))
+            return self._node(("kept", where, name))
+
+        numbers = set(range(len(rows))) if numbered is None else set(numbered)
+        if earlier is None:
+            numbers.update(computation.positions("tuple"))
+        values = self.values[computation] = _ValuesByName(unchanged)
+        self._number(computation, sorted(numbers), values, parameter)
+        # An instruction is alone in its class only if no unchanged constant has its value.
+        equal = [
+            number
+            for number in (computation.positions("constant") if constants else ())
+            if operands_of(rows[number]) in constants and number not in numbers
+        ]
+        self._number(computation, equal, values, parameter)
+
+    def callers(self, computation: Computation) -> set[int]:
+        """The positions of the instructions that run computations that are read through."""
+        calls = calls_of(computation).items()
+        return {number for number, names in calls if not self._read_through.isdisjoint(names)}
+
+    def _number(
+        self,
+        computation: Computation,
+        numbers: Sequence[int],
+        values: dict[str, ValueNumber],
+        parameter: Callable[[InstructionRecord], ValueNumber],
+    ) -> None:
+        """Enter the values of some instructions, in the order of the text."""
+        self._left -= len(numbers)
+        for number in numbers:
+            row = computation.rows[number]
+            is_parameter = opcode_of(row) == "parameter"
+            values[name_of(row)] = (
+                parameter(row) if is_parameter else self._numbered(computation, number, values)
+            )
+
+    def _numbered(
+        self, computation: Computation, number: int, values: Mapping[str, ValueNumber]
+    ) -> ValueNumber:
+        """The value of an instruction by its operands."""
         row, callees = computation.rows[number], calls_of(computation).get(number, ())
         operands = [self._read(values, reference) for reference in references_of(row)]
         return self._value(row, operands, callees, (computation, number))
+
+    def numbered(self, where: str, name: str) -> ValueNumber:
+        """The value of an unchanged instruction, numbered by its operands."""
+        if (where, name) not in self._revealed:
+            computation = self._module.computation(where) if where else self._module.entry
+            assert computation is not None
+            number, values = computation.index[name], self.values[computation]
+            self._revealed[where, name] = self._numbered(computation, number, values)
+        return self._revealed[where, name]
 
     def _run(self, name: str, arguments: Sequence[ValueNumber]) -> ValueNumber | None:
         """The result of a computation; None if it is not read through."""
@@ -168,44 +241,24 @@ class _Side:
         key = name, tuple(arguments)
         if key not in self._done:
             self._active.add(name)
-            values = self._values(computation, arguments, frozenset())
+            values = _ValuesByName(lambda name: self._node(("undefined", name)))
+
+            def parameter(row: InstructionRecord) -> ValueNumber:
+                at = whole_number(operands_of(row).strip())
+                is_given = at is not None and 0 <= at < len(arguments)
+                return arguments[at or 0] if is_given else self._node(("free", name, name_of(row)))
+
+            self._number(computation, range(len(computation.rows)), values, parameter)
             root = computation.root
             self._done[key] = self._node(("empty",)) if root is None else values[root.name]
             self._active.discard(name)
         return self._done[key]
 
-    def _values(
-        self, computation: Computation, arguments: Sequence[ValueNumber], same: Set[str]
-    ) -> Mapping[str, ValueNumber]:
-        values: dict[str, ValueNumber] = {}
-        calls = calls_of(computation)
-        self._left -= len(computation.rows) - len(same)
-        where = "" if computation is self._module.entry else computation.name
-        earlier = self._known.get(computation.name, {}) if same else {}
-        moved = self._moved.get(computation.name, frozenset()) if same else frozenset()
-        for number, row in enumerate(computation.rows):
-            name, opcode = name_of(row), opcode_of(row)
-            if opcode == "parameter":
-                at = whole_number(operands_of(row).strip())
-                is_given = at is not None and 0 <= at < len(arguments)
-                values[name] = arguments[at or 0] if is_given else self._node(("free", where, name))
-                continue
-            if name in same and name in earlier:
-                values[name] = earlier[name]
-                continue
-            if name in same and opcode not in moved:
-                values[name] = self._node(("kept", where, name))
-                continue
-            operands = [self._read(values, reference) for reference in references_of(row)]
-            place = computation, number
-            values[name] = self._value(row, operands, calls.get(number, ()), place)
-        return values
-
     def _read(self, values: Mapping[str, ValueNumber], reference: str) -> ValueNumber:
+        if "#" not in reference:
+            return values[reference]
         name, *path = reference.split("#")
-        value = values.get(name)
-        if value is None:
-            value = self._node(("undefined", name))
+        value = values[name]
         for index in path:
             value = self._element(value, index)
         return value
@@ -241,10 +294,7 @@ class _Side:
             self._enter((opcode if is_end else base,), operands[:1], place)
             return operands[0]
         if opcode == "constant":
-            literal = "".join(operands_of(row).split()).replace("-nan", "nan")
-            if "..." in literal:
-                literal = name_of(row)
-            return self._enter(("constant", bare_type(type_of(row)), literal), (), place)
+            return self._enter(_constant(row), (), place)
         through = self._through(base, operands, callees)
         if through is not None:
             self._enter((base,), (through,), place)
@@ -336,12 +386,54 @@ class _Side:
         return self._node(("computation", name) if template is None else ("callee", template))
 
 
-def _opcodes_moved(pair: ChangedComputation) -> frozenset[str]:
-    """The opcodes of instructions whose name vanished or is new, of constants and of tuples."""
+def _constant(row: InstructionRecord) -> Label:
+    """The label of a constant; an elided literal may be any."""
+    literal = "".join(operands_of(row).split()).replace("-nan", "nan")
+    return "constant", bare_type(type_of(row)), name_of(row) if "..." in literal else literal
+
+
+def _like_changed(pair: ChangedComputation) -> Iterator[int]:
+    """The positions of unchanged instructions that may have the value of a changed one.
+
+    Only an operation of a vanished or new name may be merged with another, or be its clone. Equal
+    operations read the same name, or both read a value that is equal to another.
+    """
     rows, others = pair.before.rows, pair.after.rows
-    gone = [opcode_of(rows[n]) for n in pair.removed if name_of(rows[n]) not in pair.after.index]
-    new = [opcode_of(others[n]) for n in pair.added if name_of(others[n]) not in pair.before.index]
-    return frozenset((*gone, *new)) - _NEVER_MERGED | {"constant", "tuple"}
+    gone = [rows[number] for number in pair.removed]
+    new = [others[number] for number in pair.added]
+    moved = {opcode_of(row) for row in gone if name_of(row) not in pair.after.index}
+    moved.update(opcode_of(row) for row in new if name_of(row) not in pair.before.index)
+    moved -= _NEVER_MERGED | {"constant", "tuple"}
+    near = set(map(name_of, (*gone, *new)))
+    read = {opcode: set[str]() for opcode in moved}
+    for row in (*gone, *new):
+        if opcode_of(row) in moved:
+            read[opcode_of(row)].update(map(name_in, references_of(row)))
+    literals = {
+        operands_of(side.rows[number])
+        for side in (pair.before, pair.after)
+        for name in set().union(*read.values())
+        if (number := side.index.get(name)) is not None
+        and opcode_of(side.rows[number]) == "constant"
+    }
+    if literals:
+        constants = map(rows.__getitem__, pair.before.positions("constant"))
+        near.update(name_of(row) for row in constants if operands_of(row) in literals)
+    reads_near = {opcode for opcode, names in read.items() if not near.isdisjoint(names)}
+    changed = set(pair.removed)
+    for number in positions_of(pair.before, moved):
+        row = rows[number]
+        opcode, references = opcode_of(row), references_of(row)
+        if "#" in operands_of(row):
+            references = tuple(map(name_in, references))
+        if read[opcode].isdisjoint(references) and (
+            opcode not in reads_near or near.isdisjoint(references)
+        ):
+            continue
+        if number not in changed:
+            near.add(name_of(row))
+            reads_near.update(other for other, names in read.items() if name_of(row) in names)
+            yield number
 
 
 def _inverted(members: Mapping[T, Sequence[Place]]) -> Mapping[Place, Sequence[T]]:
