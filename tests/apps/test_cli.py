@@ -767,6 +767,8 @@ def test_a_directory_without_hlo_exits_2_unless_that_is_allowed(
     ran = run(*words)
     assert (ran.status, ran.errors.splitlines()[-1][:29]) == (2, "Error: nothing checked: dump:")
     assert "--xla_dump_hlo_as_text" in ran.errors
+    reason = "no HLO text in 1 of its files" if content else "there is no HLO in it"
+    assert (ran.out + ran.errors).count(reason) == 1
     assert not Path("b.json").exists()
     assert run(*words, "--allow-empty").status == 0
 

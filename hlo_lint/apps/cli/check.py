@@ -163,7 +163,9 @@ def _checked(
     if options.asked is not None:
         report = _with_refusals(report, dump, settings, options.asked)
     seconds = time.monotonic() - begun
-    printing.output_report(report, settings.output_format, options, seconds)
+    is_text = settings.output_format == "text"
+    printed = common.without_errors(report, shared) if is_text else report
+    printing.output_report(printed, settings.output_format, options, seconds)
     logs = dump.logs if options.log is None else [options.log]
     if logs and options.explains and settings.output_format in ("text", "concise"):
         _explain_logs(dump, logs, is_asked=options.log is not None)

@@ -200,6 +200,13 @@ DUMP_EACH_PASS: Final = (
 )
 
 
+def without_errors(report: Report, shared: SharedOptions) -> Report:
+    """The report without the paths that `exit_status` prints as errors, each with its reason."""
+    if shared.allow_empty:
+        return report
+    return replace(report, skipped=tuple(entry for entry in report.skipped if not entry.given))
+
+
 def exit_status(report: Report, shared: SharedOptions, *, exit_zero: bool = False) -> int:
     """The exit status after a report; 2 after printing the named paths that were not checked.
 

@@ -107,7 +107,8 @@ def command(
         if not quiet and (written or not fix_only):
             errors.print(_fixed(result, written), highlight=False, markup=False, soft_wrap=True)
     if not fix_only:
-        print_report(errors, result.remaining, quiet=quiet, verbose=verbose)
+        remaining = common.without_errors(result.remaining, shared)
+        print_report(errors, remaining, quiet=quiet, verbose=verbose)
     if result.edits and not (fix_only or quiet or diff):
         from hlo_lint.apps.cli.advice import advice
 
