@@ -211,10 +211,17 @@ def test_each_process_of_a_launcher_has_a_folder(tmp_path: Path) -> None:
         "name = 'module_0001.jit_f.cpu_after_optimizations.txt'\n"
         "(folder / name).write_text('HloModule jit_f\\n\\nENTRY e {\\n  ROOT p = f32[] "
         "parameter(0)\\n}\\n')\n"
+        "os.write(2, b'the end of ' + folder.name.encode())\n"
+        "os.abort()\n"
     )
     ran = subprocess.run([*EXEC, str(launcher), "rank.py"], capture_output=True, text=True)
     assert ran.returncode == 3, ran.stderr
     assert len(list(Path("hlo-dump").glob("rank[01]/module_0001.jit_f.*"))) == 2
+    for rank in ("rank0", "rank1"):
+        log = Path("hlo-dump", f"{rank}.log").read_text()
+        assert log.startswith(f"the end of {rank}")
+        assert "rank.py" in log, "the stack of Python's fault handler"
+        assert log in Path("hlo-dump.log").read_text()
     assert "next: hlo-lint ranks hlo-dump\n" in ran.stderr
     assert "2 ranks, 1 module: the collectives agree\n" in ran.stdout
 

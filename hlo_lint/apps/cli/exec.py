@@ -102,7 +102,8 @@ def command(
         if log.exists() and not log.stat().st_size:
             log.unlink()
     died = watching.shell_status(end.code)
-    compiled = folder.exists()
+    # A launcher's ranks leave their logs in it, too.
+    compiled = folder.exists() and any(path.suffix != ".log" for path in folder.iterdir())
     if not compiled and not died:
         log.unlink(missing_ok=True)
         raise DumpError(

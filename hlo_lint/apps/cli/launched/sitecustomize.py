@@ -1,5 +1,5 @@
-"""A hook of Python's start under `hlo-lint exec`: a process of a launcher dumps for its rank, and
-inputs are recorded."""
+"""A hook of Python's start under `hlo-lint exec`: a process of a launcher has the dumps and the log
+of its rank, and inputs are recorded."""
 
 import importlib
 import os
@@ -18,12 +18,32 @@ def _dump_apart() -> None:
         os.environ["XLA_FLAGS"] = flags.replace(dumps, own)
         if "HLO_LINT_INPUTS" in os.environ:
             os.environ["HLO_LINT_INPUTS"] = own
+        os.makedirs(dumps, exist_ok=True)
+        _log_errors(f"{own}.log")
 
 
 def _record_inputs() -> None:
     if folder := os.environ.get("HLO_LINT_INPUTS"):
         finder = importlib.import_module("hlo_lint_recording").RecordsInputs(folder)
         sys.meta_path.insert(0, finder)
+
+
+def _log_errors(log: str) -> None:
+    """Copy standard error into a log, also that of native code that ends the process."""
+    read, write = os.pipe()
+    # Launchers end the process group of a rank: tee has its own, or the last lines are lost.
+    # It is no child: a program may wait for all of its children.
+    shell = os.posix_spawn(
+        "/bin/sh",
+        ["sh", "-c", 'tee -a "$0" <&3 >&2 &', log],
+        os.environ,
+        file_actions=[(os.POSIX_SPAWN_DUP2, read, 3)],
+        setpgroup=0,
+    )
+    os.waitpid(shell, 0)
+    os.dup2(write, 2)
+    os.close(read)
+    os.close(write)
 
 
 def _give_way() -> None:
