@@ -15,6 +15,7 @@ import lzma
 import random
 import re
 import sys
+import textwrap
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -35,6 +36,7 @@ from hlo_lint.dumps.messages import (
     word_hashes,
 )
 from hlo_lint.dumps.pass_lists import passes_and_pipelines
+from hlo_lint.report.messages import meaning_and_sources, origin
 
 _COMPARISONS = {"EQ": "==", "NE": "!=", "GE": ">=", "GT": ">", "LE": "<=", "LT": "<"}
 _VALUE = re.compile(r"…|%[-+ #0-9.*]*(?:ll|z)?[a-zA-Z]|\$\d|\{\}")
@@ -136,24 +138,49 @@ def passes_in(file: str, read: PassesOfFile | None) -> list[str]:
     if not own and not callers:
         stem = file.rpartition("/")[2].partition(".")[0].replace("_", "-")
         named = (name for name in passes_and_pipelines() if name.replace("_", "-").lower() == stem)
-        own.update(sorted(named)[:1])
+        # A pipeline may have the name of its pass, with a capital.
+        own.update(sorted(named, key=str.swapcase)[:1])
     shown = callers if len(callers) <= MOST_CALLERS else [str(len(callers))]
     return [*sorted(own), *(f"+{name}" for name in shown if not own)]
 
 
 def quoted(row: Row, chance: random.Random) -> str:
-    """A message as a log has it: values filled in, wrapped, prefixed, sometimes cut."""
-    text = _VALUE.sub(lambda _: chance.choice(["7", "%fusion.3", "f32[8,128]{1,0}"]), row.logged)
-    file = row.file.rpartition("/")[2]
+    """A message as people quote it: values filled in, prefixed, wrapped, cut, or only its place."""
+    values = ["7", "%fusion.3", "f32[8,128]{1,0}", "jit_train_step", "[1,8,4096]"]
+    text = _VALUE.sub(lambda _: chance.choice(values), row.logged).strip()
+    file = f"{row.file.rpartition('/')[2]}:{row.line}"
+    stamp = f"1128 10:00:00.{chance.randrange(10**6):06} {chance.randrange(99999)} {file}]"
     if row.kind.startswith(("CHECK", "DCHECK", "QCHECK")):
-        text = f"F1128 10:00:00.000001 4242 {file}:{row.line}] Check failed: {text}"
-    elif "RET_CHECK" in row.kind:
-        text = f"INTERNAL: RET_CHECK failure (external/xla/{row.file}:{row.line}) {text}"
-    elif row.text:
-        text = f"jaxlib.xla_extension.XlaRuntimeError: {text}"
-    if chance.random() < 0.2 and len(text) > 120:
-        text = text[: len(text) * 3 // 4]
-    return text.replace(" ", "\n    ", 1) if chance.random() < 0.2 else text
+        text = f"F{stamp} Check failed: {text}"
+    elif row.short_kind == "L" or not row.text:
+        text = f"{chance.choice('WE')}{stamp} {text}"
+    else:
+        if "RET_CHECK" in row.kind:
+            text = f"RET_CHECK failure ({row.file}:{row.line}) {text}"
+        status = {"P": "INVALID_ARGUMENT", "U": "UNIMPLEMENTED", "R": "RESOURCE_EXHAUSTED"}
+        text = f"{status.get(row.short_kind, 'INTERNAL')}: {text}"
+        if chance.random() < 0.2:
+            text = f"<Status {text!r}>\\n\\t=== Source location trace: === "
+        text = chance.choice(_BEFORE_ERRORS) + text
+    if chance.random() < 0.1:
+        return file
+    if chance.random() < 0.2:
+        text = textwrap.fill(text, 72, subsequent_indent=chance.choice(["", "    "]))
+    if chance.random() < 0.2:
+        text = text[: chance.choice([80, 200])] + chance.choice(["", "...", "…"])
+    ranks = ["[rank3]: ", "[1,3]<stderr>: ", "3: ", "(train_loop pid=41, ip=10.0.0.7) "]
+    before = chance.choice(ranks) if chance.random() < 0.2 else ""
+    return "\n".join(before + line for line in text.split("\n"))
+
+
+_BEFORE_ERRORS = (
+    "jaxlib.xla_extension.XlaRuntimeError: ",
+    "jax.errors.JaxRuntimeError: ",
+    "",
+    'Traceback (most recent call last):\n  File "train.py", line 7, in <module>\n'
+    "jaxlib._jax.XlaRuntimeError: ",
+    "RuntimeError: Bad StatusOr access: ",
+)
 
 
 def sample(table: list[Row], count: int, seed: int) -> None:
@@ -162,21 +189,23 @@ def sample(table: list[Row], count: int, seed: int) -> None:
     outcomes: Counter[str] = Counter()
     for row in chance.sample(table, count):
         asked = quoted(row, chance)
-        sources = find_sources(asked)
-        right = [source.component for source in find_sources(f"{row.file}:{row.line}")]
+        meaning, sources = meaning_and_sources(asked)
+        right = {source.component for source in find_sources(f"{row.file}:{row.line}")}
         named = {source.component for source in sources}
         if not sources:
-            outcome = "unknown"
-        elif named == set(right):
+            outcome = "by its meaning" if meaning else "unknown"
+        elif named == right:
             outcome = "right"
         else:
-            outcome = "among several" if set(right) <= named else "WRONG"
-        outcomes[outcome] += 1
-        outcomes["with a pass"] += any(source.passes or source.callers for source in sources)
-        print(f"{outcome}: {row.file}:{row.line} {asked!r}")
-        for source in sources:
-            print(f"    {source.path}: {source.component.name}: {source.passes} {source.callers}")
+            outcome = "among several" if right <= named else "WRONG"
+        told = origin(sources)
+        where = next((word for word in _PLACES if f"\n  {word}" in told), "no pass, no phase")
+        outcomes.update([outcome, where])
+        print(f"{outcome}: {row.file}:{row.line}\n{asked}", f"  means: {meaning}", told, sep="\n")
     print(dict(outcomes))
+
+
+_PLACES = ("pass: several", "pass", "outside the passes")
 
 
 def main() -> None:

@@ -11,9 +11,9 @@ import re
 import sys
 import tomllib
 from array import array
-from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -45,15 +45,22 @@ MAX_LOG: Final = 1 << 18
 """Characters of a log in which messages are looked for by their words: its end."""
 _LEAST_WEIGHT = 12.0
 """The least weight of a match; a word in one message of 14,103 weighs 9.6."""
+_HEAVY = 24.0
 _LEAST_SHARE = 0.6
+_LEAST_SHARE_OF_HEAVY = 0.5
 _LEAST_SHARE_OF_LONG = 0.95
+_LEAST_SHARE_OF_HEAVY_SHORT = 0.8
 _LONG = 300
 _SHORT = 6
 _LEAST_RUN = 3
 """Words side by side that a match has, or all of a shorter message."""
 _LONGEST_VALUE = 40
 """Words that a value in a message may have."""
+_LONGEST_MESSAGE = 1000
+"""Characters after the place of a message that are read as its text."""
 _MOST_STARTS = 50
+_NARROW = 79
+"""Characters of the narrowest line at whose end words are cut."""
 MOST_CALLERS: Final = 6
 """The number of passes up to which those that call a file are named."""
 _MOST_SOURCES = 3
@@ -83,9 +90,10 @@ class Component:
     """The flag that switches it off."""
     optional: bool = False
     """True if its passes may be switched off."""
-    passes: tuple[str, ...] | None = None
-    """The passes of files that the catalogue knows no pass of; empty if it runs outside passes,
-    None if that is unknown."""
+    passes: tuple[str, ...] = ()
+    """The passes of files that the catalogue knows no pass of."""
+    phase: str = ""
+    """The phase of compilation or run time, if it runs outside the passes."""
     calls: str = ""
     """A pattern in the attributes of the calls and fusions that it compiles or runs."""
     dialects: str = ""
@@ -131,7 +139,7 @@ def find_sources(log: str) -> tuple[MessageSource, ...]:
     """
     log = log[-MAX_LOG:]
     quoted = tuple(_quoted(log))
-    return quoted[:_MOST_SOURCES] if quoted else _by_words(log) or tuple(_by_dialect(log))
+    return quoted or _by_words(log) or tuple(_by_dialect(log))
 
 
 def _by_dialect(log: str) -> Iterator[MessageSource]:
@@ -147,21 +155,28 @@ def _quoted(log: str) -> Iterator[MessageSource]:
     # The lines of a log before the failure are warnings: the failed check says where it died.
     places.sort(key=lambda place: not _is_failure(log, place))
     failed = bool(places) and _is_failure(log, places[0])
-    seen = set()
+    seen: set[str] = set()
+    named = 0
     for place in places:
-        if failed and not _is_failure(log, place):
+        if named == _MOST_SOURCES or (failed and not _is_failure(log, place)):
             return
         paths = _paths_of(place[1] + place[2])
         components = {component_of(path): path for path in reversed(paths)}
         kind = ("I" if "RET_CHECK" in log[: place.start()][-40:] else "C") if failed else ""
         if len(components) > 1:
             # Files of one name: the words choose, or each is named.
-            chosen = [source for source in _by_words(log) if source.path in paths]
+            message = log[place.end() : place.end() + _LONGEST_MESSAGE]
+            chosen = _by_words(message, frozenset(paths))
             components = {source.component: source.path for source in chosen} or components
-        for component, path in components.items():
-            if component is not None and path not in seen:
-                seen.add(path)
-                yield _source(path, component, kind, place[1] + place[2])
+        new = [(path, component) for component, path in components.items() if path not in seen]
+        sources = [
+            _source(path, component, kind, place[1] + place[2])
+            for path, component in new
+            if component is not None
+        ]
+        seen.update(source.path for source in sources)
+        named += bool(sources)
+        yield from sources
 
 
 def _is_failure(log: str, place: re.Match[str]) -> bool:
@@ -197,6 +212,10 @@ class _Catalogue(NamedTuple):
     """The kind of each message."""
     hashes: array[int]
     """The words of the messages, a 0 after each."""
+    starts: Sequence[int]
+    """The start of each message in `hashes`, and the end of the last."""
+    numbers: Mapping[int, int]
+    """How often each word stands in messages."""
 
 
 @cache
@@ -213,11 +232,15 @@ def _catalogue() -> _Catalogue:
     hashes = array("H", body)
     if sys.byteorder == "big":
         hashes.byteswap()
-    return _Catalogue(paths, files, "".join(kinds), hashes)
+    starts = [0, *(place + 1 for place, word in enumerate(hashes) if word == 0)]
+    return _Catalogue(paths, files, "".join(kinds), hashes, starts, Counter(hashes))
 
 
-def _by_words(log: str) -> tuple[MessageSource, ...]:
-    """The sources of the message in a log with the most words that are rare in other messages."""
+def _by_words(log: str, among: Collection[str] = ()) -> tuple[MessageSource, ...]:
+    """The sources of the message in a log with the most words that are rare in other messages.
+
+    If it is of one of some files, few words are enough.
+    """
     places: dict[int, list[int]] = defaultdict(list)
     words = word_hashes(_without_errors_of_python("", log))
     for number, word in enumerate(words):
@@ -226,31 +249,40 @@ def _by_words(log: str) -> tuple[MessageSource, ...]:
     catalogue = _catalogue()
     files = tuple(catalogue.paths)
     hashes = catalogue.hashes
-    numbers: dict[int, int] = defaultdict(int)
-    messages = [0]
-    candidates: set[int] = set()
-    for position, (first, second) in enumerate(pairwise(hashes)):
-        if first == 0:
-            messages.append(position + 1)
-        else:
-            numbers[first] += 1
-            if (first, second) in pairs:
-                candidates.add(len(messages) - 1)
-    messages.append(len(hashes))
-    total = len(messages) - 1
-    # A long text has parts of many messages.
-    least_share = _LEAST_SHARE if len(words) < _LONG else _LEAST_SHARE_OF_LONG
+    starts, numbers = catalogue.starts, catalogue.numbers
+    candidates = dict.fromkeys(
+        bisect_right(starts, place) - 1
+        for place, pair in enumerate(pairwise(hashes))
+        if pair in pairs
+    )
+    total = len(starts) - 1
+    # A quote may be cut after a word, and a line of a terminal or with an ellipsis within a word.
+    log = log.rstrip()
+    within = len(log) >= _NARROW or log.endswith(("…", "..."))
+    ends = {len(words), len(words) - within}
+
+    def least_share(message: Sequence[int], weight: float, is_cut: bool) -> float:
+        # A long text has parts of many messages; half of a few words, such as `couldn't find`, is
+        # of any message.
+        is_short = sum(word > GAP for word in message) <= _SHORT
+        if len(words) >= _LONG or is_cut or (is_short and weight < _HEAVY):
+            return _LEAST_SHARE_OF_LONG
+        if is_short:
+            return _LEAST_SHARE_OF_HEAVY_SHORT
+        return _LEAST_SHARE if weight < _HEAVY else _LEAST_SHARE_OF_HEAVY
+
     scores: list[tuple[float, float, int]] = []
     for number in candidates:
-        message = hashes[messages[number] : messages[number + 1] - 1]
+        if among and files[catalogue.files[number]] not in among:
+            continue
+        message = hashes[starts[number] : starts[number + 1] - 1]
         weights = [logarithm(total / (1 + numbers[word])) if word > GAP else 0 for word in message]
-        matched = _matched(message, places)
+        matched, end = _matched(message, places)
         weight = sum(weights[place] for place in matched)
-        share = weight / (sum(weights) or 1)
-        # Half of a few words, such as `couldn't find`, is of any message.
-        is_short = sum(word > GAP for word in message) <= _SHORT
-        least = _LEAST_SHARE_OF_LONG if is_short else least_share
-        if weight >= _LEAST_WEIGHT and share >= least:
+        is_cut = len(matched) > _LEAST_RUN and end in ends
+        asked = weights[: matched[-1] + 1] if is_cut else weights
+        share = weight / (sum(asked) or 1)
+        if (among or weight >= _LEAST_WEIGHT) and share >= least_share(message, weight, is_cut):
             scores.append((round(weight * share, 3), share, number))
     best = max(scores, default=(0.0, 0.0, 0))
     sources: dict[str, MessageSource] = {}
@@ -264,10 +296,11 @@ def _by_words(log: str) -> tuple[MessageSource, ...]:
     return tuple(sources.values())[:_MOST_SOURCES]
 
 
-def _matched(message: Sequence[int], places: Mapping[int, Sequence[int]]) -> list[int]:
+def _matched(message: Sequence[int], places: Mapping[int, Sequence[int]]) -> tuple[list[int], int]:
     """The words of a message that stand in a log, in order and side by side where no value is
-    printed between them: the best of the places where it may begin."""
+    printed between them, and their end: the best of the places where it may begin."""
     best: list[int] = []
+    end = 0
     starts = {
         start
         for first, second in pairwise(message)
@@ -286,6 +319,7 @@ def _matched(message: Sequence[int], places: Mapping[int, Sequence[int]]) -> lis
             if spot is not None:
                 matched.append(place)
                 cursor, gap = spot + 1, False
+        last = cursor
         # Before the first pair of words may stand single words between values.
         cursor = start
         for place in reversed(range(matched[0] if matched else 0)):
@@ -303,8 +337,8 @@ def _matched(message: Sequence[int], places: Mapping[int, Sequence[int]]) -> lis
             default=0,
         )
         if longest >= min(_LEAST_RUN, len(message)) and len(matched) > len(best):
-            best = matched
-    return best
+            best, end = matched, last
+    return best, end
 
 
 def _first(places: Sequence[int], low: int, high: int) -> int | None:
@@ -330,7 +364,8 @@ def _tables() -> _Tables:
                 tuple(entry["next"]),
                 entry.get("off", ""),
                 entry.get("optional", False),
-                tuple(entry["passes"]) if "passes" in entry else None,
+                tuple(entry.get("passes", ())),
+                entry.get("phase", ""),
                 entry.get("calls", ""),
                 entry.get("dialects", ""),
             ),
@@ -350,7 +385,7 @@ def component_of(path: str) -> Component | None:
 
 def _source(path: str, component: Component, kind: str, quoted: str = "") -> MessageSource:
     callers = tuple(name[1:] for name in _catalogue().paths.get(path, ()) if name.startswith("+"))
-    passes = passes_of(path) or (() if callers else component.passes or ())
+    passes = passes_of(path) or (() if callers else component.passes)
     return MessageSource(path, component, passes, callers, kind, quoted)
 
 

@@ -34,6 +34,14 @@ class Precondition(NamedTuple):
     """True if it is reported only when the next passes are known: uncompiled programs may break
     it."""
 
+    @property
+    def messages(self) -> tuple[str, ...]:
+        """The parts of `failure`, as `Rule.messages` has them: `layout_normalization.cc: text`."""
+        file, _, text = self.failure.rpartition(".cc) ")
+        if not file:
+            return (self.failure.partition(": ")[2],)
+        return tuple(f"{file.rpartition('(')[2]}.cc: {part}" for part in text.split(", or "))
+
 
 RESHAPES_ARE_BITCASTS = Precondition(
     demanded_by=LAYOUT_NORMALIZATION,

@@ -9,12 +9,14 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from hlo_lint.dumps.messages import KINDS, MessageSource, failure_in, find_sources
-from hlo_lint.rules.base import Rule
+from hlo_lint.dumps.messages import KINDS, Component, MessageSource, failure_in, find_sources
+from hlo_lint.rules.entry import RuleEntry
 from hlo_lint.text.patterns import late
 
 SHORTEST = 8
 """The least characters of a part of a message that identify the message."""
+MOST_DETAILED = 3
+"""The number of components up to which each is shown with its commands."""
 
 
 class Meaning(NamedTuple):
@@ -58,8 +60,10 @@ class XlaMessage(NamedTuple):
 
     def is_in(self, log: str) -> bool:
         """True if a log contains the message."""
-        parts = [re.escape(part.strip()) for part in self.text.split("…")]
-        return re.search(".{0,400}?".join(parts), log) is not None
+        parts = [part.strip() for part in self.text.split("…")]
+        return all(part in log for part in parts) and bool(
+            re.search(".{0,400}?".join(map(re.escape, parts)), log)
+        )
 
     def has(self, part: str) -> bool:
         """True if the message contains a part that a user typed."""
@@ -67,37 +71,30 @@ class XlaMessage(NamedTuple):
 
 
 _split_message = late(r"(?:(\w+\.cc): )?(.*)").fullmatch
-_split_failure = late(r".*?\((\w+\.cc)\) (.*)|\w+: (.*)").fullmatch
 _source_files = late(r"\b(\w+\.cc)\b").findall
 
 
-def messages_of(rule: Rule) -> Iterator[XlaMessage]:
+def messages_of(rule: RuleEntry) -> Iterator[XlaMessage]:
     """The messages of a rule, and of the pass whose demand it checks."""
     for written in rule.messages:
         file, text = _split_message(written).groups("")  # type: ignore[union-attr]
         yield XlaMessage(file, text)
-    if rule.precondition is not None:
-        match = _split_failure(rule.precondition.failure)
-        assert match is not None
-        file, text, bare = match.groups("")
-        for part in (text or bare).split(", or "):
-            yield XlaMessage(file, part)
 
 
-def rules_for(log: str, rules: Sequence[Rule]) -> list[Rule]:
+def rules_for(log: str, rules: Sequence[RuleEntry]) -> list[RuleEntry]:
     """The rules for the messages in a log, or for a part of a message."""
     log = " ".join(log.split())
-    messages = [(rule, message) for rule in rules for message in messages_of(rule)]
-    return list(
-        dict.fromkeys(rule for rule, message in messages if message.is_in(log) or message.has(log))
-    )
+    return [
+        rule
+        for rule in rules
+        if any(message.is_in(log) or message.has(log) for message in messages_of(rule))
+    ]
 
 
-def rules_for_files(log: str, rules: Sequence[Rule]) -> list[Rule]:
+def rules_for_files(log: str, rules: Sequence[RuleEntry]) -> list[RuleEntry]:
     """The rules with messages from the source files that a log names."""
     files = set(_source_files(log))
-    messages = [(rule, message) for rule in rules for message in messages_of(rule)]
-    return list(dict.fromkeys(rule for rule, message in messages if message.file in files))
+    return [rule for rule in rules if any(message.file in files for message in messages_of(rule))]
 
 
 def meaning_of(log: str, *, general: bool = True) -> Meaning | None:
@@ -131,7 +128,10 @@ def origin(sources: Sequence[MessageSource]) -> str:
     Sources of a single component share their lines; several say that it may be each of them.
     """
     lines = []
-    for component in dict.fromkeys(source.component for source in sources):
+    components = list(dict.fromkeys(source.component for source in sources))
+    if len(components) > 1:
+        lines.append("this may come from each of these:")
+    for component in components:
         of = [source for source in sources if source.component == component]
         passes = list(dict.fromkeys(name for source in of for name in source.passes))
         # A bare name may be of another folder in another release.
@@ -139,14 +139,9 @@ def origin(sources: Sequence[MessageSource]) -> str:
         names = ", ".join(dict.fromkeys(files))
         how = "" if of[0].quoted else ", by its words"
         lines.append(f"from: {component.name} ({names}{how})")
-        if passes:
-            lines.append(f"  pass: {', '.join(passes)}")
-        elif callers := list(dict.fromkeys(name for source in of for name in source.callers)):
-            counted = f"{callers[0]}, see the dump" if callers[0].isdigit() else ", ".join(callers)
-            lines.append(f"  passes that call it: {counted}")
-        elif component.passes == ():
-            lines.append("  pass: none, it is outside the passes")
-        lines.append(f"  runs: {component.when}")
+        lines += [f"  {line}" for line in _when(component, of, passes)]
+        if len(components) > MOST_DETAILED:
+            continue
         if kinds := {KINDS[source.kind] for source in of if source.kind} - {""}:
             lines += [f"  fault: {kind}" for kind in sorted(kinds)]
         lines += [f"  next: {command}" for command in component.next]
@@ -155,6 +150,21 @@ def origin(sources: Sequence[MessageSource]) -> str:
             off = f"--xla_disable_hlo_passes={','.join(passes)}"
         if off:
             lines.append(f"  off: {off}")
-    if len({source.component for source in sources}) > 1:
-        lines.insert(0, "this may come from each of these:")
     return "\n".join(lines) + "\n"
+
+
+def _when(
+    component: Component, sources: Sequence[MessageSource], passes: Sequence[str]
+) -> Iterator[str]:
+    """The passes of some files of a component, or the phase that they run in."""
+    if passes:
+        yield f"pass: {', '.join(passes)}"
+    elif component.phase:
+        yield f"outside the passes: {component.phase}"
+    if not passes:
+        if callers := list(dict.fromkeys(name for source in sources for name in source.callers)):
+            counted = f"{callers[0]}, see the dump" if callers[0].isdigit() else ", ".join(callers)
+            yield f"passes that call it: {counted}"
+        elif not component.phase:
+            yield "pass: several share this code; the last dump names the next pass"
+    yield f"runs: {component.when}"

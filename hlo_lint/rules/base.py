@@ -444,6 +444,7 @@ def entry_of(rule: type[Rule]) -> RuleEntry:
         tuple(sorted(asked)),
         None if opcodes is None else tuple(sorted(opcodes)),
         None if words is None else tuple(sorted(words)),
+        (*rule.messages, *(() if rule.precondition is None else rule.precondition.messages)),
     )
 
 

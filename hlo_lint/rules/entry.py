@@ -69,6 +69,8 @@ class RuleEntry(NamedTuple):
     """The rule is imported if the text has any of these opcodes or `mentions`. None for both if it
     applies to any text."""
     mentions: tuple[str, ...] | None = None
+    messages: tuple[str, ...] = ()
+    """Its messages of XLA, with that of its precondition: `thunk_emitter.cc: Unsupported`."""
 
     @property
     def is_own(self) -> bool:

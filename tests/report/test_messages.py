@@ -16,7 +16,7 @@ from hlo_lint.apps.cli.main import cli
 from hlo_lint.dumps.messages import CATALOGUE, _tables, component_of
 from hlo_lint.dumps.pass_lists import passes_and_pipelines
 from hlo_lint.report.messages import meanings, messages_of, rules_for
-from hlo_lint.rules.registry import all_rules
+from hlo_lint.rules.registry import all_rules, rule_entries
 from tests.conftest import FIXTURES
 from tests.rules.test_pipeline import CAUSES
 
@@ -28,7 +28,7 @@ def explain(asked: str, piped: str | None = None) -> Result:
 @pytest.mark.parametrize("death", CAUSES)
 def test_what_xla_said_of_a_death_leads_to_the_rule_that_finds_its_cause(death: str) -> None:
     said = json.loads((FIXTURES / "deaths" / "OUTCOMES.json").read_text())[death]
-    assert [rule.name() for rule in rules_for(said, all_rules())] == [CAUSES[death][0]]
+    assert [rule.name for rule in rules_for(said, rule_entries())] == [CAUSES[death][0]]
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_xla_has_each_message() -> None:
         pytest.skip("no XLA:GPU is installed")
     parts = {
         part.strip()
-        for rule in all_rules()
+        for rule in rule_entries()
         for message in messages_of(rule)
         for part in message.text.split("…")
     }

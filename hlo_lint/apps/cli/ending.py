@@ -347,12 +347,12 @@ def _mentioned(message: str, compilation: Compilation) -> Iterator[str]:
 def explained(message: str) -> Iterator[str]:
     """The meaning of a message, as far as it is known."""
     from hlo_lint.report.messages import meaning_and_sources, origin, rules_for
-    from hlo_lint.rules.registry import all_rules
+    from hlo_lint.rules.registry import rule_entries
 
-    rules = rules_for(message, all_rules())
+    rules = rules_for(message, rule_entries())
     if rules:
         for rule in rules[:SHOWN]:
-            yield f"{rule.name()}: {rule.summary()}"
+            yield f"{rule.name}: {rule.load().summary()}"
         return
     meaning, sources = meaning_and_sources(message)
     if meaning:

@@ -11,7 +11,7 @@ import click
 from hlo_lint.apps.cli import common, completion, parameters
 from hlo_lint.dumps.crash import MAX_LOG_BYTES
 from hlo_lint.report.page import render_page
-from hlo_lint.rules.registry import all_rules, find_rule
+from hlo_lint.rules.registry import find_rule, rule_entries
 from hlo_lint.text.errors import UsageError
 from hlo_lint.text.source import decode, shown
 from hlo_lint.text.stored import read_stored
@@ -106,24 +106,24 @@ def answer(log: str, dump: Dump | None = None) -> str:
         rules_for_files,
     )
 
-    rules = rules_for(log, all_rules())
+    rules = rules_for(log, rule_entries())
     meaning, sources = meaning_and_sources(log)
     places = "" if dump is None else _places(log, dump)
     parts = [origin(sources)] if sources else []
     if len(rules) == 1:
         parts += [places] if places else []
-        return "\n".join([*parts, f"{_asked(rules[0].name())}\n\n{render_page(rules[0])}"])
+        return "\n".join([*parts, f"{_asked(rules[0].name)}\n\n{render_page(rules[0].load())}"])
     if rules:
         title = f"{len(rules)} rules stand for such messages"
     else:
         if meaning:
             parts.insert(0, f"{meaning}\n")
-        rules = rules_for_files(log, all_rules())
+        rules = rules_for_files(log, rule_entries())
         title = f"{len(rules)} rule{'s' * (len(rules) > 1)} for messages of such files"
     if rules:
         lines = [f"{title}; {_asked('RULE')} runs one of them:"]
         for rule in rules:
-            lines += [f"  {rule.name()}: {rule.summary()}"]
+            lines += [f"  {rule.name}: {rule.load().summary()}"]
             lines += [f"    XLA: {message.text}" for message in messages_of(rule)]
         parts.append("\n".join(lines) + "\n")
     if places:
