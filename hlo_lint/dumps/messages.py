@@ -215,7 +215,7 @@ class _Catalogue(NamedTuple):
     starts: Sequence[int]
     """The start of each message in `hashes`, and the end of the last."""
     numbers: Mapping[int, int]
-    """How often each word stands in messages."""
+    """The number of times that each word stands in messages."""
 
 
 @cache

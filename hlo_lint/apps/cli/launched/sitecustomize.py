@@ -32,7 +32,7 @@ def _log_errors(log: str) -> None:
     """Copy standard error into a log, also that of native code that ends the process."""
     read, write = os.pipe()
     # Launchers end the process group of a rank: tee has its own, or the last lines are lost.
-    # It is no child: a program may wait for all of its children.
+    # It is not a child either: a program may wait for all of its children.
     shell = os.posix_spawn(
         "/bin/sh",
         ["sh", "-c", 'tee -a "$0" <&3 >&2 &', log],
