@@ -73,7 +73,7 @@ _without_errors_of_python = late(
     r"(?![^\n]*(?:[A-Z]+_[A-Z]+|INTERNAL|UNIMPLEMENTED|UNKNOWN|ABORTED|CANCELLED)\b)[^\n]*$",
     re.M,
 ).sub
-_find_operation = late(r"'(\w+)\.([\w.]+)' op\b").search
+_find_operation = late(r"(?:'(\w+)\.([\w.]+)' op|operation '(\w+)\.([\w.]+)')(?!\w)").search
 _places = late(r"(?<![\w/.])((?:[\w.+-]+/)*)(\w[\w.-]*\.(?:cc|h|cpp|cu)):(\d+)").finditer
 
 
@@ -97,7 +97,9 @@ class Component:
     calls: str = ""
     """A pattern in the attributes of the calls and fusions that it compiles or runs."""
     dialects: str = ""
-    """A pattern for the dialects of MLIR whose operations it writes."""
+    """A pattern for the dialects of MLIR whose operations only it writes."""
+    core_dialects: str = ""
+    """A pattern for the dialects whose operations other components write, too."""
 
 
 @dataclass(frozen=True)
@@ -139,15 +141,21 @@ def find_sources(log: str) -> tuple[MessageSource, ...]:
     """
     log = log[-MAX_LOG:]
     quoted = tuple(_quoted(log))
-    return quoted or _by_words(log) or tuple(_by_dialect(log))
+    if quoted:
+        return quoted
+    # Many parts write operations of MLIR's own dialects: the words say more.
+    own, core = (tuple(_by_dialect(log, is_core=is_core)) for is_core in (False, True))
+    return own or _by_words(log) or core
 
 
-def _by_dialect(log: str) -> Iterator[MessageSource]:
+def _by_dialect(log: str, *, is_core: bool) -> Iterator[MessageSource]:
     """The component that writes the operation of MLIR that an error names: `'tt.load' op`."""
     if operation := _find_operation(log):
+        dialect, name = filter(None, operation.groups())
         for _, component in _tables().components:
-            if component.dialects and re.fullmatch(component.dialects, operation[1]):
-                yield MessageSource(f"'{operation[1]}.{operation[2]}'", component, (), (), "M")
+            dialects = component.core_dialects if is_core else component.dialects
+            if dialects and re.fullmatch(dialects, dialect):
+                yield MessageSource(f"'{dialect}.{name}'", component, (), (), "M")
 
 
 def _quoted(log: str) -> Iterator[MessageSource]:
@@ -291,9 +299,12 @@ def _by_words(log: str, among: Collection[str] = ()) -> tuple[MessageSource, ...
         component = component_of(path)
         if score >= best[0] * 0.95 and component is not None:
             sources.setdefault(path, _source(path, component, catalogue.kinds[number]))
-    if len({source.component for source in sources.values()}) > _MOST_SOURCES:
+    by_component: dict[Component, list[MessageSource]] = defaultdict(list)
+    for source in sources.values():
+        by_component[source.component].append(source)
+    if len(by_component) > _MOST_SOURCES:
         return ()
-    return tuple(sources.values())[:_MOST_SOURCES]
+    return tuple(source for of in by_component.values() for source in of[:_MOST_SOURCES])
 
 
 def _matched(message: Sequence[int], places: Mapping[int, Sequence[int]]) -> tuple[list[int], int]:
@@ -368,6 +379,7 @@ def _tables() -> _Tables:
                 entry.get("phase", ""),
                 entry.get("calls", ""),
                 entry.get("dialects", ""),
+                entry.get("core_dialects", ""),
             ),
         )
         for entry in data["component"]

@@ -71,6 +71,8 @@ class XlaMessage(NamedTuple):
 
 
 _split_message = late(r"(?:(\w+\.cc): )?(.*)").fullmatch
+# The day in the stamp of a line looks like an error code: `E0101 10:00:00.1 4242 client.cc:7]`.
+_without_stamps = late(r"\b[IWEF]\d{4} \d\d:\d\d:[\d.]+").sub
 _source_files = late(r"\b(\w+\.cc)\b").findall
 
 
@@ -99,7 +101,7 @@ def rules_for_files(log: str, rules: Sequence[RuleEntry]) -> list[RuleEntry]:
 
 def meaning_of(log: str, *, general: bool = True) -> Meaning | None:
     """The meaning of a message that is of no rule; without `general`, only a special one."""
-    log = " ".join(log.split())
+    log = " ".join(_without_stamps("", log).split())
     chosen = (meaning for meaning in meanings() if general or not meaning.is_general)
     return next((meaning for meaning in chosen if meaning.words.search(log)), None)
 
@@ -134,9 +136,7 @@ def origin(sources: Sequence[MessageSource]) -> str:
     for component in components:
         of = [source for source in sources if source.component == component]
         passes = list(dict.fromkeys(name for source in of for name in source.passes))
-        # A bare name may be of another folder in another release.
-        files = (source.quoted or source.path.removeprefix("xla/") for source in of)
-        names = ", ".join(dict.fromkeys(files))
+        names = ", ".join(dict.fromkeys(map(_file_of, of)))
         how = "" if of[0].quoted else ", by its words"
         lines.append(f"from: {component.name} ({names}{how})")
         lines += [f"  {line}" for line in _when(component, of, passes)]
@@ -151,6 +151,14 @@ def origin(sources: Sequence[MessageSource]) -> str:
         if off:
             lines.append(f"  off: {off}")
     return "\n".join(lines) + "\n"
+
+
+def _file_of(source: MessageSource) -> str:
+    path = source.path.removeprefix("xla/")
+    if not source.quoted or "_" in source.quoted or "/" in source.quoted:
+        # A bare name may be of another folder in another release.
+        return source.quoted or path
+    return f"{source.quoted}, if it is {path}" if "/" in path else path
 
 
 def _when(

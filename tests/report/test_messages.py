@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from hlo_lint.apps.cli.explain import answer
 from hlo_lint.apps.cli.main import cli
 from hlo_lint.dumps.messages import CATALOGUE, _tables, component_of
 from hlo_lint.dumps.pass_lists import passes_and_pipelines
 from hlo_lint.report.messages import meanings, messages_of, rules_for
 from hlo_lint.rules.registry import all_rules, rule_entries
+from hlo_lint.text.errors import UsageError
 from tests.conftest import FIXTURES
 from tests.rules.test_pipeline import CAUSES
 
@@ -212,6 +214,20 @@ def test_each_command_that_is_named_exists() -> None:
             assert all(option in shown for option in re.findall(r"--[a-z-]+", words)), text
             for rules in re.findall(r"--select (\S+)", words):
                 assert all(map(chosen_by, rules.split(","))), text
+
+
+LIBRARIES = Path(__file__).with_name("library_messages.tsv").read_text("utf-8").splitlines()
+
+
+@pytest.mark.parametrize("row", LIBRARIES)
+def test_a_message_of_a_library_or_a_kernel_compiler_leads_to_it(row: str) -> None:
+    said, expected = row.split("\t")
+    assert expected in answer(said)
+
+
+def test_a_day_in_a_stamp_is_no_error_code() -> None:
+    with pytest.raises(UsageError):
+        answer("E0101 10:00:00.000001 4242 unknown.cc:7] text of the line")
 
 
 def chosen_by(name: str) -> bool:

@@ -110,18 +110,20 @@ def answer(log: str, dump: Dump | None = None) -> str:
     meaning, sources = meaning_and_sources(log)
     places = "" if dump is None else _places(log, dump)
     parts = [origin(sources)] if sources else []
+    if meaning and not (rules and meaning.is_general):
+        parts.insert(0, f"{meaning}\n")
     if len(rules) == 1:
         parts += [places] if places else []
-        return "\n".join([*parts, f"{_asked(rules[0].name)}\n\n{render_page(rules[0].load())}"])
+        only = rules[0].load()
+        command = only.command if only.command != "check" else f"check --select {only.name()}"
+        return "\n".join([*parts, f"`hlo-lint {command} DUMP`\n\n{render_page(only)}"])
     if rules:
         title = f"{len(rules)} rules stand for such messages"
     else:
-        if meaning:
-            parts.insert(0, f"{meaning}\n")
         rules = rules_for_files(log, rule_entries())
         title = f"{len(rules)} rule{'s' * (len(rules) > 1)} for messages of such files"
     if rules:
-        lines = [f"{title}; {_asked('RULE')} runs one of them:"]
+        lines = [f"{title}; `hlo-lint check --select RULE DUMP` runs one of them:"]
         for rule in rules:
             lines += [f"  {rule.name}: {rule.load().summary()}"]
             lines += [f"    XLA: {message.text}" for message in messages_of(rule)]
@@ -135,7 +137,3 @@ def answer(log: str, dump: Dump | None = None) -> str:
         "say it: `hlo-lint check DUMP` reads the "
         "dump of the run, XLA_FLAGS='--xla_dump_to=DUMP --xla_dump_hlo_pass_re=.+'"
     )
-
-
-def _asked(rule: str) -> str:
-    return f"`hlo-lint check --select {rule} DUMP`"
