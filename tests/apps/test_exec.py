@@ -222,6 +222,9 @@ def test_each_process_of_a_launcher_has_a_folder(tmp_path: Path) -> None:
         assert log.startswith(f"the end of {rank}")
         assert "rank.py" in log, "the stack of Python's fault handler"
         assert log in Path("hlo-dump.log").read_text()
+    place = Path("rank.py").absolute()
+    assert "\nfirst: rank0, its log is hlo-dump/rank0.log\n" in ran.stderr
+    assert f"\nPython: {place}:8 in <module> (rank0, rank1)\n" in ran.stderr
     assert "next: hlo-lint ranks hlo-dump\n" in ran.stderr
     assert "2 ranks, 1 module: the collectives agree\n" in ran.stdout
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
@@ -167,6 +168,7 @@ _find_stacks = late(
 _find_frames = late(r'^\s*File "([^"\n]+)", line (\d+),? in ([^\n"/]+)', re.M).findall
 _find_fatal = late(r"^(?:F\d{4} \S+\s+\d+ (\S+\.cc:\d+)\] |(LLVM ERROR): )(.+)$", re.M).findall
 _find_problems = late(r"^[WE]\d{4} \S+\s+\d+ (\S+\.cc:\d+)\] (.+)$", re.M).findall
+_find_targets = late(r'custom_call_target="([^"\n]*)"').findall
 _is_from_xla = late(
     r"(?:Jax|Xla)RuntimeError|\.cc:\d+: |\b(?:INTERNAL|UNKNOWN|[A-Z]{2,}_[A-Z]{2,}|UNIMPLEMENTED): "
 ).search
@@ -217,10 +219,17 @@ def page(ending: ProgramEnd, folder: Path, log: Path) -> Iterator[str]:
 
 def _page(ending: ProgramEnd, folder: Path, log: Path) -> Iterator[str]:
     text = read_end(log)
+    logs = _rank_logs(folder)
+    # The log of the launcher mixes the lines of all ranks.
+    died_first = next((rank for rank, end in logs.items() if _ends_in_error(end)), None)
+    if died_first is not None and ending.hung_for is None:
+        text, log, folder = logs[died_first], folder / f"{died_first}.log", folder / died_first
     compilations = [compilation for compilation in _by_time(folder) if not compilation.is_helper]
     message = last_message(text)
     next_commands = []
     yield f"{ending}"
+    if died_first is not None and ending.hung_for is None:
+        yield f"first: {died_first}, its log is {log}"
     if not compilations:
         yield "where: before XLA compiled anything"
     elif compilations[-1].crashed:
@@ -241,9 +250,7 @@ def _page(ending: ProgramEnd, folder: Path, log: Path) -> Iterator[str]:
         if compilations:
             yield from _mentioned(message, compilations[-1])
         next_commands.insert(0, f"hlo-lint explain - < {shlex.quote(str(log))}")
-    place = python_place(text)
-    if place is not None:
-        yield f"Python: {place}"
+    yield from _python_places(text, logs)
     if all_ranks := folder_of_ranks(folder):
         next_commands.insert(0, _command("ranks", all_ranks))
     elif ending.hung_for is not None or "rendezvous" in message.lower():
@@ -253,6 +260,30 @@ def _page(ending: ProgramEnd, folder: Path, log: Path) -> Iterator[str]:
         next_commands.append(_command("report", folder))
     for command in next_commands[:2]:
         yield f"next: {command}"
+
+
+def _rank_logs(folder: Path) -> dict[str, str]:
+    """The ends of the logs of the ranks that a launcher started, by the time of their last line."""
+    paths = sorted(folder.glob("rank*.log"), key=lambda path: path.stat().st_mtime_ns)
+    return {path.stem: read_end(path) for path in paths}
+
+
+def _ends_in_error(log: str) -> bool:
+    return bool(_find_fatal(log)) or next(_find_stacks(log), None) is not None
+
+
+def _python_places(log: str, logs: Mapping[str, str]) -> Iterator[str]:
+    """The line of the program where it was, or the line of each rank."""
+    if not logs:
+        if (place := python_place(log)) is not None:
+            yield f"Python: {place}"
+        return
+    ranks: dict[PythonPlace, list[str]] = defaultdict(list)
+    for rank, end in logs.items():
+        if (place := python_place(end)) is not None:
+            ranks[place].append(rank)
+    for place, names in islice(ranks.items(), SHOWN):
+        yield f"Python: {place} ({listed(sorted(names), SHOWN)})"
 
 
 def folder_of_ranks(folder: Path) -> Path | None:
@@ -323,12 +354,8 @@ def _after_compiles(
     if unfinished := [compilation.title for compilation in compilations if compilation.crashed]:
         yield f"  did not compile before: {listed(unfinished, SHOWN)}"
     if last.final is not None:
-        calls = dict.fromkeys(
-            instruction.custom_call_target
-            for module in last.final.file.modules
-            for instruction in module.instructions()
-            if instruction.opcode == "custom-call"
-        )
+        # The text is searched: to parse a final module may take seconds.
+        calls = dict.fromkeys(_find_targets(last.final.file.text))
         if calls:
             yield f"  its custom calls: {listed(calls, SHOWN)}"
 
