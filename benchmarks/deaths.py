@@ -305,9 +305,9 @@ compiled(step, ((256, 256), jnp.bfloat16), ((256, 512), jnp.bfloat16))
         "h200",
         """\
 def kernel(x, o):
-    o[...] = x[...] * 2
+    o[...] = x[...] * 2  # here
 def step(x):
-    return pl.pallas_call(  # here
+    return pl.pallas_call(
         kernel, out_shape=jax.ShapeDtypeStruct((100,), x.dtype),
         compiler_params=plgpu.CompilerParams())(x)
 compiled(step, ((100,), jnp.float32))

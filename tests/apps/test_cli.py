@@ -254,9 +254,9 @@ def test_strict_reports_what_xla_refuses_as_errors() -> None:
     )
     write("refused.hlo", text.encode())
     plain = run("check", "refused.hlo").out
-    assert "error" not in plain
+    assert "parser-refuses" not in plain
     assert "warning[unreadable-text]" in plain
-    assert "warning[malformed-text]: transpose needs the attribute dimensions" in plain
+    assert "error[malformed-text]: transpose needs the attribute dimensions" in plain
     ran = run("check", "--strict", "refused.hlo")
     assert ran.status == 1
     assert "error[parser-refuses]: jaxlib 0." in ran.out

@@ -308,6 +308,13 @@ def test_a_custom_call_without_a_handler_is_named_with_its_line() -> None:
             'line 1 in b\n  File "/p/train.py", line 5 in step\n',
             PythonPlace("/p/train.py", 5, "step"),
         ),
+        (
+            'Traceback (most recent call last):\n  File "/p/kernel.py", line 3, in kernel\n    x\n'
+            "jax._src.source_info_util.JaxStackTraceBeforeTransformation: ValueError: no\n"
+            'Traceback (most recent call last):\n  File "/p/train.py", line 9, in <module>\n'
+            "    step()\nValueError: no\n",
+            PythonPlace("/p/kernel.py", 3, "kernel"),
+        ),
         ("Traceback of nothing", None),
     ],
 )

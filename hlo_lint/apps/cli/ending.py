@@ -172,12 +172,17 @@ _find_targets = late(r'custom_call_target="([^"\n]*)"').findall
 _is_from_xla = late(
     r"(?:Jax|Xla)RuntimeError|\.cc:\d+: |\b(?:INTERNAL|UNKNOWN|[A-Z]{2,}_[A-Z]{2,}|UNIMPLEMENTED): "
 ).search
+_is_of_operation = late(r"\S*JaxStackTraceBeforeTransformation\b").match
 _is_library = late(r"site-packages|dist-packages|/lib/python3|^<frozen").search
 
 
 def python_place(log: str) -> PythonPlace | None:
-    """The innermost line of the program in the last stack that has a line of it."""
-    for stack in reversed(list(_find_stacks(log))):
+    """The innermost line of the program in the last stack that has a line of it.
+
+    The stack of the operation that JAX could not transform says more than that of the call.
+    """
+    stacks = reversed(list(_find_stacks(log)))
+    for stack in sorted(stacks, key=lambda stack: _is_of_operation(stack["error"]) is None):
         frames = [
             PythonPlace(file, int(line), function)
             for file, line, function in _find_frames(stack["frames"])

@@ -19,7 +19,7 @@ from hlo_lint.hlo.kinds import RowKind
 from hlo_lint.hlo.opcodes import demands_on
 from hlo_lint.hlo.records import attributes_before_metadata
 from hlo_lint.hlo.shape import ShapeSyntaxError, parse_shape, shape_or_none
-from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule, Severity
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule
 from hlo_lint.text.errors import nearest
 from hlo_lint.text.patterns import late
 from hlo_lint.text.source import Span, whole_number
@@ -54,7 +54,6 @@ class MalformedText(Rule):
     blanks.
     """
 
-    severity = Severity.WARNING
     subsumes = frozenset({"verifier", "unreadable-text"})
     handwritten_only = True
     evidence = (
