@@ -209,4 +209,6 @@ def _where(site: CrashSite) -> str:
     if len(site.suspects) == 1:
         return f"it was in {suspects} ({site.why})"
     count = len(site.suspects)
-    return f"it was in one of {count} passes, {suspects}, or in a pass that a flag adds ({site.why})"
+    return (
+        f"it was in one of {count} passes, {suspects}, or in a pass that a flag adds ({site.why})"
+    )
