@@ -15,17 +15,21 @@ VERSION = 3
 
 def render(report: Report, _: Warn) -> str:
     """The object, indented by two blanks, with surrogates as `\\udcXX` escapes."""
-    values = {
+    return json.dumps(report_as_dict(report), indent=2) + "\n"
+
+
+def report_as_dict(report: Report) -> dict[str, Any]:
+    """A report as JSON values."""
+    return {
         "version": VERSION,
         "findings": [as_dict(finding) for finding in report.findings],
-        "allowed": [allowed_as_dict(suppressed) for suppressed in report.allowed],
+        "allowed": [_allowed_as_dict(suppressed) for suppressed in report.allowed],
         "skipped": [{"path": entry.path, "reason": entry.reason} for entry in report.skipped],
         "stats": dict(report.stats),
     }
-    return json.dumps(values, indent=2) + "\n"
 
 
-def allowed_as_dict(allowed: SuppressedFinding) -> dict[str, Any]:
+def _allowed_as_dict(allowed: SuppressedFinding) -> dict[str, Any]:
     """A suppressed finding as JSON values, with the source and reason of its suppression."""
     by, reason = allowed.by.value, allowed.reason
     return {**as_dict(allowed.finding), "allowed_by": by, "reason": reason}

@@ -27,8 +27,6 @@ Spans = tuple[tuple[str, str], ...]
 """Pieces of a line, each with its style as rich spells it."""
 
 STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold cyan"}
-ORDER = (Severity.INFO, Severity.WARNING, Severity.ERROR)
-"""A terminal shows its last lines: the worst findings stand there."""
 WIDTH = 160
 """Maximum number of characters shown of a line of HLO, where no terminal is narrower; lines of
 dumps run to 100 kB."""
@@ -138,7 +136,7 @@ def _closing_lines(report: Report, seconds: float | None, output: IO[str]) -> It
 
 def hidden_line(hidden: Sequence[Diagnostic]) -> str:
     """`3 infos not shown: incomplete-dump 2, costly-transposes 1 (--min-severity info)`"""
-    numbers = [sum(at.severity is severity for at in hidden) for severity in reversed(ORDER)]
+    numbers = [sum(at.severity is severity for at in hidden) for severity in Severity]
     rules = Counter(finding.rule for finding in hidden)
     by_rule = listed([f"{rule} {count}" for rule, count in rules.most_common()], MAX_RULES)
     least = max((finding.severity for finding in hidden), key=lambda severity: severity.rank).value
@@ -183,6 +181,7 @@ def print_text(console: Console, findings: Sequence[Diagnostic], *, verbose: boo
 
 
 def _worst_last(findings: Sequence[Diagnostic], verbose: bool) -> list[Group]:
+    """The entries in their order: a terminal shows its last lines, where the worst stand."""
     groups = [Group(finding) for finding in findings] if verbose else grouped(findings)
     return sorted(groups, key=lambda group: -group.first.severity.rank)
 
@@ -204,9 +203,7 @@ def group_text(group: Group) -> str:
 
 def summary(report: Report) -> str:
     """`1 error, 2 warnings in 31 files, 31 modules of HLO`, and what is not among them."""
-    listed = severities(
-        *(report.stats.get(f"{severity.value}s", 0) for severity in reversed(ORDER))
-    )
+    listed = severities(*(report.stats.get(f"{severity.value}s", 0) for severity in Severity))
     files, modules = (counted(report.stats[name], name[:-1]) for name in ("files", "modules"))
     place = f"{files}, {modules} of HLO" if report.stats["files"] else "no files of HLO"
     allowed = f", {len(report.allowed)} allowed" if report.allowed else ""
