@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from hlo_lint.analysis.callees import EmittedRegion
@@ -16,11 +16,9 @@ _MOVES = frozenset({"dynamic-slice", "dynamic-update-slice"})
 _STARTED = "fusion-start"
 
 
-def misused(
-    region: EmittedRegion, module: Module, runners: Iterable[Instruction] | None = None
-) -> Iterator[tuple[Instruction, str]]:
+def misused(region: EmittedRegion, module: Module) -> Iterator[tuple[Instruction, str]]:
     """The instructions whose region violates its emitter's constraints, with the reason."""
-    for runner in instructions_of(module, region.opcode) if runners is None else runners:
+    for runner in instructions_of(module, region.opcode):
         words = region.spells
         if not words or any(word in runner.attributes_text for word in words):
             held = _held(region, runner, module)
