@@ -20,7 +20,7 @@ from hlo_lint.apps.cli.main import COMMANDS
 from hlo_lint.apps.settings.keys import KEYS, schema_text
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.settings.toml import as_toml
-from hlo_lint.dumps.contracts import Contract, Order, check_contract_names, contracts
+from hlo_lint.dumps.contracts import Contract, Order, contracts
 from hlo_lint.dumps.pass_lists import pass_lists
 from hlo_lint.report.formats import FORMATS, render
 from hlo_lint.report.page import render_page
@@ -28,6 +28,7 @@ from hlo_lint.rules.base import Rule
 from hlo_lint.rules.registry import all_rules, index_text
 from hlo_lint.rules.verifier import VerifierRule
 from tests.commands import options
+from tests.contract_names import check_contract_names
 from tests.pages import CommandFailed, replayed, run_python
 from tests.verifier_checks import ELSEWHERE, LEFT_OUT
 

@@ -25,7 +25,6 @@ from hlo_lint.dumps.contracts import (
     Order,
     OrderKind,
     broken_orders,
-    check_contract_names,
     contracts,
     unlisted_passes,
 )
@@ -38,6 +37,7 @@ from hlo_lint.rules.base import Bad
 from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.registry import all_rules, find_rule
 from tests.conftest import CRASH, DUMPS, FIXTURES
+from tests.contract_names import check_contract_names
 
 GPU_0_10_2 = DUMPS / "gpu-jax0.10.2" / "cublaslt_fission"
 GPU_0_11_2 = DUMPS / "gpu-jax0.11.2" / "attention"
