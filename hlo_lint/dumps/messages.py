@@ -366,26 +366,16 @@ class _Tables(NamedTuple):
 @cache
 def _tables() -> _Tables:
     data = tomllib.loads((Path(__file__).parent / "components.toml").read_text("utf-8"))
-    components = tuple(
-        (
-            re.compile("|".join(entry["files"])),
-            Component(
-                entry["name"],
-                entry["when"],
-                tuple(entry["next"]),
-                entry.get("off", ""),
-                entry.get("optional", False),
-                tuple(entry.get("passes", ())),
-                entry.get("phase", ""),
-                entry.get("calls", ""),
-                entry.get("dialects", ""),
-                entry.get("core_dialects", ""),
-            ),
+    components: list[tuple[re.Pattern[str], Component]] = []
+    for entry in data["component"]:
+        files = re.compile("|".join(entry.pop("files")))
+        values = (
+            (key, tuple(value) if isinstance(value, list) else value)
+            for key, value in entry.items()
         )
-        for entry in data["component"]
-    )
+        components.append((files, Component(**dict(values))))
     passes = {stem: tuple(names.split()) for stem, names in data["passes"].items()}
-    return _Tables(components, passes)
+    return _Tables(tuple(components), passes)
 
 
 @cache
