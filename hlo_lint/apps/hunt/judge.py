@@ -178,7 +178,6 @@ class Judge(ExitStack):
         compiler: HuntCompiler | None = None,
         passes: Sequence[str] = (),
         deadline: Deadline | None = None,
-        flags: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         """Start the child processes.
@@ -187,14 +186,13 @@ class Judge(ExitStack):
             compiler: the compiler; None for XLA:CPU of this interpreter.
             passes: judge only these passes; without them rules check the dumps of all passes.
             deadline: the end of the time for all modules.
-            flags: debug options of XLA, beside those that write the dumps.
             environment: variables for the compiler of an absent chip.
         """
         super().__init__()
         self._deadline = deadline or Deadline()
         self._log = ""
         self._pipelines: dict[str, set[str]] = {}
-        self.narrow(passes, flags or {})
+        self.narrow(passes, {})
         python, self._target, _ = compiler or HuntCompiler()
         self._chip = None if self._target in LIMITS else target_of(self._target)
         platform = "tpu" if self._chip and self._chip.is_tpu else "cuda"
