@@ -234,11 +234,7 @@ def _existing(given: str | Path) -> Path:
 
 
 def _status(path: Path) -> os.stat_result:
-    """The status of a regular file.
-
-    Raises:
-        OSError: it is not a regular file, or unreadable.
-    """
+    """The status of a regular file; OSError for any other."""
     status = on_disk(path).stat()
     if not stat.S_ISREG(status.st_mode):
         raise OSError("it is not a regular file")

@@ -301,11 +301,7 @@ def _opened(root: str) -> Any:
 
 
 def _asked(question: Callable[[], _T]) -> _T:
-    """The answer of a file system, whose errors are of any type.
-
-    Raises:
-        OSError: for any error.
-    """
+    """The answer of a file system, whose errors are of any type; OSError for all of them."""
     try:
         return question()
     except (OSError, DumpError):

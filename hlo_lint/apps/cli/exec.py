@@ -192,11 +192,7 @@ def environment(
 
 
 def _folder(given: Path | None) -> Path:
-    """A new folder for the dumps; that of a rank is in the folder of all ranks.
-
-    Raises:
-        UsageError: the given one cannot be made, or has something in it.
-    """
+    """A new folder for the dumps; that of a rank is in the folder of all ranks."""
     rank = next((os.environ[name] for name in RANKS if os.environ.get(name, "").isdigit()), None)
     own = "" if rank is None else f"rank{rank}"
     names = (Path(FOLDER if number == 1 else f"{FOLDER}-{number}", own) for number in count(1))

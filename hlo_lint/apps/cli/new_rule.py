@@ -115,11 +115,7 @@ def command(name: str, package: str | None, family: str | None) -> None:
 
 
 def _identifier(name: str, thing: str) -> str:
-    """The module name for a name in kebab-case.
-
-    Raises:
-        UsageError: if it cannot be one.
-    """
+    """The module name for a name in kebab-case; UsageError if there is none."""
     module = name.replace("-", "_")
     if not module.isidentifier() or module != module.lower():
         raise UsageError(f"{name!r} cannot name a {thing}: use lower case, digits and -")

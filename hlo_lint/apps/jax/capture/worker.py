@@ -74,11 +74,7 @@ def compile_lowered(
 
 
 def _message(error: Exception) -> str:
-    """XLA's error.
-
-    Raises:
-        OptionRefused: the error is about a compiler option.
-    """
+    """XLA's error; OptionRefused if it is about a compiler option."""
     message = str(error).strip()
     if BAD_OPTION.match(message):
         raise OptionRefused(message.partition(": ")[2]) from error
