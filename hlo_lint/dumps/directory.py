@@ -52,7 +52,10 @@ _KNOWN_ARTEFACTS = (
 )
 _UNSUPPORTED = {
     ".riegeli": "riegeli is not read: --xla_dump_hlo_as_text makes XLA write the text beside it",
-    "thunk_sequence.txt": "the thunks of an executable, and its command buffers, are not read",
+    **dict.fromkeys(
+        ("thunk_sequence.txt", "thunk_sequence_after_thunk_passes.txt"),
+        "the thunks of an executable, and its command buffers, are not read",
+    ),
 }
 """The reason why a file is not read, by the ending of its name."""
 MEMORY_DEVICES = 1
@@ -366,7 +369,8 @@ def _add_folder(
         if is_instead(name):
             instead.setdefault(parts and parts.key, path)
         elif reason := _unsupported(name):
-            is_minor = not name.endswith(".riegeli")
+            stem = name.removesuffix(".riegeli")
+            is_minor = stem == name or f"{stem}.txt" in files
             dump.skipped.append(Skipped(str(path), reason, minor=is_minor))
         elif not name.endswith(RUN_RECORDS):
             unread.append(name)
