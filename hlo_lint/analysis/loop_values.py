@@ -10,6 +10,7 @@ import operator
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, repeat
+from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 from hlo_lint.analysis.calls import calls_of
@@ -111,9 +112,17 @@ class LoopValues:
             del contexts[MAX_CONTEXTS:]
         return contexts
 
-    def value(self, operand: Operand, context: Context | None) -> int | None:
-        """The integer that an operand is in a context; None if that is unknown."""
-        return _Run(self._body).value(operand, context)
+    def value(
+        self,
+        operand: Operand,
+        context: Context | None,
+        ids: Mapping[str, int] = MappingProxyType({}),
+    ) -> int | None:
+        """The integer that an operand is in a context; None if that is unknown.
+
+        `ids` are the values of `partition-id` and `replica-id`.
+        """
+        return _Run(self._body, ids).value(operand, context)
 
     def slice_offsets(self, instruction: Instruction) -> Iterator[tuple[Context | None, int]]:
         """The byte offset of a slice in its array, in each context where it is known.
@@ -183,8 +192,10 @@ _HANDS_ON: Final = SAME_ELEMENTS.union(
 class _Run:
     """The computation of a value, with its intermediate values."""
 
-    def __init__(self, body: Callable[[Instruction], Computation | None]) -> None:
-        self._body = body
+    def __init__(
+        self, body: Callable[[Instruction], Computation | None], ids: Mapping[str, int]
+    ) -> None:
+        self._body, self._ids = body, ids
         self._read: dict[_Place, Sequence[_Place | None]] = {}
 
     def value(self, operand: Operand, context: Context | None) -> int | None:
@@ -196,7 +207,9 @@ class _Run:
             numbers = [
                 number for source in self._read[place] if (number := values.get(source)) is not None
             ]
-            if instruction.opcode in _HANDS_ON:
+            if instruction.opcode in self._ids:
+                values[place] = self._ids[instruction.opcode]
+            elif instruction.opcode in _HANDS_ON:
                 values[place] = numbers[0] if numbers else _counted(place)
             elif instruction.opcode == "constant":
                 values[place] = _constant(instruction)
@@ -326,6 +339,8 @@ def _computed(instruction: Instruction, values: list[int]) -> int | None:
     if opcode in _OPERATIONS and len(values) == (1 if opcode in _UNARY else 2):
         return _OPERATIONS[opcode](*values)
     match opcode, values:
+        case "not", [value] if instruction.type_text.startswith("pred"):
+            return 1 - value
         case "clamp", [low, value, high]:
             return min(max(value, low), high)
         case "select", [condition, left, right]:

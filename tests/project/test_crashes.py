@@ -39,7 +39,6 @@ NUMBERS = {
     "analysis/shape_inference/windows.py: int(select_last)": "a truth value",
     "analysis/verifier/scope.py: int(text)": "nine digits of a pattern",
     "analysis/waits.py: int(key['number'])": "18 digits of a pattern",
-    "rules/pipeline/divergent_collective.py: int(compare(*values))": "a truth value",
 }
 """Conversions that take no number of a text, or a short one, each with the reason."""
 

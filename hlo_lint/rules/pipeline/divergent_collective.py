@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from hlo_lint.analysis.device_groups import communicating, count_of, device_groups
+from hlo_lint.analysis.loop_values import LoopValues
 from hlo_lint.analysis.loops import COMPARISONS, MIRRORED, Counter, Loop, loops, state_element
-from hlo_lint.analysis.walks import operands_first
-from hlo_lint.hlo.ir import Instruction, Module, Operand
-from hlo_lint.hlo.opcodes import SAME_NUMBERS
+from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule, Severity, Stage
-from hlo_lint.text.source import whole_number
 
 _DEVICE: Final = frozenset({"partition-id", "replica-id"})
-_ARITHMETIC: Final[Mapping[str, Callable[[int, int], int]]] = {
-    "add": operator.add,
-    "and": operator.and_,
-    "maximum": max,
-    "minimum": min,
-    "multiply": operator.mul,
-    "or": operator.or_,
-    "remainder": lambda left, right: left % right,
-    "divide": lambda left, right: left // right,
-}
-_EVALUATED: Final = SAME_NUMBERS.union(_ARITHMETIC, ("compare", "not"))
-_MAX_PLACES: Final = 1000
-"""The largest number of scalars evaluated for a single value."""
 _MAX_DEVICES: Final = 4096
-_MAX_VALUE: Final = 1 << 31
 _HEAD = """
 HloModule m, replica_count=4
 
@@ -166,16 +149,14 @@ def _trip_counts(loop: Loop, module: Module) -> list[int] | None:
     if not isinstance(shape, ArrayShape):
         return None
     (number, index, step) = moving[0]
-    trips = []
+    known, trips = LoopValues(module), []
     for ids in _devices(module):
         values = []
         for side, element in counters:
             source = test if element is None else state
             index_of_value = side if element is None else element
-            operands = source.operands
-            if index_of_value >= len(operands) or operands[index_of_value].shape_index:
-                return None
-            values.append(_evaluate(operands[index_of_value].instruction, ids, module))
+            operand = source.operand(index_of_value)
+            values.append(None if operand is None else known.value(operand, None, ids))
         first, limit = values[number], values[1 - number]
         if first is None or limit is None:
             return None
@@ -224,86 +205,16 @@ def _severity(stage: Stage) -> Severity | None:
 
 def _branches_taken(conditional: Instruction, module: Module, branches: int) -> list[int] | None:
     """The branch that each device takes; None if it depends on more than the device's id."""
-    choice = conditional.operands[0].instruction if conditional.operands else None
-    if choice is None:
+    choice, first = conditional.operand(0), conditional.producer()
+    if choice is None or first is None:
         return None
-    by_index = "branch_computations" in conditional.attributes
-    taken = []
+    known, taken = LoopValues(module), []
     for ids in _devices(module):
-        value = _evaluate(choice, ids, module)
+        value = known.value(choice, None, ids)
         if value is None:
             return None
-        if by_index and not choice.type_text.startswith("pred"):
+        if "branch_computations" in conditional.attributes and first.type_text[:4] != "pred":
             taken.append(value if 0 <= value < branches else branches - 1)
         else:
             taken.append(0 if value else 1)
     return taken or None
-
-
-class _ScalarPlace(NamedTuple):
-    """A scalar, and the fusion that contains it."""
-
-    scalar: Instruction
-    fusion: _ScalarPlace | None = None
-
-    def sources(self, module: Module) -> Sequence[_ScalarPlace | None]:
-        """The scalars from which it is computed; None for each unknown operand."""
-        scalar, fusion = self
-        if scalar.opcode == "parameter" and fusion is not None:
-            number = scalar.parameter_number
-            argument = None if number is None else fusion.scalar.operand(number)
-            return (_read(argument, fusion.fusion),)
-        if scalar.opcode == "fusion":
-            body = module.callee(scalar)
-            root = None if body is None else body.root
-            return () if root is None else (_ScalarPlace(root, self),)
-        is_computed = scalar.opcode in _EVALUATED
-        return [_read(operand, fusion) for operand in scalar.operands] if is_computed else ()
-
-
-def _read(operand: Operand | None, fusion: _ScalarPlace | None) -> _ScalarPlace | None:
-    if operand is None or operand.instruction is None or operand.shape_index:
-        return None
-    return _ScalarPlace(operand.instruction, fusion)
-
-
-def _evaluate(scalar: Instruction | None, ids: Mapping[str, int], module: Module) -> int | None:
-    """The integer value of a scalar on a device with these ids; None if it is unknown."""
-    read: dict[_ScalarPlace, Sequence[_ScalarPlace | None]] = {}
-
-    def sources(place: _ScalarPlace) -> Iterator[_ScalarPlace]:
-        read[place] = place.sources(module) if len(read) < _MAX_PLACES else ()
-        return filter(None, read[place])
-
-    value: int | None = None
-    values: dict[_ScalarPlace | None, int | None] = {}
-    for place in operands_first([] if scalar is None else [_ScalarPlace(scalar)], sources):
-        instruction, text = place.scalar, place.scalar.operands_text.strip()
-        inputs = [value for source in read[place] if (value := values.get(source)) is not None]
-        value = None
-        if instruction.opcode in _DEVICE:
-            value = ids[instruction.opcode]
-        elif instruction.opcode == "constant":
-            value = int(text == "true") if text in ("true", "false") else whole_number(text)
-        elif inputs and len(inputs) == len(read[place]):
-            is_computed = instruction.opcode in _EVALUATED
-            value = _computed(instruction, inputs) if is_computed else inputs[0]
-        values[place] = value
-    return value
-
-
-def _computed(instruction: Instruction, values: list[int]) -> int | None:
-    opcode = instruction.opcode
-    if opcode in SAME_NUMBERS:
-        return values[0]
-    if opcode == "not":
-        return 1 - values[0] if instruction.type_text.startswith("pred") else None
-    if len(values) != 2:
-        return None
-    if opcode == "compare":
-        compare = COMPARISONS.get(instruction.attributes.get("direction", ""))
-        return None if compare is None else int(compare(*values))
-    if opcode in ("divide", "remainder") and not values[1]:
-        return None
-    result = _ARITHMETIC[opcode](*values)
-    return result if result < _MAX_VALUE else None  # it may wrap around
