@@ -109,12 +109,17 @@ def count_of(module: Module, name: str) -> int:
     return header_counts(module).get(name, 1)
 
 
-def transfer_pairs(transfer: Instruction) -> tuple[tuple[int, int], ...]:
-    """The source-target pairs of a send or a receive; empty if missing or unreadable."""
-    text = transfer.frontend_attributes().get(TRANSFER_PAIRS)
+def pairs_in(text: object) -> tuple[tuple[int, int], ...]:
+    """The pairs of a list as spelled: `{{0,1},{1,0}}`; empty if missing or unreadable."""
     value = value_or_none("source_target_pairs", text.strip('"')) if isinstance(text, str) else None
     pairs = value if isinstance(value, tuple) else ()
     return tuple((pair[0], pair[1]) for pair in pairs if isinstance(pair, tuple) and len(pair) == 2)
+
+
+def transfer_pairs(transfer: Instruction) -> tuple[tuple[int, int], ...]:
+    """The source-target pairs of a permute, a send or a receive; empty if missing or unreadable."""
+    pairs = transfer.attribute_text("source_target_pairs")
+    return pairs_in(transfer.frontend_attributes().get(TRANSFER_PAIRS) if pairs is None else pairs)
 
 
 def device_groups(collective: Instruction, module: Module) -> Iterator[tuple[int, ...]]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
+from hlo_lint.analysis.device_groups import pairs_in, transfer_pairs
 from hlo_lint.analysis.loops import loops
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity
-from hlo_lint.text.patterns import late
-from hlo_lint.text.source import whole_number
 
 _PROGRAM = """
 HloModule m, num_partitions=2
@@ -38,37 +37,8 @@ ENTRY e {
   ROOT w = (f32[8], s32[]) while(first), condition=condition, body=body
 }
 """
-_RING = """
-HloModule m, num_partitions=2
-
-ENTRY e {
-  p = f32[8] parameter(0)
-  x = f32[8] collective-permute(p), channel_id=1, source_target_pairs={{0,1},{1,0}}, \
-frontend_attributes={_xla_send_recv_validation="{{0,2},{1,3}}"}
-  ROOT n = f32[8] negate(x)
-}
-"""
-_CUT = """
-HloModule m, num_partitions=2
-
-ENTRY e {
-  p = f32[8] parameter(0)
-  back = f32[8] collective-permute(p), channel_id=1, source_target_pairs={{1,0}}, \
-frontend_attributes={_xla_send_recv_validation="{{FIRST}}"}MARK
-  on = f32[8] collective-permute(p), channel_id=2, source_target_pairs={{0,1}}, \
-frontend_attributes={_xla_send_recv_validation="{{0,2}}"}
-  d = u32[] partition-id()
-  c = pred[] convert(d)
-  s = f32[8] select(c, on, back)
-  ROOT n = f32[8] negate(s)
-}
-"""
-_BEFORE = "module_0001.m.0001.c.after_dce.before_collective-permute-cycle-decomposer.txt"
-_AFTER = "module_0001.m.0002.c.after_collective-permute-cycle-decomposer.before_dce.txt"
 _OPCODES: Final = ("collective-permute", "collective-permute-start", "send", "recv")
 _ATTRIBUTE: Final = "_xla_send_recv_validation"
-_PAIRS: Final = "source_target_pairs"
-_range = late(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}")
 
 
 class ValidationBeyondTripCount(Rule):
@@ -86,38 +56,67 @@ class ValidationBeyondTripCount(Rule):
     """
 
     severity = Severity.WARNING
-    mentions = (_PAIRS,)
+    mentions = ("source_target_pairs",)
     evidence = (PublicReport("openxla/xla#13278 (loop-double-buffer-transformer)"),)
     examples = (
         Bad(_PROGRAM.replace("LAST", "4").replace("MARK", "  // error")),
-        Bad(
-            _CUT.replace("FIRST", "{0,2}").replace("MARK", "  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _RING},
-        ),
-        Bad(_RING.replace("{0,2},", "").replace('}}"}', '}}"}  // error')),
+        Bad.step("""
+            HloModule m, num_partitions=2
+
+            ENTRY e {
+            - x = f32[8] collective-permute(f32[8] p), channel_id=1,
+            -     source_target_pairs={{0,1},{1,0}},
+            -     frontend_attributes={_xla_send_recv_validation="{{0,2},{1,3}}"}
+            - ROOT n = f32[8] negate(x)
+            + b = f32[8] collective-permute(p), channel_id=1, source_target_pairs={{1,0}},  // error
+            +     frontend_attributes={_xla_send_recv_validation="{{0,2}}"}
+            + f = f32[8] collective-permute(p), channel_id=2, source_target_pairs={{0,1}},
+            +     frontend_attributes={_xla_send_recv_validation="{{0,2}}"}
+            + c = pred[] convert(u32[] d)
+            + s = f32[8] select(c, f, b)
+            + ROOT n = f32[8] negate(s)
+            }
+        """),
+        Bad.entry("""
+            x = f32[8] collective-permute(f32[8] p), source_target_pairs={{0,1},{1,0}},  // error
+                frontend_attributes={_xla_send_recv_validation="{{1,3}}"}
+        """),
         Good(_PROGRAM.replace("LAST", "3").replace("MARK", "")),
-        Good(
-            _CUT.replace("FIRST", "{1,3}").replace("MARK", ""), file=_AFTER, beside={_BEFORE: _RING}
-        ),
+        Good.step("""
+            HloModule m, num_partitions=2
+
+            ENTRY e {
+            - x = f32[8] collective-permute(f32[8] p), channel_id=1,
+            -     source_target_pairs={{0,1},{1,0}},
+            -     frontend_attributes={_xla_send_recv_validation="{{0,2},{1,3}}"}
+            - ROOT n = f32[8] negate(x)
+            + b = f32[8] collective-permute(p), channel_id=1, source_target_pairs={{1,0}},
+            +     frontend_attributes={_xla_send_recv_validation="{{1,3}}"}
+            + f = f32[8] collective-permute(p), channel_id=2, source_target_pairs={{0,1}},
+            +     frontend_attributes={_xla_send_recv_validation="{{0,2}}"}
+            + c = pred[] convert(u32[] d)
+            + s = f32[8] select(c, f, b)
+            + ROOT n = f32[8] negate(s)
+            }
+        """),
     )
 
     def check_cut(self, change: PassPair) -> Findings:
         """Transfers that a pass split off a permute with the ranges of different pairs."""
         for computation in change.changed:
             before, after = computation.before, computation.after
-            of_pair: dict[str, tuple[int, int]] = {}
+            of_pair: dict[tuple[int, int], tuple[int, int]] = {}
             for old, ranges in _transfers(before):
                 kept = after.instruction(old.name)
                 if kept is None or kept.opcode != old.opcode:
-                    of_pair.update(zip(_pairs(old), ranges, strict=False))
+                    of_pair.update(zip(transfer_pairs(old), ranges, strict=False))
             for number in computation.added if of_pair else ():
                 new = after.at(number)
-                pairs = _pairs(new) if new.opcode in _OPCODES else ()
+                pairs = transfer_pairs(new) if new.opcode in _OPCODES else ()
                 if not pairs or new.name in before.index or not of_pair.keys() >= set(pairs):
                     continue
                 expected = [of_pair[pair] for pair in pairs]
-                if expected != _ranges(new):
+                if expected != [*_ranges(new)]:
                     text = ",".join(f"{{{first},{last}}}" for first, last in expected)
                     yield Finding(
                         new,
@@ -141,12 +140,12 @@ class ValidationBeyondTripCount(Rule):
                     )
         for computation in module.computations:
             for transfer, ranges in _transfers(computation):
-                if ranges and (pairs := _pairs(transfer)) and len(pairs) != len(ranges):
+                if ranges and (pairs := transfer_pairs(transfer)) and len(pairs) != len(ranges):
                     message = f"{_ATTRIBUTE} has {len(ranges)} ranges for {len(pairs)} pairs"
                     yield Finding(transfer, message, key="count")
 
 
-def _transfers(body: Computation) -> Iterator[tuple[Instruction, list[tuple[int, int]]]]:
+def _transfers(body: Computation) -> Iterator[tuple[Instruction, Sequence[tuple[int, int]]]]:
     """The transfers of a body that have ranges, with their ranges."""
     for opcode in _OPCODES:
         for instruction in body.with_opcode(opcode):
@@ -154,22 +153,6 @@ def _transfers(body: Computation) -> Iterator[tuple[Instruction, list[tuple[int,
                 yield instruction, _ranges(instruction)
 
 
-def _ranges(transfer: Instruction) -> list[tuple[int, int]]:
+def _ranges(transfer: Instruction) -> Sequence[tuple[int, int]]:
     """The first and the last valid iteration of each pair."""
-    text = _list_after(transfer.attributes.get("frontend_attributes", ""), _ATTRIBUTE)
-    return [
-        (first, last)
-        for pair in _range.findall(text)
-        for first, last in [map(whole_number, pair)]
-        if first is not None and last is not None
-    ]
-
-
-def _pairs(transfer: Instruction) -> tuple[str, ...]:
-    """The source-target pairs, as text."""
-    return tuple(map(",".join, _range.findall(_list_after(transfer.attributes_text, _PAIRS))))
-
-
-def _list_after(text: str, name: str) -> str:
-    """The text of the list in braces after a name."""
-    return text.partition(f"{name}=")[2].partition("}}")[0] + "}}"
+    return pairs_in(transfer.frontend_attributes().get(_ATTRIBUTE))
