@@ -75,9 +75,8 @@ class AttributeLost(Rule):
             b { x = f32[8] parameter(0) ROOT n = f32[8] negate(x) }
             c { y = f32[8] parameter(0) ROOT t = pred[] custom-call(y), custom_call_target="t" }
             ENTRY e {
-              p = f32[8] parameter(0)
-            - ROOT w = f32[8] while(p), condition=c, body=b, frontend_attributes={a="1"}
-            + ROOT w.1 = f32[8] while(p), condition=c, body=b  // error
+            - ROOT w = f32[8] while(f32[8] p), condition=c, body=b, frontend_attributes={a="1"}
+            + ROOT w.1 = f32[8] while(f32[8] p), condition=c, body=b  // error
             }
             """,
             by="spmd-partitioning",
@@ -87,18 +86,16 @@ class AttributeLost(Rule):
             +HloModule m  // error
 
             ENTRY e {
-              p = f32[8] parameter(0)
-              k = f32[8] copy(p)
+              k = f32[8] copy(f32[8] p)
               ROOT c = f32[8] custom-call(k), custom_call_target="t"
             }
         """),
         Bad.step("""
             add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
             ENTRY e {
-              p = f32[8] parameter(0)
-            - ROOT r = f32[8] all-reduce(p), to_apply=add,
+            - ROOT r = f32[8] all-reduce(f32[8] p), to_apply=add,
             -     frontend_attributes={_scheduling_group_id="3"}
-            + s = f32[8] all-reduce-start(p), to_apply=add  // error
+            + s = f32[8] all-reduce-start(f32[8] p), to_apply=add  // error
             + ROOT d = f32[8] all-reduce-done(s)
             }
         """),
@@ -134,17 +131,15 @@ class AttributeLost(Rule):
             +}
 
             ENTRY e {
-              p = f32[8] parameter(0)
-            - ROOT n.2 = f32[8] negate(p), frontend_attributes={_scheduling_group_id="3"}
-            + ROOT c = f32[8] fusion(p), kind=kLoop, calls=b
+            - ROOT n.2 = f32[8] negate(f32[8] p), frontend_attributes={_scheduling_group_id="3"}
+            + ROOT c = f32[8] fusion(f32[8] p), kind=kLoop, calls=b
             }
         """),
         Bad.step("""
             -b { x = f32[8] parameter(0) ROOT n.1 = f32[8] negate(x) }
             ENTRY e {
-              p = f32[8] parameter(0)
-            - ROOT c = f32[8] call(p), to_apply=b, frontend_attributes={inlineable="false"}
-            + ROOT n.2 = f32[8] negate(p)  // error
+            - ROOT c = f32[8] call(f32[8] p), to_apply=b, frontend_attributes={inlineable="false"}
+            + ROOT n.2 = f32[8] negate(f32[8] p)  // error
             }
         """),
         Bad.step("""
@@ -163,10 +158,9 @@ class AttributeLost(Rule):
         Bad.step("""
             add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
             ENTRY e {
-              p = f32[8] parameter(0)
-            - r = f32[8] collective-broadcast(p), channel_id=1
+            - r = f32[8] collective-broadcast(f32[8] p), channel_id=1
             - ROOT n = f32[8] negate(r)
-            + r.1 = f32[8] all-reduce(p), to_apply=add  // error
+            + r.1 = f32[8] all-reduce(f32[8] p), to_apply=add  // error
             + ROOT n = f32[8] negate(r.1)
             }
         """),
@@ -268,10 +262,9 @@ class AttributeLost(Rule):
         Bad.step("""
             f { a = f32[8] parameter(0) ROOT s = f32[8] negate(a) }
             ENTRY e {
-              p = f32[8] parameter(0)
-            - ROOT c = f32[8] fusion(p), kind=kCustom, calls=f,
+            - ROOT c = f32[8] fusion(f32[8] p), kind=kCustom, calls=f,
             -     backend_config={"kind":"__triton","block_level_fusion_config":{}}
-            + ROOT c = f32[8] fusion(p), kind=kCustom, calls=f,  // error
+            + ROOT c = f32[8] fusion(f32[8] p), kind=kCustom, calls=f,  // error
             +     backend_config={"kind":"__triton"}
             }
         """),
@@ -307,9 +300,8 @@ class AttributeLost(Rule):
         Good.step("""
             f { a = f32[8] parameter(0) ROOT s = f32[8] negate(a) }
             ENTRY e {
-              p = f32[8] parameter(0)
-            - ROOT c = f32[8] fusion(p), kind=kCustom, calls=f, backend_config="b"
-            + ROOT c = f32[8] fusion(p), kind=kLoop, calls=f
+            - ROOT c = f32[8] fusion(f32[8] p), kind=kCustom, calls=f, backend_config="b"
+            + ROOT c = f32[8] fusion(f32[8] p), kind=kLoop, calls=f
             }
         """),
     )

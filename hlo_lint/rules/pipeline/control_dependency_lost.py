@@ -50,14 +50,12 @@ class ControlDependencyLost(Rule):
             HloModule m, is_scheduled=true
 
             ENTRY e {
-              p = f32[8] parameter(0)
-              q = f32[8] parameter(1)
-            - c = f32[8] copy(p)
+            - c = f32[8] copy(f32[8] p)
 
-            - n = f32[8] negate(q), control-predecessors={c}
+            - n = f32[8] negate(f32[8] q), control-predecessors={c}
             - ROOT a = f32[8] add(c, n)
-            + s = (f32[8]{0:S(1)}, f32[8], u32[]) copy-start(p)
-            + n = f32[8] negate(q)  // error
+            + s = (f32[8]{0:S(1)}, f32[8], u32[]) copy-start(f32[8] p)
+            + n = f32[8] negate(f32[8] q)  // error
             + d = f32[8]{0:S(1)} copy-done(s)
             + ROOT a = f32[8] add(d, n)
             }
@@ -71,8 +69,7 @@ class ControlDependencyLost(Rule):
         Bad.step("""
             +f { x = s32[] parameter(0) ROOT n.1 = s32[] negate(x) }
             ENTRY e {
-              p = s32[] parameter(0)
-              a = s32[] custom-call(p), custom_call_target="first"
+              a = s32[] custom-call(s32[] p), custom_call_target="first"
             - n = s32[] negate(p), control-predecessors={a}
             - ROOT t = (s32[], s32[]) tuple(a, n)
             + k = s32[] fusion(p), kind=kLoop, calls=f  // error
@@ -83,8 +80,7 @@ class ControlDependencyLost(Rule):
             HloModule m, replica_count=2
 
             ENTRY e {
-              p = s32[] parameter(0)
-              a = s32[] custom-call(p), custom_call_target="first"
+              a = s32[] custom-call(s32[] p), custom_call_target="first"
             - s = (s32[], s32[]) collective-permute-start(p), source_target_pairs={{0,1},{1,0}},
             -     control-predecessors={a}
             - e = s32[] collective-permute-done(s)
@@ -134,8 +130,7 @@ class ControlDependencyLost(Rule):
             }
 
             ENTRY e {
-              p = s32[] parameter(0)
-              a = s32[] custom-call(p), custom_call_target="first"
+              a = s32[] custom-call(s32[] p), custom_call_target="first"
             - u = (s32[], s32[]) tuple(p, p)
             - w = (s32[], s32[]) while(u), condition=c, body=b, control-predecessors={a}
             - g = s32[] get-tuple-element(w), index=0

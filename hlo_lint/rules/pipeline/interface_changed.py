@@ -69,9 +69,8 @@ class InterfaceChanged(Rule):
             +HloModule m, entry_computation_layout={(f32[8,4]{1,0})->f32[8,4]{1,0}}  // error
 
             ENTRY e {
-              p = f32[8,4]{1,0} parameter(0)
-            - ROOT c = f32[8,4]{0,1} copy(p)
-            + ROOT c = f32[8,4]{1,0} copy(p)
+            - ROOT c = f32[8,4]{0,1} copy(f32[8,4]{1,0} p)
+            + ROOT c = f32[8,4]{1,0} copy(f32[8,4]{1,0} p)
             }
         """),
         Bad.step("""
@@ -120,9 +119,8 @@ class InterfaceChanged(Rule):
             HloModule m, entry_computation_layout={(f32[8,4]{1,0})->f32[8,4]{0,1:S(5)}}
 
             ENTRY e {
-              p = f32[8,4]{1,0} parameter(0)
-            - ROOT c = f32[8,4]{0,1} transpose(p)
-            + ROOT c = f32[8,4]{0,1} copy(p)
+            - ROOT c = f32[8,4]{0,1} transpose(f32[8,4]{1,0} p)
+            + ROOT c = f32[8,4]{0,1} copy(f32[8,4]{1,0} p)
             }
         """),
     )

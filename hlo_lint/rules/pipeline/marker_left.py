@@ -68,11 +68,10 @@ class MarkerLeft(Rule):
             HloModule m  // error
 
             ENTRY e {
-              p = f32[8]{0} parameter(0)
-            - h = f32[8]{0} custom-call(p), custom_call_target="MoveToHost"
+            - h = f32[8]{0} custom-call(f32[8]{0} p), custom_call_target="MoveToHost"
             - d = f32[8]{0} custom-call(h), custom_call_target="MoveToDevice"
             - ROOT n = f32[8]{0} negate(d)
-            + ROOT n = f32[8]{0} negate(p)
+            + ROOT n = f32[8]{0} negate(f32[8]{0} p)
             }
             """,
             by="host-offloader",

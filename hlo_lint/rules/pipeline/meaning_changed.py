@@ -88,10 +88,8 @@ class MeaningChanged(Rule):
             f { x = f32[] parameter(0) ROOT a = f32[] negate(x) }
             g { y = f32[] parameter(0) ROOT b = f32[] sine(y) }
             ENTRY e {
-              i = s32[] parameter(0)
-              p = f32[] parameter(1)
-            - c = f32[] conditional(i, p, p), branch_computations={f, g}
-            + c = f32[] conditional(i, p, p), branch_computations={g, f}  // error
+            - c = f32[] conditional(s32[] i, f32[] p, p), branch_computations={f, g}
+            + c = f32[] conditional(s32[] i, f32[] p, p), branch_computations={g, f}  // error
               ROOT n = f32[] abs(c)
             }
         """),
@@ -101,21 +99,18 @@ class MeaningChanged(Rule):
             max { x = f32[] parameter(0) y = f32[] parameter(1) ROOT z = f32[] maximum(x, y) }
             sum { u = f32[] parameter(0) v = f32[] parameter(1) ROOT w = f32[] add(u, v) }
             ENTRY e {
-              p = f32[8] parameter(0)
-              q = f32[8] parameter(1)
-            - a = f32[8] all-reduce(p), replica_groups={{0,1},{2,3}}, channel_id=1,
+            - a = f32[8] all-reduce(f32[8] p), replica_groups={{0,1},{2,3}}, channel_id=1,
             - use_global_device_ids=true, to_apply=sum
-            - b = f32[8] all-reduce(q), replica_groups={{0,1},{2,3}}, channel_id=2,
+            - b = f32[8] all-reduce(f32[8] q), replica_groups={{0,1},{2,3}}, channel_id=2,
             - use_global_device_ids=true, to_apply=sum
             - ROOT t = (f32[8], f32[8]) tuple(a, b)
-            + ROOT c = (f32[8], f32[8]) all-reduce(p, q), channel_id=3,  // error
+            + ROOT c = (f32[8], f32[8]) all-reduce(f32[8] p, f32[8] q), channel_id=3,  // error
             + replica_groups={{0,2},{1,3}}, use_global_device_ids=true, to_apply=sum
             }
         """),
         Bad.step("""
-              p = f32[8] parameter(0)
-            - ROOT c = f32[8] custom-call(p), custom_call_target="kernel", backend_config="a"
-            + ROOT c = f32[8] custom-call(p), custom_call_target="kernel",  // error
+            - ROOT c = f32[8] custom-call(f32[8] p), custom_call_target="kernel", backend_config="a"
+            + ROOT c = f32[8] custom-call(f32[8] p), custom_call_target="kernel",  // error
             +     backend_config="b"
         """),
         Good.step("""
@@ -124,24 +119,20 @@ class MeaningChanged(Rule):
             max { x = f32[] parameter(0) y = f32[] parameter(1) ROOT z = f32[] maximum(x, y) }
             sum { u = f32[] parameter(0) v = f32[] parameter(1) ROOT w = f32[] add(u, v) }
             ENTRY e {
-              p = f32[8] parameter(0)
-              q = f32[8] parameter(1)
-            - a = f32[8] all-reduce(p), replica_groups={{0,1},{2,3}}, channel_id=1,
+            - a = f32[8] all-reduce(f32[8] p), replica_groups={{0,1},{2,3}}, channel_id=1,
             - use_global_device_ids=true, to_apply=sum
-            - b = f32[8] all-reduce(q), replica_groups={{0,1},{2,3}}, channel_id=2,
+            - b = f32[8] all-reduce(f32[8] q), replica_groups={{0,1},{2,3}}, channel_id=2,
             - use_global_device_ids=true, to_apply=sum
             - ROOT t = (f32[8], f32[8]) tuple(a, b)
-            + ROOT c = (f32[8], f32[8]) all-reduce(p, q), channel_id=3,
+            + ROOT c = (f32[8], f32[8]) all-reduce(f32[8] p, f32[8] q), channel_id=3,
             + replica_groups={{2,3},{0,1}}, use_global_device_ids=true, to_apply=sum
             }
         """),
         Bad.step("""
             sum { u = f32[] parameter(0) v = f32[] parameter(1) ROOT w = f32[] add(u, v) }
             ENTRY e {
-              p = f32[8] parameter(0)
-              n = s32[] parameter(1)
-              q = f32[8] negate(p)
-              s = f32[<=8] set-dimension-size(q, n), dimensions={0}
+              q = f32[8] negate(f32[8] p)
+              s = f32[<=8] set-dimension-size(q, s32[] n), dimensions={0}
               zero = f32[] constant(0)
             - ROOT r = f32[] reduce(s, zero), dimensions={0}, to_apply=sum
             + ROOT r = f32[] reduce(q, zero), dimensions={0}, to_apply=sum  // error
@@ -150,9 +141,8 @@ class MeaningChanged(Rule):
         Good.step("""
             sum { u = f32[] parameter(0) v = f32[] constant(8) ROOT w = f32[] add(u, v) }
             ENTRY e {
-              p = f32[8] parameter(0)
               n = s32[] constant(8)
-              q = f32[8] negate(p)
+              q = f32[8] negate(f32[8] p)
               s = f32[<=8] set-dimension-size(q, n), dimensions={0}
               zero = f32[] constant(0)
             - ROOT r = f32[] reduce(s, zero), dimensions={0}, to_apply=sum

@@ -42,10 +42,9 @@ class PermuteLosesTarget(Rule):
             HloModule m, num_partitions=4
 
             ENTRY e {
-              p = f32[8] parameter(0)
-            - ROOT c = f32[8] collective-permute(p), channel_id=1,
+            - ROOT c = f32[8] collective-permute(f32[8] p), channel_id=1,
             -     source_target_pairs={{0,1},{1,0},{2,2},{3,3}}
-            + ROOT c = f32[8] collective-permute(p), channel_id=1,  // error
+            + ROOT c = f32[8] collective-permute(f32[8] p), channel_id=1,  // error
             +     source_target_pairs={{0,1},{1,0}}
             }
         """),
@@ -53,13 +52,12 @@ class PermuteLosesTarget(Rule):
             HloModule m, num_partitions=4
 
             ENTRY e {
-              p = f32[8] parameter(0)
-            - ROOT c = f32[8] collective-permute(p), channel_id=1,
+            - ROOT c = f32[8] collective-permute(f32[8] p), channel_id=1,
             -     source_target_pairs={{0,1},{1,0},{2,2},{3,3}}
             + t = token[] after-all()
             + r = (f32[8], u32[], token[]) recv(t), channel_id=1,  // error
             +     frontend_attributes={_xla_send_recv_source_target_pairs={{0,1},{1,0},{2,2}}}
-            + s = (f32[8], u32[], token[]) send(p, t), channel_id=1,
+            + s = (f32[8], u32[], token[]) send(f32[8] p, t), channel_id=1,
             +     frontend_attributes={_xla_send_recv_source_target_pairs={{0,1},{1,0},{2,2}}}
             + d = (f32[8], token[]) recv-done(r), channel_id=1
             + e = token[] send-done(s), channel_id=1
@@ -70,10 +68,9 @@ class PermuteLosesTarget(Rule):
             HloModule m, num_partitions=4
 
             ENTRY e {
-              p = f32[8] parameter(0)
-            - ROOT c = f32[8] collective-permute(p), channel_id=1,
+            - ROOT c = f32[8] collective-permute(f32[8] p), channel_id=1,
             -     source_target_pairs={{0,1},{1,0},{2,2},{3,3}}
-            + ROOT c = f32[8] collective-permute(p), channel_id=1,
+            + ROOT c = f32[8] collective-permute(f32[8] p), channel_id=1,
             +     source_target_pairs={{0,1},{1,0},{3,3},{2,2}}
             }
         """),

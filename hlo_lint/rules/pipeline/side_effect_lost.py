@@ -107,10 +107,7 @@ class SideEffectLost(Rule):
             }
         """),
         Bad.step("""
-            c {
-              p.2 = f32[8] parameter(0)
-              ROOT t = pred[] custom-call(p.2), custom_call_target="test"
-            }
+            c { ROOT t = pred[] custom-call(f32[8] p.2), custom_call_target="test" }
 
             b {
               p = f32[8] parameter(0)
@@ -119,16 +116,14 @@ class SideEffectLost(Rule):
             }
 
             ENTRY e {
-              p = f32[8] parameter(0)
-            + c = () custom-call(p), custom_call_target="log",  // error
+            + c = () custom-call(f32[8] p), custom_call_target="log",  // error
             +     custom_call_has_side_effect=true
-              ROOT w = f32[8] while(p), condition=c, body=b
+              ROOT w = f32[8] while(f32[8] p), condition=c, body=b
             }
         """),
         Bad.step("""
             f {
-              x = f32[] parameter(0)
-              c = () custom-call(x), custom_call_target="log",  // error
+              c = () custom-call(f32[] x), custom_call_target="log",  // error
                   custom_call_has_side_effect=true
               ROOT y = f32[] abs(x)
             }
@@ -169,10 +164,7 @@ class SideEffectLost(Rule):
             by="host-offloader",
         ),
         Good.step("""
-            c {
-              p.2 = f32[8] parameter(0)
-              ROOT t = pred[] custom-call(p.2), custom_call_target="test"
-            }
+            c { ROOT t = pred[] custom-call(f32[8] p.2), custom_call_target="test" }
 
             b {
               p = f32[8] parameter(0)
@@ -181,9 +173,8 @@ class SideEffectLost(Rule):
             }
 
             ENTRY e {
-              p = f32[8] parameter(0)
-            - ROOT w = f32[8] while(p), condition=c, body=b
-            + ROOT w = f32[8] while(p), condition=c, body=b,
+            - ROOT w = f32[8] while(f32[8] p), condition=c, body=b
+            + ROOT w = f32[8] while(f32[8] p), condition=c, body=b,
             +     backend_config={"known_trip_count":{"n":"1"}}
             }
         """),

@@ -115,8 +115,7 @@ class PrecisionLost(Rule):
             +add { ROOT s = bf16[] add(bf16[] a, bf16[] b) }
 
             ENTRY e {
-              p = f32[8] parameter(0)
-              n = f32[8] negate(p)
+              n = f32[8] negate(f32[8] p)
             - ROOT r = f32[8] all-reduce(n), to_apply=add
             + x = bf16[8] convert(n)
             + r = bf16[8] all-reduce(x), to_apply=add  // error
@@ -159,8 +158,7 @@ class PrecisionLost(Rule):
             +add { ROOT s = bf16[] add(bf16[] a, bf16[] b) }
 
             ENTRY e {
-              p = f32[8] parameter(0)
-              n = f32[8] negate(p)
+              n = f32[8] negate(f32[8] p)
             - r = f32[8] all-reduce(n), to_apply=add
             - ROOT y = bf16[8] convert(r)
             + x = bf16[8] convert(n)
