@@ -48,6 +48,11 @@ _BEFORE = "module_0001.m.0001.loops.after_pipeline-start.before_double-buffer.tx
 _AFTER = "module_0001.m.0002.loops.after_double-buffer.before_pipeline-end.txt"
 
 
+def _looped(count: int, more: str = "", *, mark: str = "  // error", scheduled: bool = True) -> str:
+    head = ", is_scheduled=true" if scheduled else ""
+    return _PROGRAM.format(count=count, more=more, mark=mark, scheduled=head)
+
+
 class TripCountDisagrees(Rule):
     """A loop whose annotated trip count, init, step or counter is wrong.
 
@@ -69,115 +74,84 @@ class TripCountDisagrees(Rule):
     opcodes = frozenset({"while"})
     evidence = (PublicReport("openxla/xla#13278 (loop-double-buffer-transformer)"),)
     examples = (
-        Bad(_PROGRAM.format(scheduled=", is_scheduled=true", count=10, more="", mark="  // error")),
+        Bad(_looped(10)),
         Bad(
-            _PROGRAM.format(scheduled="", count=10, more="", mark="  // error"),
+            _looped(10, scheduled=False),
             file=_AFTER,
-            beside={_BEFORE: _PROGRAM.format(scheduled="", count=5, more="", mark="")},
+            beside={_BEFORE: _looped(5, mark="", scheduled=False)},
         ),
-        Bad(
-            _PROGRAM.format(
-                scheduled=", is_scheduled=true", count=5, more=_COUNTS % 1, mark="  // error"
-            )
-        ),
-        Bad(
-            _PROGRAM.format(
-                scheduled=", is_scheduled=true", count=5, more=_OTHERS % (1, 2), mark="  // error"
-            )
-        ),
-        Bad(
-            _PROGRAM.format(
-                scheduled=", is_scheduled=true", count=5, more=_OTHERS % (0, 1), mark="  // error"
-            )
-        ),
-        Good(_PROGRAM.format(scheduled=", is_scheduled=true", count=5, more=_COUNTS % 2, mark="")),
-        Good(
-            _PROGRAM.format(scheduled=", is_scheduled=true", count=5, more=_NAMED, mark="").replace(
-                "s32[]", "f32[]"
-            )
-        ),
-        Good(
-            _PROGRAM.format(
-                scheduled=", is_scheduled=true", count=5, more=_OTHERS % (0, 2), mark=""
-            )
-        ),
+        Bad(_looped(5, _COUNTS % 1)),
+        Bad(_looped(5, _OTHERS % (1, 2))),
+        Bad(_looped(5, _OTHERS % (0, 1))),
+        Good(_looped(5, _COUNTS % 2, mark="")),
+        Good(_looped(5, _NAMED, mark="").replace("s32[]", "f32[]")),
+        Good(_looped(5, _OTHERS % (0, 2), mark="")),
     )
 
     def check(self, module: Module, stage: Stage) -> Findings:
         """Wrong annotations in a scheduled module, or in a module of unknown stage."""
         if stage.scheduled or stage.assumed:
             severity = Severity.ERROR if stage.scheduled else Severity.WARNING
-            for loop, counter in _disagreeing(module):
-                yield _finding(loop, counter, severity)
-            for loop, message in _stale(module):
-                yield Finding(loop.instruction, message, severity=severity)
+            for loop, message, notes in _wrong(module):
+                yield Finding(loop.instruction, message, notes, severity=severity)
 
     def check_pass(self, change: PassPair, stage: Stage) -> Findings:
         """Annotations that were right before a pass and wrong after it."""
         if change.after.is_scheduled or stage.assumed:
             return
-        stale = list(_stale(change.after))
-        was_stale = {loop.instruction.name for loop, _ in (_stale(change.before) if stale else ())}
-        for loop, message in stale:
-            if loop.instruction.name not in was_stale:
-                yield Finding(loop.instruction, message, severity=Severity.WARNING)
-        loops_after = list(_disagreeing(change.after))
-        if not loops_after:
-            return
-        before = {loop.instruction.name for loop, _ in _disagreeing(change.before)}
-        for loop, counter in loops_after:
+        wrong = list(_wrong(change.after))
+        earlier = _wrong(change.before) if wrong else ()
+        before = {loop.instruction.name for loop, *_ in earlier}
+        for loop, message, notes in wrong:
             if loop.instruction.name not in before:
-                yield _finding(loop, counter, Severity.WARNING)
+                yield Finding(loop.instruction, message, notes, severity=Severity.WARNING)
 
 
-def _disagreeing(module: Module) -> Iterator[tuple[Loop, Counter]]:
+def _wrong(module: Module) -> Iterator[tuple[Loop, str, tuple[str, ...]]]:
+    """Loops with a wrong annotation, with a message and notes."""
     for loop in loops(module):
-        declared = loop.declared_trip_count
-        counter = loop.counter if declared is not None else None
-        if counter is not None and abs(counter.step) < _MAX_STEP:
-            trips = counter.trip_count
-            if trips is not None and (trips != declared or _wrong_annotation(loop, counter)):
-                yield loop, counter
+        for message in _stale(loop):
+            yield loop, message, ()
+        declared, counter = loop.declared_trip_count, loop.counter
+        trips = counter.trip_count if counter is not None else None
+        if declared is None or counter is None or trips is None or abs(counter.step) >= _MAX_STEP:
+            continue
+        message = f"known_trip_count is {declared}, but the loop runs {trips} times"
+        if message := _wrong_annotation(loop, counter) if trips == declared else message:
+            note = (
+                f"the counter starts at {counter.first}, each iteration adds {counter.step}, and "
+                f"the loop runs while it is {counter.direction} {counter.limit}"
+            )
+            yield loop, message, (note,)
 
 
-def _stale(module: Module) -> Iterator[tuple[Loop, str]]:
-    """Loops whose annotated counter is not a counter, with a message."""
-    for loop in loops(module):
-        if not any(name in loop.instruction.attributes_text for name in _COUNTS_WITH):
+def _stale(loop: Loop) -> Iterator[str]:
+    """Messages about annotated counters that are no counters."""
+    shape = loop.instruction.shape_or_none
+    is_annotated = any(name in loop.instruction.attributes_text for name in _COUNTS_WITH)
+    if not is_annotated or not isinstance(shape, TupleShape):
+        return
+    config, annotated = loop.instruction.backend_config(), read_loop(loop.instruction)
+    variable, others = map(config.get, _COUNTS_WITH)
+    counted = others if isinstance(others, Sequence) else ()
+    claims = [(_COUNTS_WITH[1], claim, integer_field(claim, "step")) for claim in counted]
+    if loop.declared_trip_count is None or loop.counter is None:  # else the counter is compared
+        claims.insert(0, (_COUNTS_WITH[0], variable, annotated.step if annotated else None))
+    for name, claim, step in claims:
+        index = integer_field(claim, "tuple_index")
+        if index is None:
             continue
-        shape = loop.instruction.shape_or_none
-        has_counter = loop.declared_trip_count is not None and loop.counter is not None
-        if not isinstance(shape, TupleShape):
-            continue
-        config = loop.instruction.backend_config()
-        others = config.get(_COUNTS_WITH[1])
-        annotated = read_loop(loop.instruction)
-        claims: list[tuple[str, object, int | None]] = []
-        if not has_counter:  # else it is compared with the annotation
-            step = annotated.step if annotated else None
-            claims.append((_COUNTS_WITH[0], config.get(_COUNTS_WITH[0]), step))
-        counted = others if isinstance(others, Sequence) else ()
-        claims += [(_COUNTS_WITH[1], claim, integer_field(claim, "step")) for claim in counted]
-        for name, claim, step in claims:
-            index = integer_field(claim, "tuple_index")
-            if index is None:
-                continue
-            element = shape.elements[index] if index < len(shape.elements) else None
-            # XLA also annotates floating-point counters, but without a step.
-            is_integer = bool(step) or name == _COUNTS_WITH[1]
-            if (
-                not isinstance(element, ArrayShape)
-                or element.dims
-                or (is_integer and element.dtype[0] not in "su")
-            ):
-                kind = element or "missing"
-                yield loop, f"{name} is element {index} of the state, which is {kind}"
-            elif loop.trip_count != 1 and step and loop.step(index) not in (None, step):
-                yield (
-                    loop,
-                    f"{name} is element {index} of the state with step {step}, but each iteration "
-                    f"adds {loop.step(index)}",
-                )
+        element = shape.elements[index] if index < len(shape.elements) else None
+        # XLA also annotates floating-point counters, but without a step.
+        is_integer = bool(step) or name == _COUNTS_WITH[1]
+        is_scalar = isinstance(element, ArrayShape) and not element.dims
+        if not is_scalar or (is_integer and str(element)[0] not in "su"):
+            yield f"{name} is element {index} of the state, which is {element or 'missing'}"
+        elif loop.trip_count != 1 and step and loop.step(index) not in (None, step):
+            yield (
+                f"{name} is element {index} of the state with step {step}, but each iteration adds "
+                f"{loop.step(index)}"
+            )
 
 
 def _wrong_annotation(loop: Loop, counter: Counter) -> str:
@@ -200,22 +174,4 @@ def _wrong_annotation(loop: Loop, counter: Counter) -> str:
     return (
         f"known_init_step is init {annotated.init}, step {annotated.step}, but the loop counts "
         f"from {counter.first} by {counter.step}"
-    )
-
-
-def _finding(loop: Loop, counter: Counter, severity: Severity) -> Finding:
-    message = (
-        f"known_trip_count is {loop.declared_trip_count}, but the loop runs "
-        f"{counter.trip_count} times"
-    )
-    if loop.declared_trip_count == counter.trip_count:
-        message = _wrong_annotation(loop, counter)
-    return Finding(
-        loop.instruction,
-        message,
-        notes=(
-            f"the counter starts at {counter.first}, each iteration adds {counter.step}, and the "
-            f"loop runs while it is {counter.direction} {counter.limit}",
-        ),
-        severity=severity,
     )
