@@ -227,6 +227,6 @@ def configured(rule: Rule, options: tuple[tuple[str, OptionValue], ...]) -> Rule
 
 def _unknown(name: str) -> UsageError:
     if name in REMOVED:
-        return UsageError(f"the rule {name} was removed: it never found a defect of a real program")
+        return UsageError(f"the rule {name} was removed: CHANGELOG.md says why")
     hint = nearest(name, known_names(), "`hlo-lint rules` lists them")
     return UsageError(f"no rule or family is named {name}: {hint}")
