@@ -628,8 +628,10 @@ def judge_dumps(old: Compiled, new: Compiled, outcome: Outcome) -> None:
     ]
     # The verifier runs after a pipeline, whose name it gives.
     guilty = {outcome.guilty, *outcome.passes, *outcome.changed} - {"", "pipeline-start"}
-    # Where the verifier refuses the input, no pass is to be named.
-    is_input = outcome.guilty == "pipeline-start" and len(old.dumps) == 1
+    # Where the verifier refuses the input, at the latest in a later pipeline, no pass is to be named.
+    is_input = outcome.guilty == "pipeline-start" and (
+        len(old.dumps) == 1 or not all(new_ones.values())
+    )
     if any(names & guilty for names in new_ones.values()) or (is_input and new_ones):
         outcome.verdict = "found"
     elif any(new_ones.values()):
