@@ -39,6 +39,7 @@ _find_places = late(
     r"(?:true|\"?[1-9]|\[\"?[0-9])"
 ).findall
 """The fields of XLA:GPU's configurations that say where and when an instruction runs."""
+_without_calls = late(r'(?<=")[^"]*/').sub
 _find_tiles = late(r'"kind":\s*"__triton".*"(block_level_fusion_config)"').findall
 
 Held = Mapping[str, str]
@@ -179,6 +180,12 @@ def _attribute(name: str, instruction: Instruction, *, has_value: bool = False) 
     return {} if text is None else {name: text if has_value else ""}
 
 
+def _origin(instruction: Instruction) -> Held:
+    text = instruction.attribute_text("origin")
+    # An instruction that is hoisted or inlined has the calls before its name: "while.5#*/c.1".
+    return {} if text is None else {"origin": _without_calls("", text)}
+
+
 def _frontend(instruction: Instruction) -> Held:
     attributes = instruction.frontend_attributes()
     return {
@@ -253,10 +260,10 @@ PROPERTIES: Final = (
     _row("is_host_transfer"),
     _row("is_stable", _HERE | {LinkKind.REPLACED}, fits=_may_be_unstable),
     _row("operand_layout_constraints"),
-    _row(
-        "origin",
+    Property(
+        "origin=",
+        _origin,
         _HERE | {LinkKind.MOVED, LinkKind.REPLACED},
-        has_value=True,
         is_of_name=False,
         fits=_has_its_opcode,
     ),

@@ -205,6 +205,29 @@ class AttributeLost(Rule):
               ROOT n = f32[8,8] negate(d)
         """),
         Good.step("""
+            b {
+              x = (s32[], s32[]) parameter(0)
+              n = s32[] get-tuple-element(x), index=0
+            - one = s32[] constant(1), origin={{"one"}}
+            + one = s32[] get-tuple-element(x), index=1
+              m = s32[] add(n, one)
+              ROOT t = (s32[], s32[]) tuple(m, one)
+            }
+            c {
+              y = (s32[], s32[]) parameter(0)
+              k = s32[] get-tuple-element(y), index=0
+              five = s32[] constant(5)
+              ROOT less = pred[] compare(k, five), direction=LT
+            }
+            ENTRY e {
+              p = s32[] parameter(0)
+            + one.1 = s32[] constant(1), origin={{"w#*/one"}}
+            - i = (s32[], s32[]) tuple(p, p)
+            + i = (s32[], s32[]) tuple(p, one.1)
+              ROOT w = (s32[], s32[]) while(i), condition=c, body=b
+            }
+        """),
+        Good.step("""
             HloModule m, num_partitions=4
 
             ENTRY e_spmd {
