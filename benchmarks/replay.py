@@ -628,7 +628,7 @@ def judge_dumps(old: Compiled, new: Compiled, outcome: Outcome) -> None:
     ]
     # The verifier runs after a pipeline, whose name it gives.
     guilty = {outcome.guilty, *outcome.passes, *outcome.changed} - {"", "pipeline-start"}
-    # Where the verifier refuses the input, at the latest in a later pipeline, no pass is to be named.
+    # Where the verifier refuses the input, maybe in a later pipeline, no pass is to be named.
     is_input = outcome.guilty == "pipeline-start" and (
         len(old.dumps) == 1 or not all(new_ones.values())
     )

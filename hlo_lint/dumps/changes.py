@@ -30,12 +30,10 @@ def disagreements(compilation: Compilation) -> Iterator[Disagreement]:
     change leaves no dump. No pass runs at the start of a pipeline: a change there happened between
     pipelines. Scheduling, and pipelines inside a pass, are left out.
     """
-    steps = compilation.steps
-    if not compilation.records_every_change or not compilation.releases:
+    steps, options = compilation.steps, compilation.options
+    if options is None or not options.records_every_change or not compilation.releases:
         return
-    only_changes = (
-        compilation.options is not None and compilation.options.pass_pattern == CHANGED_PASSES
-    )
+    only_changes = options.pass_pattern == CHANGED_PASSES
     runs = () if only_changes else compilation.pass_runs or ()
     reports = {name: run.changed for run in runs for name in run.dumps}
     # XLA:TPU changes modules between its pipelines: it copies parameters into scalar memory there.

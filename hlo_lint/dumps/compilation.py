@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -299,10 +300,22 @@ class Compilation:
         backends = {release.backend for release in self.releases}
         return backends.pop() if len(backends) == 1 else None
 
-    @property
+    @cached_property
     def records_every_change(self) -> bool:
-        """True if each change of the module left a dump."""
-        return self.options is not None and self.options.records_every_change
+        """True if each change of the module left a dump, by the flags or by the dumps.
+
+        A pipeline's start is dumped if `xla_dump_hlo_pass_re` matches its first pass. Only for `.*`
+        XLA then omits the dump after that pass, where it changed nothing.
+        """
+        if self.options is not None:
+            return self.options.records_every_change
+        # XLA wrote no flags up to jax 0.5, nor for a compilation that died up to 0.6.
+        return any(
+            first.name.after == "pipeline-start"
+            and first.name.pipeline == second.name.pipeline
+            and second.name.after not in (first.name.before, "pipeline-start")
+            for first, second in pairwise(self.steps)
+        )
 
     def transitions(self) -> Iterator[Transition]:
         """The passes whose input and output are both certainly on disk.

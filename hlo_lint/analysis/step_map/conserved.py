@@ -34,6 +34,8 @@ RUNS: Final = RUNS_SCHEDULE | {"fusion"}
 """Opcodes whose computations may have the property instead."""
 _SAYS_WHO_MADE: Final = frozenset({"is_spmd_generated"})
 """Frontend attributes that name the pass that made an instruction; other passes may drop them."""
+_COUNTS_ITERATIONS = frozenset({"_xla_send_recv_validation"})
+"""Frontend attributes that count the iterations of a loop, some of which a pass may peel off."""
 _find_places = late(
     r'"(force_earliest_schedule|operation_queue_id|wait_on_operation_queues)":\s*'
     r"(?:true|\"?[1-9]|\[\"?[0-9])"
@@ -189,7 +191,7 @@ def _origin(instruction: Instruction) -> Held:
 def _frontend(instruction: Instruction) -> Held:
     attributes = instruction.frontend_attributes()
     return {
-        f"the frontend attribute {name}": str(value)
+        f"the frontend attribute {name}": "" if name in _COUNTS_ITERATIONS else str(value)
         for name, value in attributes.items()
         if name not in _SAYS_WHO_MADE
     }
