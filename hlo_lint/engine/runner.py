@@ -213,13 +213,10 @@ class Checker:
             checks = self._watched.get(chosen.entry.name)
             if checks is None:
                 checks = self._watched[chosen.entry.name] = [
-                    check.reporting(self._report_crash, self._check_time)
+                    check.reporting(self._report_crash, lambda: self._stopwatch.check())
                     for check in checks_of(chosen.rule)
                 ]
             yield from (check for check in checks if check.view in views)
-
-    def _check_time(self) -> None:
-        self._stopwatch.check()
 
     def suppress(
         self,

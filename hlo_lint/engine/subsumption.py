@@ -65,15 +65,11 @@ def _subsumed_in(
         for whole in group:
             is_part = finding.rule in parts[whole.rule]
             loses_fix = finding.fix is not None and whole.fix is None
-            if is_part and not loses_fix and _are_of_one_instruction(finding, whole):
+            places = {(part.computation, part.instruction) for part in (finding, whole)}
+            # A finding about a text has no instruction, and is about any of its line.
+            if is_part and not loses_fix and len(places - {(None, None)}) < 2:
                 yield id(finding), whole
                 break
-
-
-def _are_of_one_instruction(first: Diagnostic, second: Diagnostic) -> bool:
-    """True unless two findings of a line are about different instructions."""
-    places = {(finding.computation, finding.instruction) for finding in (first, second)}
-    return len(places - {(None, None)}) < 2
 
 
 def _with_notes(finding: Diagnostic, group: Sequence[Diagnostic]) -> Diagnostic:

@@ -91,13 +91,6 @@ def _elements(value: Instruction, shape: ArrayShape, depth: int) -> list[int] | 
             return None
 
 
-def _may_be_known(instruction: Instruction, operand: int) -> bool:
-    """False if `constant_integers` cannot read an operand's opcode."""
-    references, computation = instruction.operand_names, instruction.computation
-    source = computation.index.get(references[operand]) if operand < len(references) else None
-    return source is not None and opcode_of(computation.rows[source]) in _KNOWN
-
-
 def indexed_dimensions(instruction: Instruction) -> list[int]:
     """The dimensions that a gather or scatter indexes; empty if they are invalid."""
     whole = operand_array(instruction, 0)
@@ -122,7 +115,10 @@ def leading_index_rows(instruction: Instruction) -> Sequence[tuple[int, ...]]:
 
 def _index_columns(instruction: Instruction) -> Sequence[list[int] | None]:
     """The indices of each dimension, ordered by dimension; None for unknown indices."""
-    if not _may_be_known(instruction, 1):
+    # `constant_integers` reads no other opcode.
+    references, computation = instruction.operand_names, instruction.computation
+    number = computation.index.get(references[1]) if len(references) > 1 else None
+    if number is None or opcode_of(computation.rows[number]) not in _KNOWN:
         return ()
     indices = operand_array(instruction, 1)
     dimensions = instruction.integers_attribute(INDEX_MAPS[instruction.opcode]) or ()

@@ -328,7 +328,11 @@ def carry_layout_facts(source: ArrayShape, target: ArrayShape) -> ArrayShape:
         ValueError: for invalid layouts, and if the counts of elements differ.
     """
     _require_order(target)
-    _require_equal_counts(source, target)
+    for shape in (source, target):
+        _require_sizes_and_order(shape)
+    if source.elements != target.elements:
+        counts = f"{source} has {source.elements} elements, {target} has {target.elements}"
+        raise ValueError(counts)
     facts, layout = _layout(source), _layout(target)
     layout = layout._replace(memory_space=facts.memory_space)
     if source.dtype == target.dtype:
@@ -404,10 +408,3 @@ def _require_sizes_and_order(shape: ArrayShape) -> None:
     _require_order(shape)
     if UNBOUNDED in shape.dims:
         raise ValueError(f"a dimension of {shape} has no bound")
-
-
-def _require_equal_counts(a: ArrayShape, b: ArrayShape) -> None:
-    _require_sizes_and_order(a)
-    _require_sizes_and_order(b)
-    if a.elements != b.elements:
-        raise ValueError(f"{a} has {a.elements} elements, {b} has {b.elements}")

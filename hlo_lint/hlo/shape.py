@@ -241,18 +241,14 @@ def parse_shape(text: str) -> Shape:
 
 def _plain_array(dtype: str, dims: str, order: str | None) -> ArrayShape:
     sizes = tuple(map(int, dims.split(","))) if dims else ()
-    layout = None if order is None else _plain_layout(order)
-    return ArrayShape(dtype, sizes, layout)
+    numbers = tuple(map(int, order.split(","))) if order else ()
+    return ArrayShape(dtype, sizes, None if order is None else Layout(numbers))
 
 
 def _is_sound(shape: ArrayShape) -> bool:
     """True if the grammar would accept it: ranks agree, sizes fit into 64 bits."""
     fits = all(size < 1 << 63 for size in shape.dims)
     return fits and (shape.layout is None or len(shape.layout.minor_to_major) == shape.rank)
-
-
-def _plain_layout(order: str) -> Layout:
-    return Layout(tuple(map(int, order.split(","))) if order else ())
 
 
 @lru_cache(maxsize=1 << 12)

@@ -10,7 +10,6 @@ from hlo_lint.analysis.calls import fusions_of, holders
 from hlo_lint.analysis.kinds import instructions_where
 from hlo_lint.analysis.walks import chain
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.hlo.kinds import RowKind
 
 if TYPE_CHECKING:  # loaded where a module has such a call
     from hlo_lint.kernels.custom_calls.triton import AutotunedKernelCall, TritonCall
@@ -30,13 +29,9 @@ def fused_calls(module: Module) -> Iterator[tuple[Instruction, Instruction]]:
 
 def triton_calls(module: Module) -> Iterator[tuple[Instruction, TritonCall]]:
     """Triton calls with a readable payload, and the payload, including fusion bodies."""
-    for call in instructions_where(module, "custom-call", _is_triton):
+    for call in instructions_where(module, "custom-call", lambda kind: f'"{LEGACY}' in kind[2]):
         if (payload := triton_payload(call)) is not None:
             yield call, payload
-
-
-def _is_triton(kind: RowKind) -> bool:
-    return f'"{LEGACY}' in kind[2]
 
 
 def autotuned_calls(

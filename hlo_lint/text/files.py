@@ -32,7 +32,9 @@ def write(path: Path, content: str | bytes, *, read: str | bytes | None = None) 
         if read is not None:
             refuse_stream(path)
         if _is_stream(path):
-            _write_through(path, data)
+            # The shell may have opened a regular file that other processes write, too: append.
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND), "wb") as stream:
+                stream.write(data)
             return
         target = path.resolve()  # a link stays a link
         if target.is_symlink():  # a loop, which Path.resolve ignores since Python 3.13
@@ -100,12 +102,6 @@ def _is_stream(path: Path) -> bool:
     except OSError:
         return False
     return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
-
-
-def _write_through(path: Path, data: bytes) -> None:
-    # The shell may have opened a regular file that other processes write, too: append.
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND), "wb") as stream:
-        stream.write(data)
 
 
 def _replace(target: Path, fill: Callable[[IO[bytes]], object]) -> None:

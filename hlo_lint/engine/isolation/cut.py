@@ -100,13 +100,6 @@ def _is_whole(module: Module) -> bool:
     )
 
 
-def _constants_of(module: Module) -> Iterator[Instruction]:
-    """The constants of the entry computation, which XLA:GPU emits as variables."""
-    for constant in module.entry.with_opcode("constant") if module.entry else ():
-        if "..." not in constant.operands_text and not constant.is_nested:
-            yield constant
-
-
 def with_calls(draft: Draft) -> Draft:
     """The module with its fusions as calls, for XLA to fuse again."""
 
@@ -124,7 +117,10 @@ def cuts_of(module: Module, *, constants: bool = False) -> Iterator[KernelCut]:
         return  # XLA refuses it before it has kernels
     draft = _bare(Draft.of(module))
     bodies = {body.name: body for body in draft.bodies}
-    for instruction in chain(kernels_of(module), _constants_of(module) if constants else ()):
+    # XLA:GPU emits the constants of the entry computation as variables.
+    variables = module.entry.with_opcode("constant") if constants and module.entry else ()
+    shown = (v for v in variables if "..." not in v.operands_text and not v.is_nested)
+    for instruction in chain(kernels_of(module), shown):
         body = bodies.get(instruction.computation.name)
         if body is None:
             continue  # a computation that is written in place

@@ -59,8 +59,12 @@ class Allowance:
 
     def is_about(self, path: str, modules: tuple[str, ...]) -> bool:
         """True if a file with these modules may have a covered finding."""
-        if self.path is not None and not _path_matches(path, self.path):
-            return False
+        if self.path is not None:
+            written, pattern = PurePath(path).as_posix(), self.path
+            pattern = pattern.removeprefix("./").removesuffix("/")
+            forms = (pattern, f"*/{pattern}", f"{pattern}/*", f"*/{pattern}/*")
+            if not any(fnmatchcase(written, form) for form in forms):
+                return False
         return any(_fits(module, self.module) for module in modules)
 
     def __str__(self) -> str:
@@ -82,10 +86,3 @@ def _fits(name: str | None, pattern: str | None) -> bool:
 
 def _matches(name: str | None, pattern: str) -> bool:
     return name is not None and fnmatchcase(name, pattern)
-
-
-def _path_matches(path: str, pattern: str) -> bool:
-    written = PurePath(path).as_posix()
-    pattern = pattern.removeprefix("./").removesuffix("/")
-    forms = (pattern, f"*/{pattern}", f"{pattern}/*", f"*/{pattern}/*")
-    return any(fnmatchcase(written, form) for form in forms)

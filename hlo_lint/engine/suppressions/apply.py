@@ -181,12 +181,16 @@ class _Suppressions:
         message = comment.trouble or next(filter(None, map(self._unknown, comment.names)), "")
         if message or comment.verb == "allow-end":
             return _diagnostic(comment, message) if message else None
+        # A comment is unused if the run could have used it, or if it covers no line.
         unused = [
             name
             for name in comment.names
             if (comment, name) not in self._used_names
             and name != UNUSED
-            and self._could_use(comment, name)
+            and (
+                comment.lines_of(name) is None
+                or (name in self._run.names and (name, comment.path) not in self._silent)
+            )
         ]
         if not unused:
             return None
@@ -205,14 +209,12 @@ class _Suppressions:
 
     def _unknown(self, name: str) -> str:
         """The error for an unknown name, else \"\"; a caller's own rules are known, too."""
-        is_known = name in self._families or name in self._families.values()
-        return "" if is_known else _refusal(name)
-
-    def _could_use(self, comment: Comment, name: str) -> bool:
-        """True if the run could have used a comment, or the comment covers no line."""
-        if comment.lines_of(name) is None:
-            return True
-        return name in self._run.names and (name, comment.path) not in self._silent
+        if name not in self._families and name not in self._families.values():
+            try:
+                check_names([name])
+            except UsageError as error:
+                return str(error)
+        return ""
 
     def unused_entries(self) -> Iterator[Diagnostic]:
         """Findings about unused allowances and unused entries of the baseline."""
@@ -224,7 +226,9 @@ class _Suppressions:
                     allowance.stated_in, allowance.line, f"{allowance}", message, notes
                 )
         for entry, gone in self._remaining():
-            if self._baseline is not None and self._was_looked_for(entry):
+            paths = self._paths.get(entry.module, ()) if entry.rule in self._run.names else ()
+            was_looked_for = any((entry.rule, path) not in self._silent for path in paths)
+            if self._baseline is not None and was_looked_for:
                 times = f" {gone} of {entry.count} times" if entry.count > 1 else ""
                 message = f"a finding of the baseline is gone{times}: {entry.rule}: {entry.message}"
                 notes = ("`hlo-lint check --prune-baseline FILE` removes it",)
@@ -240,11 +244,6 @@ class _Suppressions:
             and (not file.lone or allowance.path is not None)
             and (allowance.rule, file.path) not in self._silent
             for file in self._run.files
-        )
-
-    def _was_looked_for(self, entry: BaselineEntry) -> bool:
-        return entry.rule in self._run.names and any(
-            (entry.rule, path) not in self._silent for path in self._paths.get(entry.module, ())
         )
 
     @cached_property
@@ -302,14 +301,6 @@ class _Comments:
             if lines.last >= first:
                 yield comment
             position -= 1
-
-
-def _refusal(name: str) -> str:
-    try:
-        check_names([name])
-    except UsageError as error:
-        return str(error)
-    return ""
 
 
 def _where(lines: LineRange | None) -> str:

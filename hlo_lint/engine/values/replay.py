@@ -212,7 +212,11 @@ class _Replay:
                     queue.append(operand)
         ordered = [s for s in nodes_in_order([node]) if s.number in suspects and self.origin(s)]
         # A constant has no value before it that could be wrong.
-        computed = [suspect for suspect in ordered if _depends(suspect)]
+        computed = [
+            suspect
+            for suspect in ordered
+            if any(source.opcode == "parameter" for source in nodes_in_order([suspect]))
+        ]
         return next(iter(computed or ordered), node)
 
     def _is_repaired(
@@ -317,11 +321,6 @@ class _Replay:
         finally:
             self.scopes.pop()
         return None
-
-
-def _depends(node: Node) -> bool:
-    """True if a value depends on a parameter."""
-    return any(source.opcode == "parameter" for source in nodes_in_order([node]))
 
 
 def _counters(state: Sequence[NDArray[Any]]) -> list[int]:

@@ -11,7 +11,7 @@ most are a few lines long, and a call for each would cost more than its lines.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from hlo_lint.hlo.ir import Computation
@@ -76,20 +76,16 @@ def read_references(operands: Iterable[str]) -> list[tuple[str, ...]] | None:
         joined = joined.replace("%", "")
     joined = joined.replace(", ", " ")
     encoded = utf8(joined)
-    if encoded.translate(None, _REFERENCE_BYTES) or _has_a_gap(joined):
+    if encoded.translate(None, _REFERENCE_BYTES):
+        return None
+    # An operand is missing between, before or after others.
+    if " " in (joined[:1], joined[-1:]) or any(gap in joined for gap in ("  ", "\n ", " \n")):
         return None
     if b" 0" in b" " + encoded.translate(_FIRST_LETTERS):
         return None
     if "#" in joined and _is_no_index(joined):
         return None
     return list(map(tuple, map(str.split, joined.split("\n"))))
-
-
-def _has_a_gap(joined: str) -> bool:
-    """True if an operand is missing between, before or after others."""
-    if joined[:1] == " " or joined[-1:] == " ":
-        return True
-    return "  " in joined or "\n " in joined or " \n" in joined
 
 
 # Groups: root, name, type, opcode, operands, tail. A tuple type ends at the first `)` before a
@@ -428,8 +424,12 @@ def _make_rows(
     different = set(words)
     if not all(map(_is_opcode, different)):
         return None
-    if is_flat and not _are_flat(operands):
-        return None
+    if is_flat:
+        # The pattern without parentheses has to match each list of operands to its end.
+        together = "".join(operands)
+        is_closed = "(" not in together or all(t[-1:] == ")" for t in operands if "(" in t)
+        if "\n" in together or not is_closed:
+            return None
     named: Iterable[str] = operands
     if not LITERAL_OPERANDS.isdisjoint(different):
         named = [
@@ -443,14 +443,6 @@ def _make_rows(
         return None
     shapes = map(interned, types, types)
     return list(zip(roots, names, shapes, words, operands, tails, references, strict=True))
-
-
-def _are_flat(operands: Sequence[str]) -> bool:
-    """True if the pattern without parentheses matched each list of operands to its end."""
-    text = "".join(operands)
-    if "\n" in text:
-        return False
-    return "(" not in text or all(texts[-1:] == ")" for texts in operands if "(" in texts)
 
 
 def _is_one_tail(tail: str) -> bool:

@@ -96,23 +96,19 @@ def _split(text: str) -> list[str]:
         return [text]
     bounds = [0, *cuts, len(text)]
     parts = [text[begin:end] for begin, end in pairwise(bounds)]
+    from hlo_lint.hlo.parser.general import Scanner
+
     # A part of only comments and white space is not a module: it is merged with the previous.
     merged: list[list[str]] = []
     is_void = False
     for part in parts:
-        was_void, is_void = is_void, _is_void(part)
+        was_void, is_void = is_void, Scanner(part).skip(0) >= len(part)
         if merged and (is_void or was_void):
             merged[-1].append(part)
             is_void = is_void and was_void
         else:
             merged.append([part])
     return ["".join(group) for group in merged]
-
-
-def _is_void(part: str) -> bool:
-    from hlo_lint.hlo.parser.general import Scanner
-
-    return Scanner(part).skip(0) >= len(part)
 
 
 def _modules(text: str, memo: Memo | None) -> tuple[Module, ...]:

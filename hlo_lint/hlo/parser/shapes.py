@@ -199,8 +199,11 @@ def _check_rank(shape: ArrayShape, text: str, offset: int) -> None:
 def _read_single(text: str) -> Shape:
     if not text:  # an empty tuple, or an instruction without a type
         raise ShapeSyntaxError("expected a shape", text, 0)
-    if text.count("(") > MAX_DEPTH:
-        _check_depth(text)
+    depth = 0
+    for match in _STRUCTURE.finditer(text) if text.count("(") > MAX_DEPTH else ():
+        depth += (match[0] == "(") - (match[0] == ")")
+        if depth > MAX_DEPTH:
+            raise ShapeSyntaxError(f"brackets nest deeper than {MAX_DEPTH}", text, match.start())
     return _OPAQUE.get(text) or _read_laid_out(text) or read_by_grammar(text)
 
 
@@ -210,24 +213,15 @@ def _read_laid_out(text: str) -> ArrayShape | None:
     if match is None:
         return None
     plain, tiles, element_size, memory_space = match.groups()
-    sizes = tuple(map(_tile, tiles[1:-1].split(")("))) if tiles else ()
+    sizes = tuple(
+        tuple(None if size == "*" else int(size) for size in tile.split(","))
+        for tile in (tiles[1:-1].split(")(") if tiles else ())
+    )
     shape = shape_or_none(f"{plain}}}")
     if not isinstance(shape, ArrayShape) or shape.layout is None:
         return None
     order = shape.layout.minor_to_major
     return shape.with_layout(Layout(order, sizes, int(element_size or 0), int(memory_space or 0)))
-
-
-def _tile(text: str) -> Tile:
-    return tuple(None if size == "*" else int(size) for size in text.split(","))
-
-
-def _check_depth(text: str) -> None:
-    depth = 0
-    for match in _STRUCTURE.finditer(text):
-        depth += (match[0] == "(") - (match[0] == ")")
-        if depth > MAX_DEPTH:
-            raise ShapeSyntaxError(f"brackets nest deeper than {MAX_DEPTH}", text, match.start())
 
 
 def read_by_grammar(text: str) -> Shape:
@@ -245,16 +239,12 @@ def _explain(error: UnexpectedInput, text: str) -> tuple[str, str, int]:
     from lark import UnexpectedToken
 
     if isinstance(error, UnexpectedToken) and error.token.type == "$END":
-        if _brackets_left_open(text):
+        signs = [match[0] for match in _STRUCTURE.finditer(text)]
+        if sum(sign in _OPENS for sign in signs) > sum(sign in _CLOSES for sign in signs):
             return "a shape's brackets never close", text, len(text)
         return "expected a shape", text, len(text)
     message = error.match_examples(grammar_parser("shape").parse, EXAMPLES, use_accepts=False)
     return message or "expected a shape", text, offset_of(error, text)
-
-
-def _brackets_left_open(text: str) -> bool:
-    signs = [match[0] for match in _STRUCTURE.finditer(text)]
-    return sum(sign in _OPENS for sign in signs) > sum(sign in _CLOSES for sign in signs)
 
 
 class _Values:
@@ -307,7 +297,8 @@ class _Values:
                 case "memory_space":
                     memory_space = self.number(terminals(part)[0])
                 case _:
-                    rest.append(_without_blanks(self.text[part.meta.start_pos : part.meta.end_pos]))
+                    spelled = self.text[part.meta.start_pos : part.meta.end_pos]
+                    rest.append(re.sub(rf"\s+|{COMMENT}", "", spelled))
         numbers = tuple(self.number(token) for token in terminals(order))
         return Layout(numbers, tiles, element_size, memory_space, tuple(rest))
 
@@ -321,7 +312,3 @@ class _Values:
         except OverflowError:
             message = "a number does not fit"
             raise ShapeSyntaxError(message, self.text, token.start_pos or 0) from None
-
-
-def _without_blanks(text: str) -> str:
-    return re.sub(rf"\s+|{COMMENT}", "", text)

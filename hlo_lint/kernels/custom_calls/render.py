@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import chain, groupby
 from typing import assert_never
 
 from hlo_lint.hlo.attributes.configuration import Json
@@ -47,7 +47,8 @@ def render_payload(payload: Payload) -> str:
         case PallasTritonCall():
             lines = _pallas(payload)
         case MosaicCall():
-            lines = _mosaic(payload)
+            inside = (_entries(payload.dictionary, "module"), _module(payload.module))
+            lines = chain(["mosaic_gpu"], *inside)
         case GemmConfig() | TriangularSolveConfig() | BlockLevelFusion():
             lines = _json(payload)
         case _:
@@ -133,12 +134,6 @@ def _pallas(payload: PallasTritonCall) -> Iterator[str]:
     )
     yield from _entries(payload.dictionary, "ir")
     yield from _module(payload.ir)
-
-
-def _mosaic(payload: MosaicCall) -> Iterator[str]:
-    yield "mosaic_gpu"
-    yield from _entries(payload.dictionary, "module")
-    yield from _module(payload.module)
 
 
 def _entries(dictionary: Dictionary, code: str) -> Iterator[str]:

@@ -111,7 +111,12 @@ def survey(ptx: Ptx) -> Survey:
     lines: Lines | None = None
     for function in ptx.functions:
         on_mbarriers = sum(
-            _waits_on_mbarrier(instruction) for instruction in function.instructions()
+            instruction.is_a("cp.async.mbarrier.arrive")
+            or (
+                instruction.is_a("cp.async.bulk")
+                and "mbarrier::complete_tx::bytes" in instruction.opcode
+            )
+            for instruction in function.instructions()
         )
         if on_mbarriers:
             skipped.append(f"{function.name}: {on_mbarriers} copies that mbarriers complete")
@@ -143,13 +148,6 @@ def insert_wait(text: str, hazard: Hazard) -> tuple[int, str]:
 
 
 # ---- instructions
-
-
-def _waits_on_mbarrier(instruction: PtxInstruction) -> bool:
-    is_load = (
-        instruction.is_a("cp.async.bulk") and "mbarrier::complete_tx::bytes" in instruction.opcode
-    )
-    return is_load or instruction.is_a("cp.async.mbarrier.arrive")
 
 
 _TYPE = re.compile(r"(?:b|u|s|f|bf)(8|16|32|64|128)(x2)?")
@@ -210,12 +208,6 @@ def _event(position: int, block: int, instruction: PtxInstruction) -> _Event | N
     return None
 
 
-def _names_shared(instruction: PtxInstruction) -> bool:
-    return instruction.is_a("stmatrix", "mbarrier") or any(
-        part in {"shared", "shared::cta"} for part in instruction.opcode.split(".")
-    )
-
-
 # ---- the flow
 
 
@@ -259,7 +251,12 @@ class _Flow:
         )
         for event in accesses:
             bytes_ = addresses.bytes(event.position, event.operand, event.size)
-            named = event.action is _Action.COPY or _names_shared(event.instruction)
+            instruction = event.instruction
+            named = (
+                event.action is _Action.COPY
+                or instruction.is_a("stmatrix", "mbarrier")
+                or not {"shared", "shared::cta"}.isdisjoint(instruction.opcode.split("."))
+            )
             if named or bytes_.base is not None:
                 self._bytes[event.position] = bytes_
 

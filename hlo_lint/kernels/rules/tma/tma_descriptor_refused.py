@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from hlo_lint.analysis.kinds import instructions_where
 from hlo_lint.analysis.rewrite import Rewrite
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.hlo.kinds import RowKind
 from hlo_lint.kernels.calls import triton_calls
 from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, Rule, Severity
 from hlo_lint.rules.evidence import PublicReport
@@ -173,7 +172,7 @@ def _as_cuda(parameter: TensorDescriptor) -> Descriptor:
 
 def _mosaic_calls(module: Module) -> Iterator[tuple[Instruction, bytes]]:
     """Mosaic GPU calls whose code makes a tensor descriptor, with the code."""
-    for call in instructions_where(module, "custom-call", _is_mosaic):
+    for call in instructions_where(module, "custom-call", lambda kind: '"mosaic_gpu' in kind[2]):
         if call.computation.name in module.fusion_computations:
             continue
         from hlo_lint.kernels.custom_calls import MosaicCall, readable_payload
@@ -181,10 +180,6 @@ def _mosaic_calls(module: Module) -> Iterator[tuple[Instruction, bytes]]:
         payload = readable_payload(call)
         if isinstance(payload, MosaicCall) and b"mosaic_gpu_init_tma_desc" in payload.module:
             yield call, payload.module
-
-
-def _is_mosaic(kind: RowKind) -> bool:
-    return '"mosaic_gpu' in kind[2]
 
 
 @lru_cache(maxsize=32)
