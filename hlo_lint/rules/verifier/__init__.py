@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
@@ -9,7 +10,10 @@ from hlo_lint.analysis.verifier import Violation, Violations, marks_of
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Bad, Finding, Findings, Rule, Severity
 from hlo_lint.rules.evidence import RefusedByXla, RuleEvidence
+from hlo_lint.text.patterns import late
 from hlo_lint.text.source import Span
+
+_rows_of = late(r"^ *([\w-]+): ?([\w:]*)(?:\s+\(([^()]+)\))?\n *(.+)$", re.M).findall
 
 
 class VerifierRule(Rule):
@@ -21,15 +25,22 @@ class VerifierRule(Rule):
 
     checked_between_passes: ClassVar[bool] = True
     evidence: ClassVar[tuple[RuleEvidence, ...]] = (RefusedByXla("", passes="hlo-verifier"),)
+    table: ClassVar[str]
+    """For each check its name, its function in `hlo_verifier.cc` (empty if XLA has no such check),
+    in parentheses the opcodes whose inferred shape it checks, and on the next line its demand."""
     demands: ClassVar[Mapping[str, tuple[str, str]]]
-    """For each check: its function in `hlo_verifier.cc` (empty if XLA has no such check), and its
-    demand."""
+    """The function and the demand of each check in `table`."""
     rows: ClassVar[Mapping[str, Bad]]
     """For each check, a text that violates only it; missing for checks that need an option."""
-    shapes_of: ClassVar[Mapping[str, str]] = {}
-    """For each check of inferred shapes, its opcodes."""
+    shapes_of: ClassVar[Mapping[str, str]]
+    """The opcodes of each check of inferred shapes in `table`."""
     counts_of: ClassVar[Mapping[str, str]] = {}
     """For each check of operand counts, its opcodes."""
+
+    def __init_subclass__(cls) -> None:
+        rows = _rows_of(cls.table)
+        cls.demands = {check: (function, demand) for check, function, _, demand in rows}
+        cls.shapes_of = {check: opcodes for check, _, opcodes, _ in rows if opcodes}
 
     def check(self, violations: Violations) -> Findings:
         """Claim the violations of this rule's checks."""

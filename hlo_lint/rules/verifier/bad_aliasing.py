@@ -29,24 +29,16 @@ class BadAliasing(VerifierRule):
         "is registered as a buffer donor. However, it is also in the input output alias config",
     )
     mentions = ("input_output_alias=", "buffer_donor=")
-    demands = {
-        "must-alias-shape": (
-            "VerifyEntryComputationLayout",
-            "must-alias: equal shapes and layouts in the header",
-        ),
-        "input-output-alias": (
-            "HloInputOutputAliasConfig::Verify",
-            "input_output_alias names each array at most once",
-        ),
-        "alias-size": (
-            "",
-            "aliased parameters and results have equal sizes, also before layout-assignment",
-        ),
-        "buffer-donor": (
-            "HloBufferDonorConfig::Verify",
-            "buffer_donor names only arrays that are not aliased",
-        ),
-    }
+    table = """
+        must-alias-shape: VerifyEntryComputationLayout
+            must-alias: equal shapes and layouts in the header
+        input-output-alias: HloInputOutputAliasConfig::Verify
+            input_output_alias names each array at most once
+        alias-size:
+            aliased parameters and results have equal sizes, also before layout-assignment
+        buffer-donor: HloBufferDonorConfig::Verify
+            buffer_donor names only arrays that are not aliased
+    """
     rows = {
         "must-alias-shape": Bad("""
             HloModule m, input_output_alias={ {}: (0, {}, must-alias) },  // error

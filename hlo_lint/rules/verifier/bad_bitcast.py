@@ -27,18 +27,14 @@ class BadBitcast(VerifierRule):
         "Bitcast cannot have different memory spaces of output",
     )
 
-    demands = {
-        "bitcast-size": ("ShapeVerifier::HandleBitcast", "bitcast: operand and result sizes match"),
-        "reshape-option": (
-            "InstructionVerifier::HandleReshape",
-            "with an option: a reshape outside fusions is a bitcast at any stage",
-        ),
-        "bitcast-memory-space": (
-            "ShapeVerifier::HandleBitcast",
-            "bitcast: host memory remains host memory",
-        ),
-    }
-    shapes_of = {"bitcast-size": "bitcast"}
+    table = """
+        bitcast-size: ShapeVerifier::HandleBitcast (bitcast)
+            bitcast: operand and result sizes match
+        reshape-option: InstructionVerifier::HandleReshape
+            with an option: a reshape outside fusions is a bitcast at any stage
+        bitcast-memory-space: ShapeVerifier::HandleBitcast
+            bitcast: host memory remains host memory
+    """
     rows = {
         "bitcast-size": Bad.entry("ROOT b = f32[9]{0} bitcast(f32[8]{0} p)  // error"),
         "bitcast-memory-space": Bad.entry(

@@ -33,19 +33,18 @@ class BadBuffer(VerifierRule):
     )
     opcodes = frozenset({"custom-call"})
     mentions = ("b(",)
-    demands = {
-        "buffer-custom-call": (
-            "HloVerifier::RunImpl",
-            "Pin, CreateBuffer, Unpin: operands, results, aliasing",
-        ),
-        "buffer-context": ("HloVerifier::RunImpl", "only some opcodes may have buffers"),
-        "buffer-alias": ("HloVerifier::RunImpl", "each buffer of a custom call is in one alias"),
-        "buffer-writers": ("HloVerifier::RunImpl", "each buffer is written once"),
-        "buffer-update": (
-            "HloVerifier::RunImpl",
-            "dynamic-update-slice of a buffer returns a buffer",
-        ),
-    }
+    table = """
+        buffer-custom-call: HloVerifier::RunImpl
+            Pin, CreateBuffer, Unpin: operands, results, aliasing
+        buffer-context: HloVerifier::RunImpl
+            only some opcodes may have buffers
+        buffer-alias: HloVerifier::RunImpl
+            each buffer of a custom call is in one alias
+        buffer-writers: HloVerifier::RunImpl
+            each buffer is written once
+        buffer-update: HloVerifier::RunImpl
+            dynamic-update-slice of a buffer returns a buffer
+    """
     rows = {
         "buffer-custom-call": Bad.entry("""
             b = b(f32[8]{0}) custom-call(f32[8]{0} p), custom_call_target="CreateBuffer"  // error

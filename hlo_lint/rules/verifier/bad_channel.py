@@ -27,10 +27,12 @@ class BadChannel(VerifierRule):
         "Host-transfer send/recv instructions that use the same channel must be identical",
     )
     opcodes = frozenset({"recv", "send"})
-    demands = {
-        "channel-mismatch": ("VerifyChannels", "a transfer and its done have the same channel"),
-        "host-channel": ("VerifyChannels", "host transfers on the same channel are identical"),
-    }
+    table = """
+        channel-mismatch: VerifyChannels
+            a transfer and its done have the same channel
+        host-channel: VerifyChannels
+            host transfers on the same channel are identical
+    """
     rows = {
         "channel-mismatch": Bad.entry("""
             t = token[] after-all()

@@ -34,61 +34,32 @@ class BadCollective(VerifierRule):
         "ag->shape().IsTuple()",
     )
     mentions = ("all-reduce",)
-    demands = {
-        "all-gather-shape": (
-            "ShapeVerifier::HandleAllGather",
-            "all-gather: a dimension, array operands, a result for each operand",
-        ),
-        "all-gather-size": (
-            "ShapeVerifier::HandleAllGather",
-            "all-gather: the dimension grows by the size of a group",
-        ),
-        "all-reduce-shape": (
-            "ShapeVerifier::HandleAllReduce",
-            "all-reduce and the dones of collectives: inferred",
-        ),
-        "reduce-scatter-shape": (
-            "ShapeVerifier::HandleReduceScatter",
-            "reduce-scatter: the dimension shrinks by the size of a group",
-        ),
-        "all-to-all-shape": (
-            "ShapeVerifier::HandleAllToAll",
-            "all-to-all: a single operand with a dimension, else an operand per device of a group",
-        ),
-        "ragged-all-to-all-shape": (
-            "ShapeVerifier::HandleRaggedAllToAll",
-            "ragged-all-to-all: offsets and sizes have equal shapes",
-        ),
-        "collective-broadcast-shape": (
-            "ShapeVerifier::HandleCollectiveBroadcast",
-            "collective-broadcast: inferred",
-        ),
-        "collective-permute-shape": (
-            "ShapeVerifier::HandleCollectivePermute",
-            "collective-permute: operands, offsets and results match",
-        ),
-        "all-reduce-channel": (
-            "InstructionVerifier::HandleAllReduce",
-            "all-reduce: the channel is greater than 0",
-        ),
-        "reducer-parameters": (
-            "",
-            "the computation of all-reduce and reduce-scatter takes two values",
-        ),
-        "all-reduce-constrained": (
-            "VerifyLayoutConstrainedAllReduce",
-            "either all all-reduces are layout-constrained, or none",
-        ),
-    }
-    shapes_of = {
-        "all-gather-shape": "all-gather all-gather-start",
-        "all-reduce-shape": "all-gather-done all-reduce all-reduce-start all-reduce-done",
-        "reduce-scatter-shape": "reduce-scatter",
-        "all-to-all-shape": "all-to-all",
-        "ragged-all-to-all-shape": "ragged-all-to-all",
-        "collective-broadcast-shape": "collective-broadcast",
-        "collective-permute-shape": "collective-permute collective-permute-start",
-    }
+    table = """
+        all-gather-shape: ShapeVerifier::HandleAllGather (all-gather all-gather-start)
+            all-gather: a dimension, array operands, a result for each operand
+        all-gather-size: ShapeVerifier::HandleAllGather
+            all-gather: the dimension grows by the size of a group
+        all-reduce-shape: ShapeVerifier::HandleAllReduce
+            (all-gather-done all-reduce all-reduce-start all-reduce-done)
+            all-reduce and the dones of collectives: inferred
+        reduce-scatter-shape: ShapeVerifier::HandleReduceScatter (reduce-scatter)
+            reduce-scatter: the dimension shrinks by the size of a group
+        all-to-all-shape: ShapeVerifier::HandleAllToAll (all-to-all)
+            all-to-all: a single operand with a dimension, else an operand per device of a group
+        ragged-all-to-all-shape: ShapeVerifier::HandleRaggedAllToAll (ragged-all-to-all)
+            ragged-all-to-all: offsets and sizes have equal shapes
+        collective-broadcast-shape: ShapeVerifier::HandleCollectiveBroadcast (collective-broadcast)
+            collective-broadcast: inferred
+        collective-permute-shape: ShapeVerifier::HandleCollectivePermute
+            (collective-permute collective-permute-start)
+            collective-permute: operands, offsets and results match
+        all-reduce-channel: InstructionVerifier::HandleAllReduce
+            all-reduce: the channel is greater than 0
+        reducer-parameters:
+            the computation of all-reduce and reduce-scatter takes two values
+        all-reduce-constrained: VerifyLayoutConstrainedAllReduce
+            either all all-reduces are layout-constrained, or none
+    """
     rows = {
         "all-gather-shape": Bad.entry("""
             p = f32[8] parameter(0)

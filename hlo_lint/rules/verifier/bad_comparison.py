@@ -25,9 +25,10 @@ class BadComparison(VerifierRule):
     # XLA:GPU of 0.11.2 gets a module without comparison types.
     evidence = (RefusedByXla("Expected comparison type FLOAT or TOTALORDER", by="gpu 0.10.0"),)
 
-    demands = {
-        "comparison-type": ("InstructionVerifier", "compare: the type matches its element type")
-    }
+    table = """
+        comparison-type: InstructionVerifier
+            compare: the type matches its element type
+    """
     rows = {
         "comparison-type": Bad.entry(
             "ROOT c = pred[8] compare(f32[8] p, p), direction=LT, type=SIGNED  // error"

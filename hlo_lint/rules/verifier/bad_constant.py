@@ -27,9 +27,10 @@ class BadConstant(VerifierRule):
 
     messages = ("Constant is required to have a valid literal",)
 
-    demands = {
-        "constant-literal": ("ShapeVerifier::HandleConstant", "constant: a literal of its shape")
-    }
+    table = """
+        constant-literal: ShapeVerifier::HandleConstant
+            constant: a literal of its shape
+    """
     rows = {"constant-literal": Bad.entry("ROOT c = f32[3] constant({1, 2})  // error")}
     examples = (
         *rows.values(),

@@ -22,18 +22,14 @@ class BadCopy(VerifierRule):
     in `xla/service/hlo_verifier.cc`).
     """
 
-    demands = {
-        "copy-from-host": (
-            "ShapeVerifier::HandleCopy",
-            "a copy out of host memory does not transpose; a copy into it keeps the element type",
-        ),
-        "copy-start-shape": ("ShapeVerifier::HandleCopyStart", "copy-start: `(T, T, u32[])`"),
-        "copy-done-shape": (
-            "ShapeVerifier::HandleCopyDone",
-            "copy-done: source and destination have equal shapes",
-        ),
-    }
-    shapes_of = {"copy-start-shape": "copy-start", "copy-done-shape": "copy-done"}
+    table = """
+        copy-from-host: ShapeVerifier::HandleCopy
+            a copy out of host memory does not transpose; a copy into it keeps the element type
+        copy-start-shape: ShapeVerifier::HandleCopyStart (copy-start)
+            copy-start: `(T, T, u32[])`
+        copy-done-shape: ShapeVerifier::HandleCopyDone (copy-done)
+            copy-done: source and destination have equal shapes
+    """
     rows = {
         "copy-from-host": Bad.entry(
             "ROOT c = f32[8,3]{0,1} copy(f32[8,3]{1,0:S(5)} p)  // error",

@@ -29,13 +29,12 @@ class BadCustomCall(VerifierRule):
         "must have 0 operands",
         "must return U64 type",
     )
-    demands = {
-        "custom-call-constraints": (
-            "ShapeVerifier::HandleCustomCall",
-            "custom-call: a constraint with the shape of each operand",
-        ),
-        "rng-seed": ("InstructionVerifier::HandleCustomCall", "GetRngSeed: no operands, a u64[]"),
-    }
+    table = """
+        custom-call-constraints: ShapeVerifier::HandleCustomCall
+            custom-call: a constraint with the shape of each operand
+        rng-seed: InstructionVerifier::HandleCustomCall
+            GetRngSeed: no operands, a u64[]
+    """
     rows = {
         "custom-call-constraints": Bad.entry("""
             p = f32[8]{0} parameter(0)

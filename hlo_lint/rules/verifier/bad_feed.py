@@ -14,22 +14,14 @@ class BadFeed(VerifierRule):
     (`HandleInfeed`, `HandleOutfeed` in `xla/service/hlo_verifier.cc`).
     """
 
-    demands = {
-        "token-operand": (
-            "CheckIsTokenOperand",
-            "add-dependency, after-all: operands that are tokens",
-        ),
-        "infeed-shape": ("ShapeVerifier::HandleInfeed", "infeed: a token in, data and a token out"),
-        "outfeed-shape": (
-            "ShapeVerifier::HandleOutfeed",
-            "outfeed: data of its outfeed_shape, and a token",
-        ),
-    }
-    shapes_of = {
-        "token-operand": "add-dependency after-all",
-        "infeed-shape": "infeed",
-        "outfeed-shape": "outfeed",
-    }
+    table = """
+        token-operand: CheckIsTokenOperand (add-dependency after-all)
+            add-dependency, after-all: operands that are tokens
+        infeed-shape: ShapeVerifier::HandleInfeed (infeed)
+            infeed: a token in, data and a token out
+        outfeed-shape: ShapeVerifier::HandleOutfeed (outfeed)
+            outfeed: data of its outfeed_shape, and a token
+    """
     rows = {
         "token-operand": Bad.entry("ROOT d = f32[8]{0} add-dependency(f32[8]{0} p, p)  // error"),
         "infeed-shape": Bad.entry("ROOT i = (f32[3]{0}, token[]) infeed(f32[8]{0} p)  // error"),

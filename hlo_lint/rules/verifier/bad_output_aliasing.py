@@ -35,24 +35,16 @@ class BadOutputAliasing(VerifierRule):
         "Invalid aliasing output shape index",
         "Different aliasing shapes",
     )
-    demands = {
-        "fusion-aliasing": (
-            "ShapeVerifier::HandleFusion",
-            "aliasing of a fusion names parts that exist and have equal shapes",
-        ),
-        "custom-call-aliasing": (
-            "ShapeVerifier::HandleCustomCall",
-            "aliasing of a custom-call names parts that exist and have equal shapes",
-        ),
-        "async-start-aliasing": (
-            "ShapeVerifier::HandleAsyncStart",
-            "aliasing of an async-start names parts that exist and have equal shapes",
-        ),
-        "async-update-aliasing": (
-            "ShapeVerifier::HandleAsyncUpdate",
-            "aliasing of an async-update names the context of operand 0",
-        ),
-    }
+    table = """
+        fusion-aliasing: ShapeVerifier::HandleFusion
+            aliasing of a fusion names parts that exist and have equal shapes
+        custom-call-aliasing: ShapeVerifier::HandleCustomCall
+            aliasing of a custom-call names parts that exist and have equal shapes
+        async-start-aliasing: ShapeVerifier::HandleAsyncStart
+            aliasing of an async-start names parts that exist and have equal shapes
+        async-update-aliasing: ShapeVerifier::HandleAsyncUpdate
+            aliasing of an async-update names the context of operand 0
+    """
     rows = {
         "fusion-aliasing": Bad.module("""
             wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }

@@ -14,22 +14,14 @@ class BadRandomNumbers(VerifierRule):
     in `xla/service/hlo_verifier.cc`).
     """
 
-    demands = {
-        "rng-shape": ("ShapeVerifier::HandleRng", "rng: scalar operands of the result's type"),
-        "rng-bit-generator-shape": (
-            "ShapeVerifier::HandleRngBitGenerator",
-            "rng-bit-generator: state and bits, or only bits",
-        ),
-        "rng-state-shape": (
-            "ShapeVerifier::HandleRngGetAndUpdateState",
-            "rng-get-and-update-state: u64[2]",
-        ),
-    }
-    shapes_of = {
-        "rng-shape": "rng",
-        "rng-bit-generator-shape": "rng-bit-generator",
-        "rng-state-shape": "rng-get-and-update-state",
-    }
+    table = """
+        rng-shape: ShapeVerifier::HandleRng (rng)
+            rng: scalar operands of the result's type
+        rng-bit-generator-shape: ShapeVerifier::HandleRngBitGenerator (rng-bit-generator)
+            rng-bit-generator: state and bits, or only bits
+        rng-state-shape: ShapeVerifier::HandleRngGetAndUpdateState (rng-get-and-update-state)
+            rng-get-and-update-state: u64[2]
+    """
     rows = {
         "rng-shape": Bad.entry("""
             a = f32[] constant(0)

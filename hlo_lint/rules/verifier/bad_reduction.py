@@ -20,13 +20,10 @@ class BadReduction(VerifierRule):
         "-th parameter shape differs from the",
     )
 
-    demands = {
-        "reducer-shape": (
-            "ShapeVerifier::HandleReduce",
-            "reduce, reduce-window, map: a computation of the element types",
-        )
-    }
-    shapes_of = {"reducer-shape": "reduce reduce-window map"}
+    table = """
+        reducer-shape: ShapeVerifier::HandleReduce (reduce reduce-window map)
+            reduce, reduce-window, map: a computation of the element types
+    """
     rows = {
         "reducer-shape": Bad.module("""
             twice { ROOT s = f32[] add(f32[] a, a) }

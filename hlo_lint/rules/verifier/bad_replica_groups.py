@@ -36,27 +36,28 @@ class BadReplicaGroups(VerifierRule):
         "replica groups should contain … replicas, but found",
         "Cannot have use_global_device_ids=true without channel_id",
     )
-    demands = {
-        "replica-group-empty": ("CheckReplicaGroups", "no replica group is empty"),
-        "replica-id-range": ("CheckReplicaGroups", "ids are less than the number of ids"),
-        "replica-group-mesh": (
-            "MeshAxesReplicaGroupList",
-            "the axes of the groups are in their mesh, and the groups contain its devices",
-        ),
-        "replica-id-repeated": ("CheckReplicaGroups", "no id occurs twice in the groups"),
-        "replica-count": ("CheckReplicaGroups", "groups of replicas name all replicas"),
-        "partition-count": ("CheckReplicaGroups", "groups of partitions name all partitions"),
-        "device-count": ("CheckReplicaGroups", "groups of flattened ids name all devices"),
-        "replica-group-size": (
-            "CheckReplicaGroups",
-            "except in all-reduce, groups have equal sizes",
-        ),
-        "replica-groups-missing": (
-            "CheckReplicaGroups",
-            "groups are present if use_global_device_ids is true",
-        ),
-        "device-ids-without-channel": ("GetCollectiveOpGroupMode", "flattened ids need a channel"),
-    }
+    table = """
+        replica-group-empty: CheckReplicaGroups
+            no replica group is empty
+        replica-id-range: CheckReplicaGroups
+            ids are less than the number of ids
+        replica-group-mesh: MeshAxesReplicaGroupList
+            the axes of the groups are in their mesh, and the groups contain its devices
+        replica-id-repeated: CheckReplicaGroups
+            no id occurs twice in the groups
+        replica-count: CheckReplicaGroups
+            groups of replicas name all replicas
+        partition-count: CheckReplicaGroups
+            groups of partitions name all partitions
+        device-count: CheckReplicaGroups
+            groups of flattened ids name all devices
+        replica-group-size: CheckReplicaGroups
+            except in all-reduce, groups have equal sizes
+        replica-groups-missing: CheckReplicaGroups
+            groups are present if use_global_device_ids is true
+        device-ids-without-channel: GetCollectiveOpGroupMode
+            flattened ids need a channel
+    """
     rows = {
         "replica-group-empty": Bad.entry("""
             p = f32[8] parameter(0)

@@ -22,12 +22,10 @@ class BadResultAccuracy(VerifierRule):
     """
 
     messages = ("Unary op with result accuracy is not supported for", "Unknown accuracy mode")
-    demands = {
-        "result-accuracy": (
-            "CheckUnaryOpWithResultAccuracy",
-            "only approximated opcodes have a result_accuracy",
-        )
-    }
+    table = """
+        result-accuracy: CheckUnaryOpWithResultAccuracy
+            only approximated opcodes have a result_accuracy
+    """
     rows = {
         "result-accuracy": Bad.entry(
             "ROOT n = f32[8] negate(f32[8] p), result_accuracy={mode=highest}  // error"

@@ -17,18 +17,14 @@ class BadScaledDot(VerifierRule):
 
     messages = ("should be a multiple of dimension",)
     opcodes = frozenset({"scaled-dot"})
-    demands = {
-        "scale-rank": (
-            "ShapeVerifier::HandleScaledDot",
-            "a scale has the rank of its operand; there is a single contracting dimension",
-        ),
-        "scale-size": (
-            "ShapeVerifier::HandleScaledDot",
-            "each dimension of an operand is a multiple of its scale's",
-        ),
-        "scale-missing": ("ShapeVerifier::HandleScaledDot", "at most one scale is a scalar"),
-    }
-    shapes_of = {"scale-rank": "scaled-dot"}
+    table = """
+        scale-rank: ShapeVerifier::HandleScaledDot (scaled-dot)
+            a scale has the rank of its operand; there is a single contracting dimension
+        scale-size: ShapeVerifier::HandleScaledDot
+            each dimension of an operand is a multiple of its scale's
+        scale-missing: ShapeVerifier::HandleScaledDot
+            at most one scale is a scalar
+    """
     rows = {
         "scale-rank": Bad.entry("""
             a = f8e4m3fn[4,8] parameter(0)

@@ -21,18 +21,14 @@ class BadScan(VerifierRule):
     """
 
     messages = ("Non-associative scan reached layout-sensitive HloVerifier",)
-    demands = {
-        "scan-dimension": ("ShapeVerifier::HandleScan", "scan: a single dimension"),
-        "scan-associative": (
-            "ShapeVerifier::HandleScan",
-            "scan: associative, after layout-assignment",
-        ),
-        "scan-shape": (
-            "ShapeVerifier::HandleScan",
-            "scan: carries, inputs and outputs match its step",
-        ),
-    }
-    shapes_of = {"scan-shape": "scan"}
+    table = """
+        scan-dimension: ShapeVerifier::HandleScan
+            scan: a single dimension
+        scan-associative: ShapeVerifier::HandleScan
+            scan: associative, after layout-assignment
+        scan-shape: ShapeVerifier::HandleScan (scan)
+            scan: carries, inputs and outputs match its step
+    """
     rows = {
         "scan-dimension": Bad.module("""
             step {

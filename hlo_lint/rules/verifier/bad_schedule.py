@@ -30,10 +30,12 @@ class BadSchedule(VerifierRule):
         "is not scheduled after its control predecessor",
         "missing from HLO schedule",
     )
-    demands = {
-        "schedule-operand": ("HloSchedule::Verify", "operands are scheduled first"),
-        "schedule-control": ("HloSchedule::Verify", "control predecessors are scheduled first"),
-    }
+    table = """
+        schedule-operand: HloSchedule::Verify
+            operands are scheduled first
+        schedule-control: HloSchedule::Verify
+            control predecessors are scheduled first
+    """
     rows = {
         "schedule-operand": Bad.entry("""
             r = f32[8] negate(q)  // error

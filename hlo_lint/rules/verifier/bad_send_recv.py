@@ -14,13 +14,10 @@ class BadSendRecv(VerifierRule):
     (`HandleSend`, `HandleRecv` in `xla/service/hlo_verifier.cc`).
     """
 
-    demands = {
-        "send-recv-shape": (
-            "ShapeVerifier::HandleSend",
-            "send, recv and their dones: data, context, token",
-        )
-    }
-    shapes_of = {"send-recv-shape": "send recv send-done recv-done"}
+    table = """
+        send-recv-shape: ShapeVerifier::HandleSend (send recv send-done recv-done)
+            send, recv and their dones: data, context, token
+    """
     rows = {
         "send-recv-shape": Bad.entry("""
             s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, p), channel_id=1  // error

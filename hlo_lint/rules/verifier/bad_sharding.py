@@ -33,9 +33,10 @@ class BadSharding(VerifierRule):
         "is negative in tile assignment",
         "Invalid sharding for instruction",
     )
-    demands = {
-        "sharding": ("HloSharding::Validate", "a sharding matches its shape and the devices")
-    }
+    table = """
+        sharding: HloSharding::Validate
+            a sharding matches its shape and the devices
+    """
     rows = {
         "sharding": Bad("""
             HloModule m, num_partitions=2

@@ -15,13 +15,10 @@ class BadSort(VerifierRule):
     reads values that do not exist.
     """
 
-    demands = {
-        "sort-comparator": (
-            "ShapeVerifier::HandleSort",
-            "sort: a comparator of two scalars per operand that returns a pred[]",
-        )
-    }
-    shapes_of = {"sort-comparator": "sort"}
+    table = """
+        sort-comparator: ShapeVerifier::HandleSort (sort)
+            sort: a comparator of two scalars per operand that returns a pred[]
+    """
     rows = {
         "sort-comparator": Bad.module("""
             less { ROOT s = f32[] subtract(f32[] a, f32[] b) }

@@ -25,16 +25,12 @@ class BadSourceTargetPairs(VerifierRule):
         "appears more than once in instruction's source-target pairs",
         "times in instruction's source-target pairs",
     )
-    demands = {
-        "source-target-range": (
-            "CheckDuplicatedSourceOrTarget",
-            "sources and targets are devices of the module",
-        ),
-        "source-target-repeated": (
-            "CheckDuplicatedSourceOrTarget",
-            "per slice, a device is at most once a source and at most once a target",
-        ),
-    }
+    table = """
+        source-target-range: CheckDuplicatedSourceOrTarget
+            sources and targets are devices of the module
+        source-target-repeated: CheckDuplicatedSourceOrTarget
+            per slice, a device is at most once a source and at most once a target
+    """
     rows = {
         "source-target-range": Bad("""
             HloModule m, num_partitions=2

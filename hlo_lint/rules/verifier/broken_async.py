@@ -50,62 +50,34 @@ class BrokenAsync(VerifierRule):
         "to match the async shape at index",
     )
     mentions = ("-start", "-update", "-done", "send", "recv")
-    demands = {
-        "async-shape": (
-            "CheckAsyncOpComputationShapes",
-            "async-start, async-update: `((operands), result, …)`",
-        ),
-        "async-start-operands": (
-            "ShapeVerifier::HandleAsyncStart",
-            "async-start: operands have the shapes in its result type",
-        ),
-        "async-update-shape": (
-            "ShapeVerifier::HandleAsyncUpdate",
-            "async-update: adds operands and results to those of its operand",
-        ),
-        "async-update-computation": (
-            "ShapeVerifier::HandleAsyncUpdate",
-            "async-update: the computation of its operand",
-        ),
-        "async-done-computation": (
-            "ShapeVerifier::HandleAsyncDone",
-            "async-done: the computation of its operand",
-        ),
-        "async-computation-shapes": (
-            "CheckAsyncOpComputationShapes",
-            "async-start: operands and result have the shapes of its computation",
-        ),
-        "async-done-shape": (
-            "ShapeVerifier::HandleAsyncDone",
-            "async-done: the result of its computation",
-        ),
-        "start-consumer": ("VerifyAsynchronousInstructionPairs", "only its done reads a start"),
-        "done-operand": (
-            "VerifyAsynchronousInstructionPairs",
-            "the operand of a done is its start",
-        ),
-        "async-consumer": (
-            "VerifyAsynchronousInstructionPairs",
-            "only updates and dones read an async-start",
-        ),
-        "async-operand-count": (
-            "VerifyAsynchronousInstructionPairs",
-            "async-done has a single operand, async-update at least one",
-        ),
-        "async-chain": (
-            "VerifyAsynchronousInstructionPairs",
-            "each update is in a single chain that ends with a done",
-        ),
-        "async-computation": (
-            "HloVerifier::RunImpl",
-            "an asynchronous computation has only parameters and a root",
-        ),
-    }
-    shapes_of = {
-        "async-start-operands": "async-start",
-        "async-update-shape": "async-update",
-        "async-done-shape": "async-done",
-    }
+    table = """
+        async-shape: CheckAsyncOpComputationShapes
+            async-start, async-update: `((operands), result, …)`
+        async-start-operands: ShapeVerifier::HandleAsyncStart (async-start)
+            async-start: operands have the shapes in its result type
+        async-update-shape: ShapeVerifier::HandleAsyncUpdate (async-update)
+            async-update: adds operands and results to those of its operand
+        async-update-computation: ShapeVerifier::HandleAsyncUpdate
+            async-update: the computation of its operand
+        async-done-computation: ShapeVerifier::HandleAsyncDone
+            async-done: the computation of its operand
+        async-computation-shapes: CheckAsyncOpComputationShapes
+            async-start: operands and result have the shapes of its computation
+        async-done-shape: ShapeVerifier::HandleAsyncDone (async-done)
+            async-done: the result of its computation
+        start-consumer: VerifyAsynchronousInstructionPairs
+            only its done reads a start
+        done-operand: VerifyAsynchronousInstructionPairs
+            the operand of a done is its start
+        async-consumer: VerifyAsynchronousInstructionPairs
+            only updates and dones read an async-start
+        async-operand-count: VerifyAsynchronousInstructionPairs
+            async-done has a single operand, async-update at least one
+        async-chain: VerifyAsynchronousInstructionPairs
+            each update is in a single chain that ends with a done
+        async-computation: HloVerifier::RunImpl
+            an asynchronous computation has only parameters and a root
+    """
     counts_of = {
         "done-operand": (
             "all-reduce-done all-gather-done collective-permute-done copy-done send-done recv-done"

@@ -27,30 +27,20 @@ class BrokenCall(VerifierRule):
         "shape does not match parameter",
         "A composite call op must have frontend attributes",
     )
-    demands = {
-        "control-flow-thread": (
-            "CheckCallableInstructionThreadName",
-            "while, conditional: computations run on their caller's thread",
-        ),
-        "caller-opcode": (
-            "ShapeVerifier::Preprocess",
-            "only calling opcodes have called computations",
-        ),
-        "call-shapes": (
-            "ShapeVerifier::HandleCall",
-            "call: operands match the parameters, the result matches the root",
-        ),
-        "composite-name": (
-            "ShapeVerifier::HandleCall",
-            "a composite call has a name, and its version, if any, is not negative",
-        ),
-        "nested-thread": (
-            "InstructionVerifier::Preprocess",
-            "with an option: computations run on their caller's thread",
-        ),
-        "call-aliasing": ("InstructionVerifier::HandleCall", "call: no output_to_operand_aliasing"),
-    }
-    shapes_of = {"call-shapes": "call"}
+    table = """
+        control-flow-thread: CheckCallableInstructionThreadName
+            while, conditional: computations run on their caller's thread
+        caller-opcode: ShapeVerifier::Preprocess
+            only calling opcodes have called computations
+        call-shapes: ShapeVerifier::HandleCall (call)
+            call: operands match the parameters, the result matches the root
+        composite-name: ShapeVerifier::HandleCall
+            a composite call has a name, and its version, if any, is not negative
+        nested-thread: InstructionVerifier::Preprocess
+            with an option: computations run on their caller's thread
+        call-aliasing: InstructionVerifier::HandleCall
+            call: no output_to_operand_aliasing
+    """
     rows = {
         "control-flow-thread": Bad.module("""
             yes {

@@ -27,17 +27,12 @@ class BrokenConditional(VerifierRule):
         "first operand of conditional must be a scalar",
         "shape does not match parameter",
     )
-    demands = {
-        "conditional-shapes": (
-            "ShapeVerifier::HandleConditional",
-            "conditional: a selector, an operand for each branch, equal results",
-        ),
-        "conditional-sharding": (
-            "InstructionVerifier::HandleConditional",
-            "conditional: equal shardings",
-        ),
-    }
-    shapes_of = {"conditional-shapes": "conditional"}
+    table = """
+        conditional-shapes: ShapeVerifier::HandleConditional (conditional)
+            conditional: a selector, an operand for each branch, equal results
+        conditional-sharding: InstructionVerifier::HandleConditional
+            conditional: equal shardings
+    """
     rows = {
         "conditional-shapes": Bad.module("""
             yes { ROOT n = f32[8]{0} negate(f32[8]{0} a) }

@@ -32,23 +32,18 @@ class BrokenFusion(VerifierRule):
         "Fused computation shape",
     )
     opcodes = frozenset({"fusion"})
-    demands = {
-        "fusion-computation": (
-            "ShapeVerifier::HandleFusion",
-            "a fusion calls a single computation, on its own thread",
-        ),
-        "fusion-shape": ("ShapeVerifier::HandleFusion", "a fusion has the shape of its root"),
-        "fusion-parameters": (
-            "ShapeVerifier::HandleFusion",
-            "parameters of a fusion have the shapes of its operands",
-        ),
-        "fusion-dead-instruction": (
-            "CheckFusionInstruction",
-            "all instructions of a fusion except the root have users",
-        ),
-        "fusion-shared": ("CheckFusionInstruction", "a body belongs to a single fusion"),
-    }
-    shapes_of = {"fusion-shape": "fusion"}
+    table = """
+        fusion-computation: ShapeVerifier::HandleFusion
+            a fusion calls a single computation, on its own thread
+        fusion-shape: ShapeVerifier::HandleFusion (fusion)
+            a fusion has the shape of its root
+        fusion-parameters: ShapeVerifier::HandleFusion
+            parameters of a fusion have the shapes of its operands
+        fusion-dead-instruction: CheckFusionInstruction
+            all instructions of a fusion except the root have users
+        fusion-shared: CheckFusionInstruction
+            a body belongs to a single fusion
+    """
     rows = {
         "fusion-computation": Bad.entry(
             "ROOT r = f32[8]{0} fusion(f32[8]{0} p), kind=kLoop  // error"

@@ -32,20 +32,20 @@ class BrokenStructure(VerifierRule):
         "Duplicate parameter number",
         "parameter number must be >= 0",
     )
-    demands = {
-        "unique-name": ("InstructionVerifier::Preprocess", "names are unique"),
-        "name-unchanged": (
-            "VerifyInstructionNameUnchanged",
-            "with an option: instructions keep the names under which they were scheduled",
-        ),
-        "parameter-number": ("CheckFusionInstruction", "parameter numbers are 0, 1, 2, …"),
-        "single-root": ("VerifyHloStructure", "a single root"),
-        "module-entry": (
-            "HloVerifier::RunImpl",
-            "a module has a name, and an entry that is not a fusion",
-        ),
-        "operand-defined": ("VerifyHloStructure", "operands are in the same computation"),
-    }
+    table = """
+        unique-name: InstructionVerifier::Preprocess
+            names are unique
+        name-unchanged: VerifyInstructionNameUnchanged
+            with an option: instructions keep the names under which they were scheduled
+        parameter-number: CheckFusionInstruction
+            parameter numbers are 0, 1, 2, …
+        single-root: VerifyHloStructure
+            a single root
+        module-entry: HloVerifier::RunImpl
+            a module has a name, and an entry that is not a fusion
+        operand-defined: VerifyHloStructure
+            operands are in the same computation
+    """
     rows = {
         "unique-name": Bad.entry("""
             p = f32[8] parameter(0)

@@ -22,15 +22,14 @@ class BrokenWhile(VerifierRule):
 
     messages = ("Conditional computation shape does not lead to a scalar predicate shape",)
 
-    demands = {
-        "while-parameters": ("CheckParameterCount", "condition and body have a single parameter"),
-        "while-shapes": (
-            "ShapeVerifier::HandleWhile",
-            "while: operand, condition and body have equal shapes; the condition returns a pred[]",
-        ),
-        "while-sharding": ("InstructionVerifier::HandleWhile", "while: equal shardings"),
-    }
-    shapes_of = {"while-shapes": "while"}
+    table = """
+        while-parameters: CheckParameterCount
+            condition and body have a single parameter
+        while-shapes: ShapeVerifier::HandleWhile (while)
+            while: operand, condition and body have equal shapes; the condition returns a pred[]
+        while-sharding: InstructionVerifier::HandleWhile
+            while: equal shardings
+    """
     rows = {
         "while-parameters": Bad.module("""
             body { ROOT b = (s32[], f32[8]{0}) copy((s32[], f32[8]{0}) q) }

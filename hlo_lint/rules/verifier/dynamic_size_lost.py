@@ -34,12 +34,10 @@ class DynamicSizeLost(VerifierRule):
 
     evidence = (PublicReport("openxla/xla@ad6475a0a3"),)
 
-    demands = {
-        "dynamic-size": (
-            "",
-            "elementwise opcodes, concatenate, reshape, transpose: dimensions stay bounded",
-        )
-    }
+    table = """
+        dynamic-size:
+            elementwise opcodes, concatenate, reshape, transpose: dimensions stay bounded
+    """
     rows = {"dynamic-size": Bad.entry("ROOT r = f32[2,4,4] reshape(f32[8,<=4] p)  // error")}
     examples = (
         *rows.values(),

@@ -30,22 +30,18 @@ class EntryLayoutDisagrees(VerifierRule):
         "Number of parameters in entry computation layout",
     )
     mentions = ("entry_computation_layout=",)
-    demands = {
-        "entry-result": (
-            "VerifyEntryComputationLayout",
-            "the root of the entry has the result shape of the header",
-        ),
-        "entry-parameter-count": (
-            "VerifyEntryComputationLayout",
-            "the entry has as many parameters as the header",
-        ),
-        "entry-parameters": (
-            "VerifyEntryComputationLayout",
-            "parameters have the shapes of the header",
-        ),
-        "entry-memory": ("", "parameters are in the memory spaces of the header"),
-        "entry-layout": ("VerifyEntryComputationLayout", "layouts in the header are valid"),
-    }
+    table = """
+        entry-result: VerifyEntryComputationLayout
+            the root of the entry has the result shape of the header
+        entry-parameter-count: VerifyEntryComputationLayout
+            the entry has as many parameters as the header
+        entry-parameters: VerifyEntryComputationLayout
+            parameters have the shapes of the header
+        entry-memory:
+            parameters are in the memory spaces of the header
+        entry-layout: VerifyEntryComputationLayout
+            layouts in the header are valid
+    """
     rows = {
         "entry-result": Bad(
             """

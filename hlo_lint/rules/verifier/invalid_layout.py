@@ -20,14 +20,14 @@ class InvalidLayout(VerifierRule):
         "Unbounded dynamism is disabled",
         "expected a DimLevelType abbreviation",
     )
-    demands = {
-        "unbounded-dimension": ("ShapeVerifier::Preprocess", "no dimension is unbounded"),
-        "layout-rank": ("ShapeVerifier::Preprocess", "a layout names each dimension once"),
-        "element-size": (
-            "CpuGpuShapeVerifier::Preprocess",
-            "elements of 8 bits or more are not packed",
-        ),
-    }
+    table = """
+        unbounded-dimension: ShapeVerifier::Preprocess
+            no dimension is unbounded
+        layout-rank: ShapeVerifier::Preprocess
+            a layout names each dimension once
+        element-size: CpuGpuShapeVerifier::Preprocess
+            elements of 8 bits or more are not packed
+    """
     rows = {
         "unbounded-dimension": Bad.entry("""
             p = f32[?] parameter(0)  // error

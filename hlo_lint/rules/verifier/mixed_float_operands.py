@@ -18,12 +18,10 @@ class MixedFloatOperands(VerifierRule):
 
     messages = ("Seen floating point types of different precisions in",)
 
-    demands = {
-        "operand-precision": (
-            "ShapeVerifier::CheckShape",
-            "floating-point operands have the same precision, except where opcodes may mix them",
-        )
-    }
+    table = """
+        operand-precision: ShapeVerifier::CheckShape
+            floating-point operands have the same precision, except where opcodes may mix them
+    """
     rows = {
         "operand-precision": Bad.entry(
             "ROOT r = f32[8]{0} add(f32[8]{0} p, bf16[8]{0} q)  // error",

@@ -24,9 +24,10 @@ class OriginDisagrees(VerifierRule):
 
     messages = ("Mismatched tuple structure in shape and original value",)
 
-    demands = {
-        "original-value": ("VerifyOriginalValue", "an origin has the tuple structure of its value")
-    }
+    table = """
+        original-value: VerifyOriginalValue
+            an origin has the tuple structure of its value
+    """
     rows = {
         "original-value": Bad.entry("""
             p = (f32[8]{0}, s32[]) parameter(0), origin={{"p"}}  // error

@@ -33,29 +33,20 @@ class SendRecvDeadlock(VerifierRule):
         "Expected send and recv instructions to have unique source and target pairs",
     )
     opcodes = frozenset({"recv", "send"})
-    demands = {
-        "send-recv-cycle": (
-            "VerifyNoCollectiveDeadlocks",
-            "pairs of transfers have no cycle and no repeated device",
-        ),
-        "send-recv-order": (
-            "VerifyNoCollectiveDeadlocks",
-            "a send is followed by its recv, a recv by its send",
-        ),
-        "collective-between-send-and-recv": (
-            "VerifyNoCollectiveDeadlocks",
-            "no collective between a send and its recv",
-        ),
-        "send-recv-pending": ("VerifyNoCollectiveDeadlocks", "no transfer is pending at the end"),
-        "send-recv-pairs": (
-            "VerifyNoCollectiveDeadlocks",
-            "on XLA:GPU, transfers between devices state their pairs",
-        ),
-        "collective-start-between-send-and-recv": (
-            "",
-            "no all-reduce, reduce-scatter or start between a send and its recv",
-        ),
-    }
+    table = """
+        send-recv-cycle: VerifyNoCollectiveDeadlocks
+            pairs of transfers have no cycle and no repeated device
+        send-recv-order: VerifyNoCollectiveDeadlocks
+            a send is followed by its recv, a recv by its send
+        collective-between-send-and-recv: VerifyNoCollectiveDeadlocks
+            no collective between a send and its recv
+        send-recv-pending: VerifyNoCollectiveDeadlocks
+            no transfer is pending at the end
+        send-recv-pairs: VerifyNoCollectiveDeadlocks
+            on XLA:GPU, transfers between devices state their pairs
+        collective-start-between-send-and-recv:
+            no all-reduce, reduce-scatter or start between a send and its recv
+    """
     rows = {
         "send-recv-cycle": Bad("""
             HloModule m, is_scheduled=true

@@ -25,13 +25,12 @@ class UnorderedBroadcast(VerifierRule):
         "Broadcast dimensions order is wrong",
     )
 
-    demands = {
-        "broadcast-order": (
-            "InstructionVerifier::HandleBroadcast",
-            "broadcast: dimensions in order, on XLA:GPU after layout-normalization",
-        ),
-        "broadcast-dimension-repeated": ("", "broadcast: no repeated dimensions"),
-    }
+    table = """
+        broadcast-order: InstructionVerifier::HandleBroadcast
+            broadcast: dimensions in order, on XLA:GPU after layout-normalization
+        broadcast-dimension-repeated:
+            broadcast: no repeated dimensions
+    """
     rows = {
         "broadcast-order": Bad.entry(
             "ROOT b = f32[3,8,2]{2,1,0} broadcast(f32[8,3]{1,0} p), dimensions={1,0}  // error",

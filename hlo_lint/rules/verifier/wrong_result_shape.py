@@ -31,90 +31,53 @@ class WrongResultShape(VerifierRule):
         "Expected array argument for",
         "Invalid scatter_dims_to_operand_dims mapping",
     )
-    demands = {
-        "result-shape": ("ShapeVerifier::CheckShape", "the printed shape is the inferred one"),
-        "operand-count": ("CheckOperandCount", "the opcode's number of operands"),
-        "operand-shapes": (
-            "ShapeVerifier::HandleElementwiseBinary",
-            "elementwise opcodes, clamp, select, concatenate, convert, copy, dot: operands match",
-        ),
-        "ragged-dot-shape": (
-            "ShapeVerifier::HandleRaggedDot",
-            "ragged-dot: operands and groups match",
-        ),
-        "linear-algebra-shape": (
-            "ShapeVerifier::HandleConvolution",
-            "convolution, fft, triangular-solve, cholesky, opt-barrier: inferred",
-        ),
-        "device-id-shape": ("ShapeVerifier::HandlePartitionId", "partition-id, replica-id: u32[]"),
-        "reordered-shape": (
-            "ShapeVerifier::HandleReverse",
-            "collective-permute-done, reduce-precision, reverse, topk: inferred",
-        ),
-        "iota-shape": ("ShapeVerifier::HandleIota", "iota: a valid dimension, numeric elements"),
-        "tuple-element-shape": (
-            "ShapeVerifier::HandleGetTupleElement",
-            "get-tuple-element: the element's shape",
-        ),
-        "broadcast-shape": (
-            "ShapeVerifier::HandleBroadcast",
-            "broadcast: each dimension maps to a dimension of equal size",
-        ),
-        "dynamic-reshape-shape": (
-            "ShapeVerifier::HandleDynamicReshape",
-            "dynamic-reshape: sizes as s32[]",
-        ),
-        "reshape-elements": (
-            "ShapeVerifier::HandleReshape",
-            "reshape: equal element counts and types",
-        ),
-        "transpose-shape": ("ShapeVerifier::HandleTranspose", "transpose: inferred"),
-        "slice-shape": (
-            "ShapeVerifier::HandleSlice",
-            "slices, pad, tuple, select-and-scatter: inferred",
-        ),
-        "gather-shape": (
-            "ShapeVerifier::HandleGather",
-            "batch norms, gather, scatter, sizes of dimensions: inferred",
-        ),
-        "scatter-dimensions": (
-            "InstructionVerifier::HandleScatter",
-            "scatter: scatter_dims_to_operand_dims are dimensions of the operand",
-        ),
-        "broadcast-dimensions": (
-            "InstructionVerifier::HandleBroadcast",
-            "broadcast: an entry in dimensions for each dimension of the operand",
-        ),
-        "implicit-broadcast": (
-            "InstructionVerifier::HandleElementwiseBinary",
-            "elementwise opcodes: no implicit broadcast",
-        ),
-        "tuple-element-operand": (
-            "InstructionVerifier::HandleGetTupleElement",
-            "get-tuple-element: the operand is a tuple",
-        ),
-        "transpose-dimensions": (
-            "InstructionVerifier::HandleTranspose",
-            "transpose: a permutation of all dimensions",
-        ),
-    }
-    shapes_of = {
-        "ragged-dot-shape": "ragged-dot",
-        "linear-algebra-shape": "convolution fft triangular-solve cholesky opt-barrier",
-        "device-id-shape": "partition-id replica-id",
-        "reordered-shape": "collective-permute-done reduce-precision reverse topk",
-        "iota-shape": "iota",
-        "tuple-element-shape": "get-tuple-element",
-        "broadcast-shape": "broadcast",
-        "dynamic-reshape-shape": "dynamic-reshape",
-        "reshape-elements": "reshape",
-        "transpose-shape": "transpose",
-        "slice-shape": "slice dynamic-slice dynamic-update-slice tuple select-and-scatter pad",
-        "gather-shape": (
-            "batch-norm-training batch-norm-inference batch-norm-grad "
-            "gather scatter get-dimension-size set-dimension-size"
-        ),
-    }
+    table = """
+        result-shape: ShapeVerifier::CheckShape
+            the printed shape is the inferred one
+        operand-count: CheckOperandCount
+            the opcode's number of operands
+        operand-shapes: ShapeVerifier::HandleElementwiseBinary
+            elementwise opcodes, clamp, select, concatenate, convert, copy, dot: operands match
+        ragged-dot-shape: ShapeVerifier::HandleRaggedDot (ragged-dot)
+            ragged-dot: operands and groups match
+        linear-algebra-shape: ShapeVerifier::HandleConvolution
+            (convolution fft triangular-solve cholesky opt-barrier)
+            convolution, fft, triangular-solve, cholesky, opt-barrier: inferred
+        device-id-shape: ShapeVerifier::HandlePartitionId (partition-id replica-id)
+            partition-id, replica-id: u32[]
+        reordered-shape: ShapeVerifier::HandleReverse
+            (collective-permute-done reduce-precision reverse topk)
+            collective-permute-done, reduce-precision, reverse, topk: inferred
+        iota-shape: ShapeVerifier::HandleIota (iota)
+            iota: a valid dimension, numeric elements
+        tuple-element-shape: ShapeVerifier::HandleGetTupleElement (get-tuple-element)
+            get-tuple-element: the element's shape
+        broadcast-shape: ShapeVerifier::HandleBroadcast (broadcast)
+            broadcast: each dimension maps to a dimension of equal size
+        dynamic-reshape-shape: ShapeVerifier::HandleDynamicReshape (dynamic-reshape)
+            dynamic-reshape: sizes as s32[]
+        reshape-elements: ShapeVerifier::HandleReshape (reshape)
+            reshape: equal element counts and types
+        transpose-shape: ShapeVerifier::HandleTranspose (transpose)
+            transpose: inferred
+        slice-shape: ShapeVerifier::HandleSlice
+            (slice dynamic-slice dynamic-update-slice tuple select-and-scatter pad)
+            slices, pad, tuple, select-and-scatter: inferred
+        gather-shape: ShapeVerifier::HandleGather
+            (batch-norm-training batch-norm-inference batch-norm-grad gather scatter get-
+            dimension-size set-dimension-size)
+            batch norms, gather, scatter, sizes of dimensions: inferred
+        scatter-dimensions: InstructionVerifier::HandleScatter
+            scatter: scatter_dims_to_operand_dims are dimensions of the operand
+        broadcast-dimensions: InstructionVerifier::HandleBroadcast
+            broadcast: an entry in dimensions for each dimension of the operand
+        implicit-broadcast: InstructionVerifier::HandleElementwiseBinary
+            elementwise opcodes: no implicit broadcast
+        tuple-element-operand: InstructionVerifier::HandleGetTupleElement
+            get-tuple-element: the operand is a tuple
+        transpose-dimensions: InstructionVerifier::HandleTranspose
+            transpose: a permutation of all dimensions
+    """
     rows = {
         "result-shape": Bad.entry("ROOT t = (f32[8], f32[4]) tuple(f32[8] p, p)  // error"),
         "operand-count": Bad.entry("ROOT r = f32[8] select(f32[8] p, p)  // error"),
