@@ -13,8 +13,10 @@ PACKAGE = Path(__file__).parents[2] / "hlo_lint"
 FOLDERS = ("rules", "analysis", "kernels/rules", "kernels/autotuning")
 FOUND = {
     "analysis/match/reader.py: next(iter(keywords))": "in a branch where there are keywords",
-    "analysis/shape_inference/indexing.py: next(from_indices)": "counted by the loop's range",
-    "analysis/shape_inference/indexing.py: next(from_window)": "the places are as many as offsets",
+    "analysis/shape_inference/arrangement.py: next(from_indices)": "counted by the loop's range",
+    "analysis/shape_inference/arrangement.py: next(from_window)": (
+        "the places are as many as offsets"
+    ),
     "kernels/autotuning/fragile_winner.py: next((best for best in bests if best.backend "
     "== won.backend))": "the winner is a candidate",
     "rules/form/unknown_word.py: next((index for index, row in "
@@ -36,7 +38,7 @@ NUMBERS = {
     "analysis/diff/normalize.py: int(number)": "a float that is whole",
     "analysis/loop_values.py: int(relation(left, right))": "a truth value",
     "analysis/match/reader.py: int(token)": "a pattern of the command line",
-    "analysis/shape_inference/windows.py: int(select_last)": "a truth value",
+    "analysis/shape_inference/reduction.py: int(select_last)": "a truth value",
     "analysis/verifier/scope.py: int(text)": "nine digits of a pattern",
     "analysis/waits.py: int(key['number'])": "18 digits of a pattern",
 }

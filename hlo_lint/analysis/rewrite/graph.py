@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from hlo_lint.analysis.walks import control_successors, reached, without_readers
@@ -17,46 +18,25 @@ BEFORE: Final = -1
 AFTER: Final = 1
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class NewInstruction:
     """An instruction inserted by a `Rewrite`: a possible operand and place of later insertions."""
 
-    __slots__ = (
-        "anchor",
-        "attributes",
-        "has_fresh_name",
-        "literal",
-        "name",
-        "opcode",
-        "operands",
-        "replaced",
-        "type_text",
-    )
-
-    def __init__(
-        self,
-        anchor: InsertionPoint,
-        name: str,
-        opcode: str,
-        type_text: str,
-        operands: Sequence[ReadValue],
-        literal: str,
-        attributes: dict[str, str],
-    ) -> None:
-        self.anchor = anchor
-        self.name = name
-        """The name without `%`."""
-        self.has_fresh_name = True
-        """False if the caller chose its name."""
-        self.opcode = opcode
-        self.type_text = type_text
-        """The shape as spelled."""
-        self.operands = list(operands)
-        self.literal = literal
-        """The text between the parentheses of a constant."""
-        self.attributes = attributes
-        """Attributes as text, by name."""
-        self.replaced: Instruction | None = None
-        """The instruction that it replaces."""
+    anchor: InsertionPoint
+    name: str
+    """The name without `%`."""
+    opcode: str
+    type_text: str
+    """The shape as spelled."""
+    operands: list[ReadValue]
+    literal: str
+    """The text between the parentheses of a constant."""
+    attributes: dict[str, str]
+    """Attributes as text, by name."""
+    has_fresh_name: bool
+    """False if the caller chose its name."""
+    replaced: Instruction | None = None
+    """The instruction that it replaces."""
 
     def __repr__(self) -> str:
         return in_a_line(f"<NewInstruction {self.name}: {self.type_text} {self.opcode}>")

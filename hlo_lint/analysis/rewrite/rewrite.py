@@ -15,7 +15,7 @@ from hlo_lint.analysis.rewrite.demands import (
     demand_same_shape,
     demand_shape,
 )
-from hlo_lint.analysis.rewrite.edits import edits_of
+from hlo_lint.analysis.rewrite.edits import dialect_of, edits_of
 from hlo_lint.analysis.rewrite.graph import (
     AFTER,
     BEFORE,
@@ -29,7 +29,6 @@ from hlo_lint.analysis.rewrite.graph import (
     names_called_in,
     taken_names,
 )
-from hlo_lint.analysis.rewrite.lines import dialect_of
 from hlo_lint.hlo.ir import Computation, Instruction, Module, Operand
 from hlo_lint.hlo.opcodes import demands_on
 from hlo_lint.hlo.shape import Shape, ShapeSyntaxError, parse_shape
@@ -320,9 +319,10 @@ class Rewrite:
             name.removeprefix("%") or self.fresh_name(f"{place.name}.{opcode}"),
             opcode,
             _type_text(shape),
-            () if isinstance(operands, str) else [_read(value) for value in operands],
+            [] if isinstance(operands, str) else [_read(value) for value in operands],
             operands if isinstance(operands, str) else "",
             {key: _spelled(value, percent) for key, value in given.items()},
+            has_fresh_name=not name,
         )
         demand_operands(new)
         demand_attributes(opcode, new.attributes, whole=True)
@@ -330,7 +330,6 @@ class Rewrite:
             demand_readable(graph, read, new, (anchor.instruction.number, anchor.side, index - 0.5))
         demand_shape(graph, new)
         self._take(new.name)
-        new.has_fresh_name = not name
         graph.insert(new, index)
         return new
 

@@ -45,20 +45,18 @@ class Violation(NamedTuple):
     """True if XLA accepts it."""
 
 
-class Scope:
+class Scope(NamedTuple):
     """A computation, its callees, and the stage."""
 
-    __slots__ = ("computation", "header", "module", "opcodes", "stage")
+    computation: Computation
+    module: Module
+    stage: Stage
+    header: Header
 
-    def __init__(
-        self, computation: Computation, module: Module, stage: Stage, header: Header
-    ) -> None:
-        self.computation = computation
-        self.module = module
-        self.stage = stage
-        self.header = header
-        self.opcodes = computation.opcodes
+    @property
+    def opcodes(self) -> frozenset[str]:
         """The opcodes of its instructions."""
+        return self.computation.opcodes
 
     def called(self, instruction: Instruction) -> tuple[Computation | None, ...]:
         """The computations that an instruction calls, in order; None for a missing computation."""
