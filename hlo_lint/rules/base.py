@@ -163,7 +163,7 @@ class Example:
         """An example whose module has only an entry with these instructions.
 
         Typed operands that none of them defines are the parameters, in the order of the text:
-        `ROOT n = f32[8] negate(f32[8] p)`.
+        `ROOT n = f32[8] negate(f32[8] p)`. The header may come first; without it, it is bare.
         """
         return cls(instructions, as_module=_entry_of, **more)
 
@@ -264,9 +264,12 @@ _computation = re.compile(
 )
 
 
-def _entry_of(instructions: str) -> str:
-    body = _with_parameters(cleandoc(instructions)).replace("\n", "\n  ")
-    return _module_of(f"ENTRY e {{\n  {body}\n}}")
+def _entry_of(text: str) -> str:
+    lines = cleandoc(text).splitlines()
+    start = next((n for n, line in enumerate(lines, 1) if line.startswith("HloModule")), 0)
+    header = lines[:start] or ["HloModule m"]
+    body = _with_parameters("\n".join(lines[start:])).replace("\n", "\n  ")
+    return "\n".join([*header, "", "ENTRY e {", f"  {body}", "}"])
 
 
 def _with_parameters(body: str) -> str:
@@ -281,7 +284,7 @@ def _with_parameters(body: str) -> str:
         return f"{before}{name}"
 
     lines = _typed_operand.sub(named, body)
-    indent = "  " if re.search("^[-+ ] ", body, re.M) else ""
+    indent = "  " if re.match("[-+ ] ", body) else ""
     parameters = [f"{indent}{n} = {t} parameter({i})\n" for i, (n, t) in enumerate(types.items())]
     return "".join(parameters) + lines
 

@@ -110,6 +110,14 @@ def test_typed_operands_are_the_parameters_of_an_entry() -> None:
     ]
 
 
+def test_the_header_and_a_continued_line_may_stand_in_an_entry() -> None:
+    text = "// m\nHloModule m, num_partitions=2\nn = f32[8] negate(f32[8] p),\n    metadata={}"
+    assert Good.entry(text).source.splitlines() == [
+        *("// m", "HloModule m, num_partitions=2", "", "ENTRY e {"),
+        *("  p = f32[8] parameter(0)", "  n = f32[8] negate(p),", "      metadata={}", "}"),
+    ]
+
+
 def test_a_computation_of_one_instruction_may_be_a_line() -> None:
     text = "add { ROOT s = f32[] add(f32[] a, f32[] b) }\n\nENTRY e { ROOT p = f32[] parameter(0) }"
     assert Good.module(text).source.splitlines()[2:6] == [

@@ -127,12 +127,9 @@ class BadCollective(VerifierRule):
     }
     examples = (
         *rows.values(),
-        Bad("""
+        Bad.entry("""
             HloModule m, replica_count=4
-
-            ENTRY e {
-              ROOT g = f32[16] all-gather(f32[8] p), dimensions={0}, replica_groups={}  // error
-            }
+            ROOT g = f32[16] all-gather(f32[8] p), dimensions={0}, replica_groups={}  // error
         """),
         Bad("""
             HloModule m, replica_count=2, num_partitions=2
@@ -144,22 +141,16 @@ class BadCollective(VerifierRule):
                   replica_groups={{0,1}}, to_apply=add
             }
         """),
-        Bad("""
+        Bad.entry("""
             HloModule m, replica_count=3
-
-            ENTRY e {
-              ROOT a = (f32[8], f32[8]) all-to-all(f32[8] p, p), replica_groups={}  // error
-            }
+            ROOT a = (f32[8], f32[8]) all-to-all(f32[8] p, p), replica_groups={}  // error
         """),
-        Good("""
+        Good.entry("""
             HloModule m, replica_count=2, num_partitions=2
-
-            ENTRY e {
-              p = f32[8] parameter(0)
-              g = f32[32] all-gather(p), dimensions={0}, channel_id=1, replica_groups={{0,1}}
-              s = f32[32] all-to-all(g), replica_groups={}, dimensions={0}
-              ROOT a = (f32[32], f32[32]) all-to-all(s, s), replica_groups={}
-            }
+            p = f32[8] parameter(0)
+            g = f32[32] all-gather(p), dimensions={0}, channel_id=1, replica_groups={{0,1}}
+            s = f32[32] all-to-all(g), replica_groups={}, dimensions={0}
+            ROOT a = (f32[32], f32[32]) all-to-all(s, s), replica_groups={}
         """),
         Good.module(
             """

@@ -77,29 +77,20 @@ class BadReplicaGroups(VerifierRule):
             p = f32[8] parameter(0)
             ROOT g = f32[16] all-gather(p), dimensions={0}, replica_groups={{0,1},{2,1}}  // error
         """),
-        "replica-count": Bad("""
+        "replica-count": Bad.entry("""
             HloModule m, replica_count=8
-
-            ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT g = f32[32] all-gather(p), dimensions={0}, replica_groups={{0,1,2,3}}  // error
-            }
+            p = f32[8] parameter(0)
+            ROOT g = f32[32] all-gather(p), dimensions={0}, replica_groups={{0,1,2,3}}  // error
         """),
-        "partition-count": Bad("""
+        "partition-count": Bad.entry("""
             HloModule m, num_partitions=8
-
-            ENTRY e {
-              ROOT g = f32[8] all-to-all(f32[8] p), dimensions={0}, channel_id=1,  // error
-                  replica_groups={{0,1,2,3}}
-            }
+            ROOT g = f32[8] all-to-all(f32[8] p), dimensions={0}, channel_id=1,  // error
+                replica_groups={{0,1,2,3}}
         """),
-        "device-count": Bad("""
+        "device-count": Bad.entry("""
             HloModule m, num_partitions=8
-
-            ENTRY e {
-              ROOT g = f32[32] all-gather(f32[8] p), dimensions={0}, channel_id=1,  // error
-                  use_global_device_ids=true, replica_groups={{0,1,2,3}}
-            }
+            ROOT g = f32[32] all-gather(f32[8] p), dimensions={0}, channel_id=1,  // error
+                use_global_device_ids=true, replica_groups={{0,1,2,3}}
         """),
         "replica-group-size": Bad.entry("""
             p = f32[8] parameter(0)
@@ -137,13 +128,10 @@ class BadReplicaGroups(VerifierRule):
             }
         """),
         Good.entry("ROOT g = f32[8] collective-broadcast(f32[8] p), replica_groups={{0,1},{1,2}}"),
-        Good("""
+        Good.entry("""
             HloModule m, num_partitions=8
-
-            ENTRY e {
-              ROOT g = f32[32] all-gather(f32[8] p), dimensions={0}, channel_id=1,
-                  use_global_device_ids=true, replica_groups=[2,4]<=[8]
-            }
+            ROOT g = f32[32] all-gather(f32[8] p), dimensions={0}, channel_id=1,
+                use_global_device_ids=true, replica_groups=[2,4]<=[8]
         """),
         Good.entry(
             "ROOT g = f32[32] all-gather(f32[8] p), dimensions={0}, replica_groups={{0,1,2,3}}"

@@ -50,14 +50,11 @@ class BadSchedule(VerifierRule):
     }
     examples = (
         *rows.values(),
-        Good("""
+        Good.entry("""
             HloModule m, is_scheduled=true
-
-            ENTRY e {
-              q = f32[8] sine(f32[8] p)
-              r = f32[8] negate(p), control-predecessors={q}
-              ROOT s = f32[8] add(r, q)
-            }
+            q = f32[8] sine(f32[8] p)
+            r = f32[8] negate(p), control-predecessors={q}
+            ROOT s = f32[8] add(r, q)
         """),
     )
 

@@ -38,13 +38,10 @@ class BadSharding(VerifierRule):
             a sharding matches its shape and the devices
     """
     rows = {
-        "sharding": Bad("""
+        "sharding": Bad.entry("""
             HloModule m, num_partitions=2
-
-            ENTRY e {
-              p = f32[8,4] parameter(0), sharding={devices=[2]0,1}  // error
-              ROOT n = f32[8,4] negate(p)
-            }
+            p = f32[8,4] parameter(0), sharding={devices=[2]0,1}  // error
+            ROOT n = f32[8,4] negate(p)
         """)
     }
     examples = (
@@ -53,13 +50,10 @@ class BadSharding(VerifierRule):
             p = f32[8] parameter(0), sharding={{replicated}}  // error
             ROOT n = f32[8] negate(p)
         """),
-        Good("""
+        Good.entry("""
             HloModule m, num_partitions=2
-
-            ENTRY e {
-              p = f32[8,4] parameter(0), sharding={devices=[2,1]<=[2]}
-              ROOT n = f32[8,4] negate(p), sharding={replicated}
-            }
+            p = f32[8,4] parameter(0), sharding={devices=[2,1]<=[2]}
+            ROOT n = f32[8,4] negate(p), sharding={replicated}
         """),
     )
 

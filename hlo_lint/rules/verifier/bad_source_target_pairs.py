@@ -32,13 +32,10 @@ class BadSourceTargetPairs(VerifierRule):
             per slice, a device is at most once a source and at most once a target
     """
     rows = {
-        "source-target-range": Bad("""
+        "source-target-range": Bad.entry("""
             HloModule m, num_partitions=2
-
-            ENTRY e {
-              ROOT g = f32[8] collective-permute(f32[8] p), channel_id=1,  // error
-                  source_target_pairs={{0,1},{1,2}}
-            }
+            ROOT g = f32[8] collective-permute(f32[8] p), channel_id=1,  // error
+                source_target_pairs={{0,1},{1,2}}
         """),
         "source-target-repeated": Bad.entry("""
             p = f32[8] parameter(0)
@@ -47,13 +44,10 @@ class BadSourceTargetPairs(VerifierRule):
     }
     examples = (
         *rows.values(),
-        Good("""
+        Good.entry("""
             HloModule m, num_partitions=2
-
-            ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT g = f32[8] collective-permute(p), channel_id=1, source_target_pairs={{0,1},{1,0}}
-            }
+            p = f32[8] parameter(0)
+            ROOT g = f32[8] collective-permute(p), channel_id=1, source_target_pairs={{0,1},{1,0}}
         """),
     )
 

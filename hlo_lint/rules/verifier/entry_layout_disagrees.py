@@ -43,46 +43,34 @@ class EntryLayoutDisagrees(VerifierRule):
             layouts in the header are valid
     """
     rows = {
-        "entry-result": Bad(
+        "entry-result": Bad.entry(
             """
             HloModule m, entry_computation_layout={(f32[8,3]{1,0})->f32[8,3]{1,0}}
-
-            ENTRY e {
-              ROOT n = f32[8,3]{0,1} negate(f32[8,3]{1,0} p)  // error
-            }
+            ROOT n = f32[8,3]{0,1} negate(f32[8,3]{1,0} p)  // error
             """,
             artefacts={".ir-no-opt.ll": ""},
         ),
-        "entry-parameter-count": Bad(
+        "entry-parameter-count": Bad.entry(
             """
             HloModule m, entry_computation_layout={(f32[8,3]{1,0})->f32[8,3]{1,0}}  // error
-
-            ENTRY e {
-              p = f32[8,3]{1,0} parameter(0)
-              ROOT n = f32[8,3]{1,0} negate(p)
-              q = f32[] parameter(1)
-            }
+            p = f32[8,3]{1,0} parameter(0)
+            ROOT n = f32[8,3]{1,0} negate(p)
+            q = f32[] parameter(1)
             """
         ),
-        "entry-parameters": Bad(
+        "entry-parameters": Bad.entry(
             """
             HloModule m, entry_computation_layout={(f32[8,3]{1,0})->f32[8,3]{1,0}}
-
-            ENTRY e {
-              p = f32[8,3]{0,1} parameter(0)  // error
-              ROOT n = f32[8,3]{1,0} negate(p)
-            }
+            p = f32[8,3]{0,1} parameter(0)  // error
+            ROOT n = f32[8,3]{1,0} negate(p)
             """,
             artefacts={".ir-no-opt.ll": ""},
         ),
-        "entry-memory": Bad(
+        "entry-memory": Bad.entry(
             """
             HloModule m, is_scheduled=true, entry_computation_layout={(f32[8]{0})->f32[8]{0}}
-
-            ENTRY e {
-              p = f32[8]{0:S(1)} parameter(0)  // error
-              ROOT n = f32[8]{0} negate(p)
-            }
+            p = f32[8]{0:S(1)} parameter(0)  // error
+            ROOT n = f32[8]{0} negate(p)
             """
         ),
         "entry-layout": Bad(

@@ -48,84 +48,66 @@ class SendRecvDeadlock(VerifierRule):
             no all-reduce, reduce-scatter or start between a send and its recv
     """
     rows = {
-        "send-recv-cycle": Bad("""
+        "send-recv-cycle": Bad.entry("""
             HloModule m, is_scheduled=true
-
-            ENTRY e {
-              t = token[] after-all()
-              s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1,  // error
-                  frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1},{1,0}}"}
-              sd = token[] send-done(s), channel_id=1
-              r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1,  // error
-                  frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1},{1,0}}"}
-              ROOT d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
-            }
+            t = token[] after-all()
+            s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1,  // error
+                frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1},{1,0}}"}
+            sd = token[] send-done(s), channel_id=1
+            r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1,  // error
+                frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1},{1,0}}"}
+            ROOT d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
         """),
-        "send-recv-order": Bad("""
+        "send-recv-order": Bad.entry("""
             HloModule m, is_scheduled=true
-
-            ENTRY e {
-              t = token[] after-all()
-              r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1,
-                  frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
-              r.1 = (f32[8]{0}, u32[], token[]) recv(t), channel_id=2,  // error
-                  frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
-              s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1,
-                  frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
-              sd = token[] send-done(s), channel_id=1
-              d.1 = (f32[8]{0}, token[]) recv-done(r.1), channel_id=2
-              ROOT d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
-            }
+            t = token[] after-all()
+            r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1,
+                frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
+            r.1 = (f32[8]{0}, u32[], token[]) recv(t), channel_id=2,  // error
+                frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
+            s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1,
+                frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
+            sd = token[] send-done(s), channel_id=1
+            d.1 = (f32[8]{0}, token[]) recv-done(r.1), channel_id=2
+            ROOT d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
         """),
-        "collective-between-send-and-recv": Bad("""
+        "collective-between-send-and-recv": Bad.entry("""
             HloModule m, is_scheduled=true
-
-            ENTRY e {
-              t = token[] after-all()
-              s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1,
-                  frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
-              g = f32[16]{0} all-gather(p), dimensions={0}, replica_groups={{0,1}}  // error
-              sd = token[] send-done(s), channel_id=1
-              r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1,
-                  frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
-              ROOT d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
-            }
+            t = token[] after-all()
+            s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1,
+                frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
+            g = f32[16]{0} all-gather(p), dimensions={0}, replica_groups={{0,1}}  // error
+            sd = token[] send-done(s), channel_id=1
+            r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1,
+                frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
+            ROOT d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
         """),
-        "send-recv-pending": Bad("""
+        "send-recv-pending": Bad.entry("""
             HloModule m, is_scheduled=true
-
-            ENTRY e {
-              t = token[] after-all()
-              s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1,  // error
-                  frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
-              ROOT sd = token[] send-done(s), channel_id=1
-            }
+            t = token[] after-all()
+            s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1,  // error
+                frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
+            ROOT sd = token[] send-done(s), channel_id=1
         """),
-        "send-recv-pairs": Bad("""
+        "send-recv-pairs": Bad.entry("""
             // hlo-lint: stage gpu scheduled verify_no_collective_deadlocks=true
             HloModule m, is_scheduled=true
-
-            ENTRY e {
-              t = token[] after-all()
-              s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1  // error
-              ROOT sd = token[] send-done(s), channel_id=1
-            }
+            t = token[] after-all()
+            s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1  // error
+            ROOT sd = token[] send-done(s), channel_id=1
         """),
-        "collective-start-between-send-and-recv": Bad("""
+        "collective-start-between-send-and-recv": Bad.entry("""
             HloModule m, is_scheduled=true
-
-            ENTRY e {
-              t = token[] after-all()
-              s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1,
-                  frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
-              g = (f32[8]{0}, f32[16]{0}) all-gather-start(p), dimensions={0},  // error
-                  replica_groups={{0,1}}
-              h = f32[16]{0} all-gather-done(g)
-              sd = token[] send-done(s), channel_id=1
-              r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1,
-                  frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
-              ROOT d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
-            }
+            t = token[] after-all()
+            s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1,
+                frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
+            g = (f32[8]{0}, f32[16]{0}) all-gather-start(p), dimensions={0},  // error
+                replica_groups={{0,1}}
+            h = f32[16]{0} all-gather-done(g)
+            sd = token[] send-done(s), channel_id=1
+            r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1,
+                frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
+            ROOT d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
         """),
     }
     examples = (
@@ -162,51 +144,42 @@ class SendRecvDeadlock(VerifierRule):
               ROOT sd = token[] send-done(s), channel_id=2
             }
         """),
-        Bad("""
+        Bad.entry("""
             HloModule m, is_scheduled=true
-
-            ENTRY e {
-              t = token[] after-all()
-              s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1,
-                  frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
-              sd = token[] send-done(s), channel_id=1
-              r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1,  // error
-                  frontend_attributes={_xla_send_recv_source_target_pairs="{{1,2}}"}
-              ROOT d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
-            }
+            t = token[] after-all()
+            s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1,
+                frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
+            sd = token[] send-done(s), channel_id=1
+            r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1,  // error
+                frontend_attributes={_xla_send_recv_source_target_pairs="{{1,2}}"}
+            ROOT d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
         """),
-        Good("""
+        Good.entry("""
             HloModule m, is_scheduled=true
-
-            ENTRY e {
-              t = token[] after-all()
-              s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1,
-                  frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
-              s.1 = (f32[8]{0}, u32[], token[]) send(p, t), channel_id=2,
-                  frontend_attributes={_xla_send_recv_source_target_pairs="{{2,3}}"}
-              r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1,
-                  frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
-              r.1 = (f32[8]{0}, u32[], token[]) recv(t), channel_id=2,
-                  frontend_attributes={_xla_send_recv_source_target_pairs="{{2,3}}"}
-              sd = token[] send-done(s), channel_id=1
-              sd.1 = token[] send-done(s.1), channel_id=2
-              d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
-              ROOT d.1 = (f32[8]{0}, token[]) recv-done(r.1), channel_id=2
-            }
+            t = token[] after-all()
+            s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1,
+                frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
+            s.1 = (f32[8]{0}, u32[], token[]) send(p, t), channel_id=2,
+                frontend_attributes={_xla_send_recv_source_target_pairs="{{2,3}}"}
+            r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1,
+                frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
+            r.1 = (f32[8]{0}, u32[], token[]) recv(t), channel_id=2,
+                frontend_attributes={_xla_send_recv_source_target_pairs="{{2,3}}"}
+            sd = token[] send-done(s), channel_id=1
+            sd.1 = token[] send-done(s.1), channel_id=2
+            d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
+            ROOT d.1 = (f32[8]{0}, token[]) recv-done(r.1), channel_id=2
         """),
-        Good("""
+        Good.entry("""
             HloModule m, is_scheduled=true
-
-            ENTRY e {
-              t = token[] after-all()
-              s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1,
-                  frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
-              sd = token[] send-done(s), channel_id=1
-              r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1,
-                  frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
-              d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
-              ROOT g = f32[16]{0} all-gather(p), dimensions={0}, replica_groups={{0,1}}
-            }
+            t = token[] after-all()
+            s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1,
+                frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
+            sd = token[] send-done(s), channel_id=1
+            r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1,
+                frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
+            d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
+            ROOT g = f32[16]{0} all-gather(p), dimensions={0}, replica_groups={{0,1}}
         """),
     )
 
