@@ -8,9 +8,11 @@ jaxlib and Mosaic GPU check before they call the driver; their messages are from
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import prod
+from typing import Final, NamedTuple
 
 from hlo_lint.kernels.tma.descriptor import (
     INTERLEAVES,
@@ -32,19 +34,117 @@ PACKED_BOX = 128
 MAX_BOX_BYTES = 228 << 10
 """The shared memory of an SM of an H100 or H200; the manual states no limit."""
 
-_MANUAL = "cuTensorMapEncodeTiled, CUDA driver API manual"
-_DRIVER = "cuTensorMapEncodeTiled, as driver 580.159 answers: CUDA_ERROR_INVALID_VALUE"
-_XLA = "xla/stream_executor/gpu/tma_metadata.cc"
-_JAXLIB = "jaxlib/gpu/triton_kernels.cc"
-_MOSAIC = "jaxlib/mosaic/gpu/runtime.cc"
-_STRIDES = {
-    "xla": "global_strides (%s) must be a multiple of 16 and < 2^40.",
-    "jaxlib": "TMA byte stride at dimension %d must be divisible by 16 and less than 2^40, "
-    "but got %llu (element stride %llu, element size %u).",
-    "mosaic": "Byte strides must be divisible by 16 and less than 2**40, but got %ld (item "
-    "stride = %ld, item size = %ld) at index %ld",
+_COMPONENTS = {
+    "manual": (Consumer.CUDA, "cuTensorMapEncodeTiled, CUDA driver API manual"),
+    "driver": (
+        Consumer.CUDA,
+        "cuTensorMapEncodeTiled, as driver 580.159 answers: CUDA_ERROR_INVALID_VALUE",
+    ),
+    "xla": (Consumer.XLA, "xla/stream_executor/gpu/tma_metadata.cc"),
+    "jaxlib": (Consumer.JAXLIB, "jaxlib/gpu/triton_kernels.cc"),
+    "mosaic": (Consumer.MOSAIC, "jaxlib/mosaic/gpu/runtime.cc"),
 }
-"""Messages about invalid strides."""
+_TABLE = """
+data-type: manual
+    jaxlib Unsupported TMA data type: %d.
+jaxlib-data-type
+    jaxlib Unsupported TMA data type: %d.
+rank: manual
+    xla unsupported rank for TMA: %d. Must be 1-5
+    jaxlib TMA descriptor rank %d is out of range [1, 5].
+    mosaic Rank must be in [1, 5], but got %ld
+rank-interleaved: manual
+    xla If TmaInterleave is not kNone, then tensor rank must additionally be >= 3.
+entries: manual
+    xla global_dims, box_dims and element_strides must have the same rank
+    jaxlib TMA descriptor rank mismatch: block_shape size %d, shape size %zu, strides size %zu.
+descriptor-address: manual
+    jaxlib TMA descriptor output address must be 64-byte aligned, but got %p.
+    mosaic TMA descriptor address must be 64 byte aligned, but got: %p
+address: manual
+    jaxlib TMA global base address must be 16-byte aligned, but got %p.
+dims: manual
+    xla global_dims (%s) must be non-zero and <= 2^32.
+    jaxlib TMA shape at dimension %d must be in range [1, 2^32], but got %llu.
+    mosaic TMA size must be less than 2**32, but got %ld at index %ld
+dims-packed: manual
+stride-alignment, stride-range: manual
+    xla global_strides (%s) must be a multiple of 16 and < 2^40.
+    jaxlib TMA byte stride at dimension %d must be divisible by 16 and less than 2^40, \
+but got %llu (element stride %llu, element size %u).
+    mosaic Byte strides must be divisible by 16 and less than 2**40, but got %ld (item \
+stride = %ld, item size = %ld) at index %ld
+box: manual
+    xla box_dims [%s] must be non-zero and <= 256.
+    jaxlib TMA block shape at dimension %d must be in range [1, 256], but got %u.
+    mosaic Window shape must be in [0, 256], but got %d at index %ld
+box-size: driver
+box-bytes: manual
+    xla when interleave is kNone, box_dims[0] (%d) * element_byte_width (%d) must be a \
+multiple of 16 bytes.
+    jaxlib TMA innermost block shape in bytes must be divisible by 16, but got %u * %u = %u bytes.
+    mosaic The last dimension of window shape must have a bytewidth divisible by 16, \
+but got %d*%ld at index %ld
+box-packed: manual
+element-strides: manual
+    xla element_strides (%s) must be non-zero and <= 8.
+interleave: manual
+    xla unsupported interleave: %d
+interleave-packed: manual
+interleave-swizzle: manual
+    xla when interleave is k32B, swizzle must be k32B.
+swizzle: manual
+    xla unsupported swizzle: %d
+    jaxlib Unsupported TMA swizzle: %u.
+    mosaic Unsupported swizzle: %ld
+swizzle-span: manual
+    xla when interleave is kNone and swizzle is k..B, \
+box_dims[0] * element_byte_width must be <= ...
+swizzle-packed: manual
+store-packed: manual
+l2-promotion: manual
+oob-fill: manual
+    jaxlib Unsupported TMA OOB fill: %u.
+nan-fill: manual
+innermost-stride
+    jaxlib TMA innermost element stride must be 1, but got %llu.
+    mosaic Minormost stride must be 1, but got %ld
+plain-swizzle
+    xla unsupported swizzle: %d
+    jaxlib Unsupported TMA swizzle: %u.
+    mosaic Unsupported swizzle: %ld
+element-size
+    xla unsupported element size: %d
+stride-chain
+    xla global_stride (%d) must be a multiple of the previous stride (%d).
+stride-covers-dim
+    xla global_stride (%d) must be >= global_dim (%d).
+first-element-stride
+    xla element_strides[0] must be 1 for TMA. Got %d instead.
+"""
+
+
+def _sources(table: str) -> dict[str, dict[Consumer, str]]:
+    sources: dict[str, dict[Consumer, str]] = {}
+    names: list[str] = []
+    for line in table.strip().splitlines():
+        if line.startswith(" "):
+            component, _, message = line.strip().partition(" ")
+            consumer, place = _COMPONENTS[component]
+            for name in names:
+                sources[name][consumer] = f'{place}: "{message}"'
+        else:
+            listed, _, component = line.partition(": ")
+            names = listed.split(", ")
+            for name in names:
+                sources[name] = dict([_COMPONENTS[component]] if component else [])
+    return sources
+
+
+CONDITIONS: Final[Mapping[str, Mapping[Consumer, str]]] = _sources(_TABLE)
+"""For each condition the components that check it, each with its source and message.
+
+The driver's conditions, which come first, apply to every consumer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,54 +166,12 @@ class ConditionViolation:
         return f"{self.field} is {self.value}, must be {self.bound}{excuse}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Breach:
+class _Breach(NamedTuple):
+    condition: str
     field: str
     value: int
     bound: str
     degenerate: bool = False
-
-
-_Breaches = Iterator[_Breach]
-_Check = Callable[[Descriptor], _Breaches]
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """A condition on descriptors."""
-
-    name: str
-    breaches: _Check
-    sources: Mapping[Consumer, str]
-    """The components that check it. The driver's conditions apply to every consumer."""
-
-    def source_for(self, consumer: Consumer) -> str | None:
-        """The source of the check by this consumer, else by the driver; None without a check."""
-        return self.sources.get(consumer, self.sources.get(Consumer.CUDA))
-
-
-CONDITIONS: list[Condition] = []
-"""All conditions, the driver's first."""
-
-
-def _condition(
-    cuda: str = _MANUAL, xla: str = "", jaxlib: str = "", mosaic: str = ""
-) -> Callable[[_Check], _Check]:
-    """Register a condition under the function's name, with the message of each component."""
-    sources = {
-        Consumer.CUDA: cuda,
-        Consumer.XLA: xla and f'{_XLA}: "{xla}"',
-        Consumer.JAXLIB: jaxlib and f'{_JAXLIB}: "{jaxlib}"',
-        Consumer.MOSAIC: mosaic and f'{_MOSAIC}: "{mosaic}"',
-    }
-
-    def enter(check: _Check) -> _Check:
-        name = check.__name__[1:].replace("_", "-")
-        named = {consumer: source for consumer, source in sources.items() if source}
-        CONDITIONS.append(Condition(name, check, named))
-        return check
-
-    return enter
 
 
 def violations(
@@ -126,14 +184,14 @@ def violations(
     >>> print(*violations(q))
     global_strides[1] is 2, must be a multiple of 16 (an arbitrary stride of a dimension of size 1)
     """
-    return tuple(
-        ConditionViolation(
-            condition.name, breach.field, breach.value, breach.bound, breach.degenerate, source
-        )
-        for condition in CONDITIONS
-        if (source := condition.source_for(consumer)) is not None
-        for breach in condition.breaches(descriptor)
-    )
+    violated = []
+    for check in (_tensor, _strides, _box, _modes, _launchers):
+        for breach in check(descriptor):
+            checked_by = CONDITIONS[breach.condition]
+            source = checked_by.get(consumer, checked_by.get(Consumer.CUDA))
+            if source is not None:
+                violated.append(ConditionViolation(*breach, source))
+    return tuple(violated)
 
 
 def repair(descriptor: Descriptor) -> Descriptor | None:
@@ -164,316 +222,170 @@ def repair(descriptor: Descriptor) -> Descriptor | None:
 # ---- conditions of the driver
 
 
-@_condition(jaxlib="Unsupported TMA data type: %d.")
-def _data_type(descriptor: Descriptor) -> _Breaches:
-    number = descriptor.element.number
+def _tensor(descriptor: Descriptor) -> Iterator[_Breach]:
+    element, rank, alignment = descriptor.element, descriptor.rank, descriptor.alignment
+    number = element.number
     if number is not None and not 0 <= number < len(TENSOR_MAP_TYPES):
-        yield _Breach("data_type", number, "a CUtensorMapDataType, 0 to 15")
-
-
-@_condition(cuda="", jaxlib="Unsupported TMA data type: %d.")
-def _jaxlib_data_type(descriptor: Descriptor) -> _Breaches:
-    if descriptor.element.number == 13:
-        yield _Breach("data_type", 13, "another: jaxlib has no 16U4_ALIGN8B")
-
-
-@_condition(
-    xla="unsupported rank for TMA: %d. Must be 1-5",
-    jaxlib="TMA descriptor rank %d is out of range [1, 5].",
-    mosaic="Rank must be in [1, 5], but got %ld",
-)
-def _rank(descriptor: Descriptor) -> _Breaches:
-    if not 1 <= descriptor.rank <= MAX_RANK:
-        yield _Breach("rank", descriptor.rank, f"1 to {MAX_RANK}")
-
-
-@_condition(xla="If TmaInterleave is not kNone, then tensor rank must additionally be >= 3.")
-def _rank_interleaved(descriptor: Descriptor) -> _Breaches:
-    if descriptor.interleave and 1 <= descriptor.rank < 3:
-        yield _Breach("rank", descriptor.rank, "at least 3 where the layout is interleaved")
-
-
-@_condition(
-    xla="global_dims, box_dims and element_strides must have the same rank",
-    jaxlib="TMA descriptor rank mismatch: block_shape size %d, shape size %zu, strides size %zu.",
-)
-def _entries(descriptor: Descriptor) -> _Breaches:
-    rank = descriptor.rank
+        yield _Breach("data-type", "data_type", number, "a CUtensorMapDataType, 0 to 15")
+    if number == 13:
+        yield _Breach("jaxlib-data-type", "data_type", 13, "another: jaxlib has no 16U4_ALIGN8B")
     if not 1 <= rank <= MAX_RANK:
-        return  # logs print at most five entries
+        yield _Breach("rank", "rank", rank, f"1 to {MAX_RANK}")
+    if descriptor.interleave and 1 <= rank < 3:
+        bound = "at least 3 where the layout is interleaved"
+        yield _Breach("rank-interleaved", "rank", rank, bound)
     for name, values, expected in (
         ("global_dims", descriptor.global_dims, rank),
         ("global_strides", descriptor.global_strides, rank - 1),
         ("box_dims", descriptor.box_dims, rank),
         ("element_strides", descriptor.element_strides, rank),
     ):
-        if len(values) != expected:
-            yield _Breach(f"len({name})", len(values), f"{expected} for rank {rank}")
+        # Logs print at most five entries.
+        if len(values) != expected and 1 <= rank <= MAX_RANK:
+            bound = f"{expected} for rank {rank}"
+            yield _Breach("entries", f"len({name})", len(values), bound)
+    place, address = descriptor.descriptor_address, descriptor.address
+    if place is not None and place % 64:
+        yield _Breach("descriptor-address", "descriptor_address", place, "a multiple of 64")
+    if address is not None and address % alignment:
+        yield _Breach("address", "address", address, f"a multiple of {alignment}")
+    yield from _outside("dims", "global_dims", descriptor.global_dims, MAX_DIM, "1 to 2^32")
+    unit = 128 if element.is_packed_to_16_bytes else 2
+    if number in (13, 14, 15) and descriptor.global_dims and descriptor.global_dims[0] % unit:
+        bound = f"a multiple of {unit} for {element.name}"
+        yield _Breach("dims-packed", "global_dims[0]", descriptor.global_dims[0], bound)
 
 
-@_condition(
-    jaxlib="TMA descriptor output address must be 64-byte aligned, but got %p.",
-    mosaic="TMA descriptor address must be 64 byte aligned, but got: %p",
-)
-def _descriptor_address(descriptor: Descriptor) -> _Breaches:
-    if descriptor.descriptor_address is not None and descriptor.descriptor_address % 64:
-        yield _Breach("descriptor_address", descriptor.descriptor_address, "a multiple of 64")
+def _strides(descriptor: Descriptor) -> Iterator[_Breach]:
+    alignment = descriptor.alignment
+    for dimension, stride in enumerate(descriptor.global_strides, 1):
+        if stride % alignment and descriptor.element.bits:
+            bound = f"a multiple of {alignment}"
+            yield _of_stride("stride-alignment", descriptor, dimension, bound)
+    for dimension, stride in enumerate(descriptor.global_strides, 1):
+        if not 0 <= stride < STRIDE_LIMIT:
+            bound = "0 or more, and less than 2^40"
+            yield _of_stride("stride-range", descriptor, dimension, bound)
 
 
-@_condition(jaxlib="TMA global base address must be 16-byte aligned, but got %p.")
-def _address(descriptor: Descriptor) -> _Breaches:
-    if descriptor.address is not None and descriptor.address % descriptor.alignment:
-        yield _Breach("address", descriptor.address, f"a multiple of {descriptor.alignment}")
-
-
-@_condition(
-    xla="global_dims (%s) must be non-zero and <= 2^32.",
-    jaxlib="TMA shape at dimension %d must be in range [1, 2^32], but got %llu.",
-    mosaic="TMA size must be less than 2**32, but got %ld at index %ld",
-)
-def _dims(descriptor: Descriptor) -> _Breaches:
-    for dimension, size in enumerate(descriptor.global_dims):
-        if not 1 <= size <= MAX_DIM:
-            yield _Breach(f"global_dims[{dimension}]", size, "1 to 2^32")
-
-
-@_condition()
-def _dims_packed(descriptor: Descriptor) -> _Breaches:
-    unit = 128 if descriptor.element.is_packed_to_16_bytes else 2
-    if descriptor.element.number not in (13, 14, 15) or not descriptor.global_dims:
-        return
-    if descriptor.global_dims[0] % unit:
-        bound = f"a multiple of {unit} for {descriptor.element.name}"
-        yield _Breach("global_dims[0]", descriptor.global_dims[0], bound)
-
-
-def _of_stride(descriptor: Descriptor, dimension: int, bound: str) -> _Breach:
-    stride = descriptor.global_strides[dimension - 1]
-    return _Breach(
-        f"global_strides[{dimension}]", stride, bound, descriptor.is_degenerate(dimension)
+def _box(descriptor: Descriptor) -> Iterator[_Breach]:
+    element, box = descriptor.element, descriptor.box_dims
+    yield from _outside("box", "box_dims", box, MAX_BOX, f"1 to {MAX_BOX}")
+    # Element strides reduce the box; dimension 0 has none unless the layout is interleaved.
+    strides = [1, *descriptor.element_strides[1:]]
+    taken = [-(-size // max(stride, 1)) for size, stride in zip(box, strides, strict=False)]
+    size = prod(taken) * element.bits // 8
+    if descriptor.rank <= MAX_RANK and size > MAX_BOX_BYTES:
+        bound = f"at most {MAX_BOX_BYTES} bytes (228 KiB)"
+        yield _Breach("box-size", "prod(box_dims)", size, bound)
+    bits = _inner_box_bits(descriptor)
+    if descriptor.interleave == 0 and bits % 128:
+        printed = f"{bits // 8} bytes" if bits % 8 == 0 else f"{bits} bits"
+        bound = f"a multiple of 16 bytes of {element.name}; this is {printed}"
+        yield _Breach("box-bytes", "box_dims[0]", box[0], bound)
+    if element.is_packed_to_16_bytes and box and box[0] != PACKED_BOX:
+        bound = f"{PACKED_BOX} for {element.name}"
+        yield _Breach("box-packed", "box_dims[0]", box[0], bound)
+    # The driver ignores the element stride of dimension 0, unless the layout is interleaved.
+    first = 0 if descriptor.interleave else 1
+    yield from _outside(
+        "element-strides",
+        "element_strides",
+        descriptor.element_strides,
+        MAX_ELEMENT_STRIDE,
+        f"1 to {MAX_ELEMENT_STRIDE}",
+        first,
     )
 
 
-@_condition(**_STRIDES)
-def _stride_alignment(descriptor: Descriptor) -> _Breaches:
-    for dimension, stride in enumerate(descriptor.global_strides, 1):
-        if stride % descriptor.alignment and descriptor.element.bits:
-            yield _of_stride(descriptor, dimension, f"a multiple of {descriptor.alignment}")
-
-
-@_condition(**_STRIDES)
-def _stride_range(descriptor: Descriptor) -> _Breaches:
-    for dimension, stride in enumerate(descriptor.global_strides, 1):
-        if not 0 <= stride < STRIDE_LIMIT:
-            yield _of_stride(descriptor, dimension, "0 or more, and less than 2^40")
-
-
-@_condition(
-    xla="box_dims [%s] must be non-zero and <= 256.",
-    jaxlib="TMA block shape at dimension %d must be in range [1, 256], but got %u.",
-    mosaic="Window shape must be in [0, 256], but got %d at index %ld",
-)
-def _box(descriptor: Descriptor) -> _Breaches:
-    for dimension, size in enumerate(descriptor.box_dims):
-        if not 1 <= size <= MAX_BOX:
-            yield _Breach(f"box_dims[{dimension}]", size, f"1 to {MAX_BOX}")
-
-
-@_condition(cuda=_DRIVER)
-def _box_size(descriptor: Descriptor) -> _Breaches:
-    # Element strides reduce the box; dimension 0 has none unless the layout is interleaved.
-    strides = [1, *descriptor.element_strides[1:]]
-    taken = [
-        -(-size // max(stride, 1))
-        for size, stride in zip(descriptor.box_dims, strides, strict=False)
-    ]
-    size = prod(taken) * descriptor.element.bits // 8
-    if descriptor.rank <= MAX_RANK and size > MAX_BOX_BYTES:
-        yield _Breach("prod(box_dims)", size, f"at most {MAX_BOX_BYTES} bytes (228 KiB)")
-
-
-@_condition(
-    xla="when interleave is kNone, box_dims[0] (%d) * element_byte_width (%d) must be a "
-    "multiple of 16 bytes.",
-    jaxlib="TMA innermost block shape in bytes must be divisible by 16, but got %u * %u "
-    "= %u bytes.",
-    mosaic="The last dimension of window shape must have a bytewidth divisible by 16, "
-    "but got %d*%ld at index %ld",
-)
-def _box_bytes(descriptor: Descriptor) -> _Breaches:
-    bits = _inner_box_bits(descriptor)
-    if descriptor.interleave == 0 and bits % 128:
-        size = f"{bits // 8} bytes" if bits % 8 == 0 else f"{bits} bits"
-        bound = f"a multiple of 16 bytes of {descriptor.element.name}; this is {size}"
-        yield _Breach("box_dims[0]", descriptor.box_dims[0], bound)
-
-
-@_condition()
-def _box_packed(descriptor: Descriptor) -> _Breaches:
-    if not descriptor.element.is_packed_to_16_bytes or not descriptor.box_dims:
-        return
-    if descriptor.box_dims[0] != PACKED_BOX:
-        bound = f"{PACKED_BOX} for {descriptor.element.name}"
-        yield _Breach("box_dims[0]", descriptor.box_dims[0], bound)
-
-
-@_condition(xla="element_strides (%s) must be non-zero and <= 8.")
-def _element_strides(descriptor: Descriptor) -> _Breaches:
-    for dimension, stride in enumerate(descriptor.element_strides):
-        if dimension == 0 and descriptor.interleave == 0:
-            continue  # the driver ignores the element stride of dimension 0
-        if not 1 <= stride <= MAX_ELEMENT_STRIDE:
-            yield _Breach(f"element_strides[{dimension}]", stride, f"1 to {MAX_ELEMENT_STRIDE}")
-
-
-@_condition(xla="unsupported interleave: %d")
-def _interleave(descriptor: Descriptor) -> _Breaches:
-    if not 0 <= descriptor.interleave < len(INTERLEAVES):
-        yield _Breach("interleave", descriptor.interleave, _one_of(INTERLEAVES))
-
-
-@_condition()
-def _interleave_packed(descriptor: Descriptor) -> _Breaches:
-    if descriptor.element.number == 15 and descriptor.interleave:
-        yield _Breach("interleave", descriptor.interleave, "0 (NONE) for 16U6_ALIGN16B")
-
-
-@_condition(xla="when interleave is k32B, swizzle must be k32B.")
-def _interleave_swizzle(descriptor: Descriptor) -> _Breaches:
-    if descriptor.interleave == 2 and descriptor.swizzle != 1:
-        yield _Breach("swizzle", descriptor.swizzle, "1 (32B) where interleave is 2 (32B)")
-
-
-@_condition(
-    xla="unsupported swizzle: %d",
-    jaxlib="Unsupported TMA swizzle: %u.",
-    mosaic="Unsupported swizzle: %ld",
-)
-def _swizzle(descriptor: Descriptor) -> _Breaches:
-    if not 0 <= descriptor.swizzle < len(SWIZZLES):
-        yield _Breach("swizzle", descriptor.swizzle, _one_of(SWIZZLES))
-
-
-@_condition(
-    xla="when interleave is kNone and swizzle is k..B, box_dims[0] * element_byte_width "
-    "must be <= ..."
-)
-def _swizzle_span(descriptor: Descriptor) -> _Breaches:
-    span = swizzle_span(descriptor.swizzle)
-    if span is None or descriptor.interleave or not descriptor.box_dims:
-        return
-    bits = _inner_box_bits(descriptor)
-    if bits > 8 * span:
+def _modes(descriptor: Descriptor) -> Iterator[_Breach]:
+    element, interleave, swizzle = descriptor.element, descriptor.interleave, descriptor.swizzle
+    yield from _unknown("interleave", interleave, INTERLEAVES)
+    if element.number == 15 and interleave:
+        bound = "0 (NONE) for 16U6_ALIGN16B"
+        yield _Breach("interleave-packed", "interleave", interleave, bound)
+    if interleave == 2 and swizzle != 1:
+        bound = "1 (32B) where interleave is 2 (32B)"
+        yield _Breach("interleave-swizzle", "swizzle", swizzle, bound)
+    yield from _unknown("swizzle", swizzle, SWIZZLES)
+    span, bits = swizzle_span(swizzle), _inner_box_bits(descriptor)
+    if span is not None and not interleave and bits > 8 * span:
         bound = (
-            f"at most {8 * span // descriptor.element.bits} elements of {descriptor.element.name}:"
-            f" swizzle {SWIZZLES[descriptor.swizzle]} spans {span} bytes, not {-(-bits // 8)}"
+            f"at most {8 * span // element.bits} elements of {element.name}: "
+            f"swizzle {SWIZZLES[swizzle]} spans {span} bytes, not {-(-bits // 8)}"
         )
-        yield _Breach("box_dims[0]", descriptor.box_dims[0], bound)
-
-
-@_condition()
-def _swizzle_packed(descriptor: Descriptor) -> _Breaches:
-    if not descriptor.element.is_packed_to_16_bytes:
-        return
+        yield _Breach("swizzle-span", "box_dims[0]", descriptor.box_dims[0], bound)
     allowed = {0, 3, 4}
-    if descriptor.element.number == 15 and descriptor.store is not False:
+    if element.number == 15 and descriptor.store is not False:
         allowed.add(6)  # to store through
-    # The load-only type allows the same three; `store_packed` checks for stores.
-    if descriptor.swizzle not in allowed and 0 <= descriptor.swizzle < len(SWIZZLES):
+    # The load-only type allows the same three; `store-packed` checks for stores.
+    is_known = 0 <= swizzle < len(SWIZZLES)
+    if element.is_packed_to_16_bytes and swizzle not in allowed and is_known:
         names = ", ".join(f"{number} ({SWIZZLES[number]})" for number in sorted(allowed))
-        bound = f"one of {names} for {descriptor.element.name}"
-        yield _Breach("swizzle", descriptor.swizzle, bound)
-
-
-@_condition()
-def _store_packed(descriptor: Descriptor) -> _Breaches:
-    if descriptor.element.number == 14 and descriptor.store:
-        yield _Breach("data_type", 14, "another to store through: 16U4_ALIGN16B can only be loaded")
-
-
-@_condition()
-def _l2_promotion(descriptor: Descriptor) -> _Breaches:
-    if not 0 <= descriptor.l2_promotion < len(L2_PROMOTIONS):
-        yield _Breach("l2_promotion", descriptor.l2_promotion, _one_of(L2_PROMOTIONS))
-
-
-@_condition(jaxlib="Unsupported TMA OOB fill: %u.")
-def _oob_fill(descriptor: Descriptor) -> _Breaches:
-    if not 0 <= descriptor.oob_fill < len(OOB_FILLS):
-        yield _Breach("oob_fill", descriptor.oob_fill, _one_of(OOB_FILLS))
-
-
-@_condition()
-def _nan_fill(descriptor: Descriptor) -> _Breaches:
-    if descriptor.oob_fill == 1 and not descriptor.element.floating:
-        bound = f"0: NaN fills floating-point types only, not {descriptor.element.name}"
-        yield _Breach("oob_fill", descriptor.oob_fill, bound)
+        bound = f"one of {names} for {element.name}"
+        yield _Breach("swizzle-packed", "swizzle", swizzle, bound)
+    if element.number == 14 and descriptor.store:
+        bound = "another to store through: 16U4_ALIGN16B can only be loaded"
+        yield _Breach("store-packed", "data_type", 14, bound)
+    yield from _unknown("l2_promotion", descriptor.l2_promotion, L2_PROMOTIONS)
+    yield from _unknown("oob_fill", descriptor.oob_fill, OOB_FILLS)
+    if descriptor.oob_fill == 1 and not element.floating:
+        bound = f"0: NaN fills floating-point types only, not {element.name}"
+        yield _Breach("nan-fill", "oob_fill", descriptor.oob_fill, bound)
 
 
 # ---- conditions of other components, checked before the driver
 
 
-@_condition(
-    cuda="",
-    jaxlib="TMA innermost element stride must be 1, but got %llu.",
-    mosaic="Minormost stride must be 1, but got %ld",
-)
-def _innermost_stride(descriptor: Descriptor) -> _Breaches:
-    if descriptor.innermost_stride != 1:
-        yield _Breach("global_strides[0]", descriptor.innermost_stride, "1 element")
-
-
-@_condition(
-    cuda="",
-    xla="unsupported swizzle: %d",
-    jaxlib="Unsupported TMA swizzle: %u.",
-    mosaic="Unsupported swizzle: %ld",
-)
-def _plain_swizzle(descriptor: Descriptor) -> _Breaches:
+def _launchers(descriptor: Descriptor) -> Iterator[_Breach]:
+    innermost = descriptor.innermost_stride
+    if innermost != 1:
+        yield _Breach("innermost-stride", "global_strides[0]", innermost, "1 element")
     if 4 <= descriptor.swizzle < len(SWIZZLES):
-        yield _Breach("swizzle", descriptor.swizzle, _one_of(SWIZZLES[:4]))
-
-
-@_condition(cuda="", xla="unsupported element size: %d")
-def _element_size(descriptor: Descriptor) -> _Breaches:
-    if descriptor.element.bits not in (8, 16, 32, 64):
-        yield _Breach("element_size", descriptor.element.bits, "8, 16, 32 or 64 bits")
-
-
-@_condition(cuda="", xla="global_stride (%d) must be a multiple of the previous stride (%d).")
-def _stride_chain(descriptor: Descriptor) -> _Breaches:
-    strides = descriptor.global_strides
-    for dimension in range(2, len(strides) + 1):
-        stride, previous = strides[dimension - 1], strides[dimension - 2]
+        yield _Breach("plain-swizzle", "swizzle", descriptor.swizzle, _one_of(SWIZZLES[:4]))
+    bits = descriptor.element.bits
+    if bits not in (8, 16, 32, 64):
+        yield _Breach("element-size", "element_size", bits, "8, 16, 32 or 64 bits")
+    for dimension, (previous, stride) in enumerate(pairwise(descriptor.global_strides), 2):
         if previous and stride % previous:
-            yield _Breach(
-                f"global_strides[{dimension}]",
-                stride,
-                f"a multiple of the previous stride, {previous}",
-                descriptor.is_degenerate(dimension) or descriptor.is_degenerate(dimension - 1),
-            )
-
-
-@_condition(cuda="", xla="global_stride (%d) must be >= global_dim (%d).")
-def _stride_covers_dim(descriptor: Descriptor) -> _Breaches:
+            bound = f"a multiple of the previous stride, {previous}"
+            breach = _of_stride("stride-chain", descriptor, dimension, bound)
+            is_degenerate = breach.degenerate or descriptor.is_degenerate(dimension - 1)
+            yield breach._replace(degenerate=is_degenerate)
     # XLA compares bytes with elements, and the stride of dimension i + 1 with the size of i.
-    for dimension, stride in enumerate(descriptor.global_strides, 1):
-        if dimension > len(descriptor.global_dims):
-            return
-        size = descriptor.global_dims[dimension - 1]
+    sized = zip(descriptor.global_strides, descriptor.global_dims, strict=False)
+    for dimension, (stride, size) in enumerate(sized, 1):
         if 0 <= stride < size:
-            yield _of_stride(
-                descriptor, dimension, f"at least {size}, the size of dimension {dimension - 1}"
-            )
-
-
-@_condition(cuda="", xla="element_strides[0] must be 1 for TMA. Got %d instead.")
-def _first_element_stride(descriptor: Descriptor) -> _Breaches:
-    if descriptor.element_strides and descriptor.element_strides[0] != 1:
-        yield _Breach("element_strides[0]", descriptor.element_strides[0], "1")
+            bound = f"at least {size}, the size of dimension {dimension - 1}"
+            yield _of_stride("stride-covers-dim", descriptor, dimension, bound)
+    steps = descriptor.element_strides
+    if steps and steps[0] != 1:
+        yield _Breach("first-element-stride", "element_strides[0]", steps[0], "1")
 
 
 # ---- helpers
+
+
+def _outside(
+    condition: str, field: str, values: Sequence[int], most: int, bound: str, first: int = 0
+) -> Iterator[_Breach]:
+    """The values, from dimension `first` on, that are not 1 to `most`."""
+    for dimension, value in enumerate(values[first:], first):
+        if not 1 <= value <= most:
+            yield _Breach(condition, f"{field}[{dimension}]", value, bound)
+
+
+def _unknown(field: str, number: int, names: tuple[str, ...]) -> Iterator[_Breach]:
+    if not 0 <= number < len(names):
+        yield _Breach(field.replace("_", "-"), field, number, _one_of(names))
+
+
+def _of_stride(condition: str, descriptor: Descriptor, dimension: int, bound: str) -> _Breach:
+    stride, degenerate = (
+        descriptor.global_strides[dimension - 1],
+        descriptor.is_degenerate(dimension),
+    )
+    return _Breach(condition, f"global_strides[{dimension}]", stride, bound, degenerate)
 
 
 def _inner_box_bits(descriptor: Descriptor) -> int:
