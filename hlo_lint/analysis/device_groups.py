@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Final, NamedTuple, assert_never
 
 from hlo_lint.analysis.calls import opcodes_of, with_opcodes
-from hlo_lint.analysis.verifier.scope import device_list_error, header_counts, value_or_none
+from hlo_lint.analysis.verifier.scope import device_list_error, header_counts
 from hlo_lint.hlo.attributes.devices import (
     MAX_DEVICES,
     IotaReplicaGroups,
@@ -54,6 +54,8 @@ class Groups(NamedTuple):
 
 
 def _listed(text: str) -> tuple[tuple[int, ...], ...] | None:
+    from hlo_lint.hlo.attributes.reading import value_or_none  # few texts have groups
+
     value = value_or_none("replica_groups", text)
     if not isinstance(value, ReplicaGroupList | IotaReplicaGroups | MeshReplicaGroups):
         return None
@@ -111,6 +113,8 @@ def count_of(module: Module, name: str) -> int:
 
 def pairs_in(text: object) -> tuple[tuple[int, int], ...]:
     """The pairs of a list as spelled: `{{0,1},{1,0}}`; empty if missing or unreadable."""
+    from hlo_lint.hlo.attributes.reading import value_or_none
+
     value = value_or_none("source_target_pairs", text.strip('"')) if isinstance(text, str) else None
     pairs = value if isinstance(value, tuple) else ()
     return tuple((pair[0], pair[1]) for pair in pairs if isinstance(pair, tuple) and len(pair) == 2)

@@ -97,13 +97,10 @@ def read_expanded(file: IO[bytes], path: Path, size: int = -1) -> bytes:
     Raises:
         DumpError: its data is damaged, or would expand to more than is sound.
     """
-    with _Expanding(file, path, MAX_BYTES) as expanded:
-        if size >= 0:
-            return expanded.read(size)
-        chunks = []
-        while chunk := expanded.read(_CHUNK):
-            chunks.append(chunk)
-        return b"".join(chunks)
+    expanded = _Expanding(file, path, MAX_BYTES)
+    if size >= 0:
+        return expanded.read(size)
+    return b"".join(iter(lambda: expanded.read(_CHUNK), b""))
 
 
 class _Stream(Protocol):
@@ -111,7 +108,10 @@ class _Stream(Protocol):
 
 
 class _Expanding:
-    """The content of a compressed file, as a stream with a limit on its size."""
+    """The content of a compressed file, as a stream with a limit on its size.
+
+    The opener closes the file below, and the streams hold no other resource.
+    """
 
     def __init__(self, file: IO[bytes], path: Path, limit: int) -> None:
         size = file.seek(0, 2)
@@ -121,12 +121,6 @@ class _Expanding:
         self._limit = min(limit, max(ANY_EXPANSION, size * MAX_EXPANSION))
         self._left = self._limit
         self._stream = _opened(file, path)
-
-    def __enter__(self) -> _Expanding:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """The opener closes the file below, and the streams hold no other resource."""
 
     def read(self, size: int) -> bytes:
         """At most `size` bytes.
@@ -233,17 +227,14 @@ def unpacked(archive: Path) -> Path:
             _unzip(file, archive, folder)
         return folder
     try:
-        with (
-            os_errors_as(f"{archive}: cannot be read"),
-            _local_copy(archive) as file,
-            _Expanding(file, archive, MAX_ARCHIVE_BYTES) as data,
-            tarfile.open(fileobj=data, mode="r|", tarinfo=Member) as members,  # type: ignore[call-overload]
-        ):
-            for member in members:
-                # Links and devices in it have no data.
-                if member.isreg() and (source := members.extractfile(member)) is not None:
-                    with source:
-                        _unpack(source, member.name, folder)
+        with os_errors_as(f"{archive}: cannot be read"), _local_copy(archive) as file:
+            data = _Expanding(file, archive, MAX_ARCHIVE_BYTES)
+            with tarfile.open(fileobj=data, mode="r|", tarinfo=Member) as members:  # type: ignore[call-overload]
+                for member in members:
+                    # Links and devices in it have no data.
+                    if member.isreg() and (source := members.extractfile(member)) is not None:
+                        with source:
+                            _unpack(source, member.name, folder)
     except tarfile.TarError as error:
         raise _damaged(archive, error) from error
     return folder

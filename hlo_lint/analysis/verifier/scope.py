@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from hlo_lint.analysis.calls import calls_of
 from hlo_lint.analysis.stage import Stage
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
-from hlo_lint.hlo.attributes.splitting import attribute_span
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.shape import Shape
 from hlo_lint.text.patterns import late
 from hlo_lint.text.source import Span
-
-if TYPE_CHECKING:
-    from hlo_lint.hlo.attributes.reading import AttributeValue
 
 
 class Header(NamedTuple):
@@ -105,21 +101,9 @@ def header_span(module: Module) -> Span:
 # Attributes
 
 
-def value_or_none(name: str, text: str) -> AttributeValue | None:
-    """The value that a text spells; None if unreadable."""
-    from hlo_lint.hlo.attributes.reading import read_attribute  # many texts have no attributes
-
-    try:
-        return read_attribute(name, text)
-    except AttributeSyntaxError:
-        return None
-
-
 def callee_name(instruction: Instruction, attribute: str) -> str | None:
     """The name of the computation in an attribute; None unless it is a single name."""
-    attributes = instruction.attributes_text
-    span = attribute_span(attributes, attribute)
-    value = None if span is None else value_or_none(attribute, attributes[slice(*span)])
+    value = instruction.attribute_or_none(attribute)
     if isinstance(value, tuple) and len(value) == 1:
         (value,) = value
     return value if isinstance(value, str) and "=" not in value else None
@@ -133,7 +117,7 @@ _is_semantic = late(
 
 def device_list_error(name: str, text: str) -> str:
     """The semantic error in a well-formed list of devices, or ""."""
-    from hlo_lint.hlo.attributes.reading import read_attribute
+    from hlo_lint.hlo.attributes.reading import read_attribute  # many texts have no attributes
 
     try:
         read_attribute(name, text)

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias
 
 from hlo_lint.hlo.attributes import plain
+from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
 
 if TYPE_CHECKING:
     from hlo_lint.hlo.attributes.configuration import Json
@@ -82,6 +83,14 @@ def read_attribute(name: str, text: str) -> AttributeValue:
         return text
     reader = _READERS.get(name)
     return plain.read_plain(name, text) if reader is None else _reader(reader)(text)
+
+
+def value_or_none(name: str, text: str) -> AttributeValue | None:
+    """The value of the attribute `name`; None if the text is unreadable."""
+    try:
+        return read_attribute(name, text)
+    except AttributeSyntaxError:
+        return None
 
 
 @cache

@@ -198,13 +198,9 @@ class Instruction:
         text = self.attribute_text(name)
         if text is None:
             return None
-        from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
-        from hlo_lint.hlo.attributes.reading import read_attribute
+        from hlo_lint.hlo.attributes.reading import value_or_none
 
-        try:
-            return read_attribute(name, text)
-        except AttributeSyntaxError:
-            return None
+        return value_or_none(name, text)
 
     def backend_config(self) -> Mapping[str, object]:
         """The fields of a `backend_config` in JSON; empty for any other."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,60 +20,37 @@ if TYPE_CHECKING:
     from hlo_lint.hlo.parser.stack_frames import StackFrames
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Module:
     """An HLO module of a file: its text in pieces, and its computations."""
 
-    __slots__ = (
-        "_nonfusion_computations",
-        "_numbers",
-        "_offsets",
-        "analysis_cache",
-        "computations",
-        "entry",
-        "file",
-        "header",
-        "name",
-        "parse_errors",
-        "pieces",
-        "start",
-        "tables",
-    )
+    name: str
+    header: str
+    """`HloModule name, attribute=…` as spelled; empty if the text leaves it out."""
+    tables: tuple[str, ...]
+    """The texts of FileNames, FunctionNames, FileLocations and StackFrames, if printed."""
+    pieces: tuple[str | Computation, ...]
+    """The whole text, every character: computations, and the text between them."""
+    computations: tuple[Computation, ...]
+    _offsets: tuple[int, ...]
+    """The first characters of the computations."""
+    parse_errors: tuple[ParseError, ...] = ()
+    """Unreadable stretches outside computations, in characters of the text."""
+    entry: Computation | None = field(init=False)
+    """The computation marked ENTRY, else the last; None in an empty module."""
+    file: HloFile = field(init=False)
+    start: int = field(default=0, init=False)
+    """The first character of its text, in the file."""
+    analysis_cache: dict[object, object] = field(default_factory=dict, init=False)
+    """Results of analyses, each under its own key; files of equal text share it."""
+    _nonfusion_computations: list[Computation] = field(default_factory=list, init=False)
+    _numbers: dict[str | Computation, int] = field(default_factory=dict, init=False)
+    """The position of each computation, also by name; the first if a name repeats."""
 
-    def __init__(
-        self,
-        name: str,
-        header: str,
-        tables: tuple[str, ...],
-        pieces: tuple[str | Computation, ...],
-        computations: tuple[Computation, ...],
-        offsets: tuple[int, ...],
-        parse_errors: tuple[ParseError, ...] = (),
-    ) -> None:
-        """`offsets` are the first characters of the computations."""
-        self.name = name
-        self.header = header
-        """`HloModule name, attribute=…` as spelled; empty if the text leaves it out."""
-        self.tables = tables
-        """The texts of FileNames, FunctionNames, FileLocations and StackFrames, if printed."""
-        self.pieces = pieces
-        """The whole text, every character: computations, and the text between them."""
-        self.computations = computations
-        last = computations[-1] if computations else None
-        self.entry = next(
-            (computation for computation in computations if computation.is_entry), last
-        )
-        """The computation marked ENTRY, else the last; None in an empty module."""
-        self.parse_errors = parse_errors
-        """Unreadable stretches outside computations, in characters of the text."""
+    def __post_init__(self) -> None:
+        last = self.computations[-1] if self.computations else None
+        self.entry = next((body for body in self.computations if body.is_entry), last)
         self.file = HloFile((self,), None)
-        self.start = 0
-        """The first character of its text, in the file."""
-        self._offsets = offsets
-        self._nonfusion_computations: list[Computation] = []
-        self._numbers: dict[str | Computation, int] = {}
-        """The position of each computation, also by name; the first if a name repeats."""
-        self.analysis_cache: dict[object, object] = {}
-        """Results of analyses, each under its own key; files of equal text share it."""
 
     def share_for_file(self) -> Module:
         """A view of the module for another file of the same text."""
@@ -170,12 +148,10 @@ class Module:
 
     def attribute_or_none(self, name: str) -> Any:
         """The value of a header attribute; None if it is absent or unreadable."""
-        from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
+        from hlo_lint.hlo.attributes.reading import value_or_none
 
-        try:
-            return self.attribute(name)
-        except AttributeSyntaxError:
-            return None
+        text = self.attributes.get(name)
+        return None if text is None else value_or_none(name, text)
 
     @property
     def is_scheduled(self) -> bool:

@@ -249,16 +249,9 @@ class Scanner(TextPieces):
         """Name, whether it is the entry, signature, and the beginning of the statements."""
         self._bound(start)
         text = self.text
-        named = self._expect(_name, start, "expected a computation")
-        is_entry = named[0] == "ENTRY"
-        offset = named.end()
-        if is_entry:
-            offset = self.skip(offset)
-            if offset >= self.end:
-                self._bound(offset)  # its name is on the next line
-            named = self._expect(_name, offset, "a computation needs a name")
-            offset = named.end()
-        offset += text.startswith(":", offset)
+        name, is_entry, offset = self._named(
+            start, "ENTRY", "expected a computation", "a computation needs a name"
+        )
         signature = ""
         offset = self.skip(offset)
         if text.startswith("(", offset):
@@ -271,7 +264,20 @@ class Scanner(TextPieces):
             offset = self.skip(offset)
         if not text.startswith("{", offset):
             raise Unreadable("expected a computation: a name, a signature and `{`", offset)
-        return named[1], is_entry, signature, self.skip(offset + 1)
+        return name, is_entry, signature, self.skip(offset + 1)
+
+    def _named(
+        self, start: int, keyword: str, expected: str, nameless: str
+    ) -> tuple[str, bool, int]:
+        """A name, whether a keyword precedes it, and the end of the name and its colon."""
+        named = self._expect(_name, start, expected)
+        has_keyword = named[0] == keyword
+        if has_keyword:
+            offset = self.skip(named.end())
+            if offset >= self.end:
+                self._bound(offset)  # its name is on the next line
+            named = self._expect(_name, offset, nameless)
+        return named[1], has_keyword, named.end() + self.text.startswith(":", named.end())
 
     def statements(self, start: int) -> tuple[int, Computation] | None:
         """Statements outside of computations, to the end of the text; None for other text.
@@ -355,19 +361,14 @@ class Scanner(TextPieces):
         text = self.text
         if self.is_bare and not depth and not body.rows and not _inline_start(text, start):
             return self._right_side(start, SINGLE, "", start, body, depth)
-        named = self._expect(_name, start, "expected an instruction")
-        offset = named.end()
-        root = "ROOT " if named[0] == "ROOT" else ""
-        if root:
-            offset = self.skip(offset)
-            if offset >= self.end:
-                self._bound(offset)  # its name is on the next line
-            named = self._expect(_name, offset, "ROOT needs an instruction")
-            offset = named.end()
-        offset = self.skip(offset + text.startswith(":", offset))
+        name, is_root, offset = self._named(
+            start, "ROOT", "expected an instruction", "ROOT needs an instruction"
+        )
+        offset = self.skip(offset)
         if not text.startswith("=", offset):
             raise Unreadable("expected `=` after the name of an instruction", offset)
-        return self._right_side(self.skip(offset + 1), named[1], root, start, body, depth)
+        root = "ROOT " if is_root else ""
+        return self._right_side(self.skip(offset + 1), name, root, start, body, depth)
 
     def _right_side(
         self, offset: int, name: str, root: str, start: int, body: ParsedBody, depth: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hlo_lint.analysis.verifier.checks import on_entry
-from hlo_lint.analysis.verifier.scope import Violation, header_span, shape_of, value_or_none
+from hlo_lint.analysis.verifier.scope import Violation, header_span, shape_of
 from hlo_lint.hlo.attributes.plain import Alias, Donor
 from hlo_lint.hlo.attributes.shapes import ProgramShape
 from hlo_lint.hlo.ir import Module
@@ -147,7 +147,7 @@ class BadAliasing(VerifierRule):
 
 
 def _listed(module: Module, name: str) -> tuple[object, ...]:
-    value = value_or_none(name, module.attributes.get(name, "{}"))
+    value = module.attribute_or_none(name)
     return value if isinstance(value, tuple) else ()
 
 
@@ -155,8 +155,7 @@ def _must_alias(
     module: Module, alias: Alias, ours: ArrayShape, theirs: ArrayShape
 ) -> Iterator[Violation]:
     """A must-alias pair has equal shapes and layouts: in the header, if it states them."""
-    text = module.attributes.get("entry_computation_layout", "")
-    program = value_or_none("entry_computation_layout", text)
+    program = module.attribute_or_none("entry_computation_layout")
     if isinstance(program, ProgramShape) and alias.operand < len(program.parameters):
         result = part(program.result, alias.output_index)
         parameter = part(program.parameters[alias.operand], alias.operand_index)

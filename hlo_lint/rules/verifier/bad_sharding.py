@@ -7,7 +7,7 @@ from functools import lru_cache
 from math import prod
 
 from hlo_lint.analysis.verifier.checks import on_attribute
-from hlo_lint.analysis.verifier.scope import Scope, Violation, device_list_error, value_or_none
+from hlo_lint.analysis.verifier.scope import Scope, Violation, device_list_error
 from hlo_lint.hlo.attributes.devices import device_numbers
 from hlo_lint.hlo.attributes.sharding import NamedSharding, TiledSharding, TupleSharding
 from hlo_lint.hlo.ir import Instruction
@@ -78,6 +78,8 @@ def _error(text: str, spelled: str, devices: int, *, is_spmd: bool) -> str:
         return f"device {negative[1]} is negative"
     if error := device_list_error("sharding", text):
         return error
+    from hlo_lint.hlo.attributes.reading import value_or_none  # few texts have shardings
+
     sharding = value_or_none("sharding", text)
     try:
         shape = parse_shape(spelled)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hlo_lint.analysis.shape_inference.module import parameter_types
 from hlo_lint.analysis.shape_inference.types import compatible, describe_mismatch, layout_mismatch
 from hlo_lint.analysis.verifier.checks import on_entry
-from hlo_lint.analysis.verifier.scope import Violation, header_span, value_or_none
+from hlo_lint.analysis.verifier.scope import Violation, header_span
 from hlo_lint.analysis.verifier.shapes import type_errors
 from hlo_lint.hlo.attributes.shapes import ProgramShape
 from hlo_lint.hlo.ir import Computation, Instruction, Module
@@ -98,8 +98,7 @@ class EntryLayoutDisagrees(VerifierRule):
             return
         if _is_printed_alike(module, entry):
             return
-        text = module.attributes.get("entry_computation_layout")
-        program = None if text is None else value_or_none("entry_computation_layout", text)
+        program = module.attribute_or_none("entry_computation_layout")
         if not isinstance(program, ProgramShape):
             return
         header = header_span(module)
