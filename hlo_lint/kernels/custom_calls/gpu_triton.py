@@ -9,13 +9,14 @@ From `TritonCall::Parse` in `xla/service/gpu/triton_call.cc`. Such calls are not
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
-from hlo_lint.hlo.parser.mlir_dictionary import Dictionary, MlirValue, read_dictionary
+from hlo_lint.hlo.parser.mlir_dictionary import Dictionary, read_dictionary
 from hlo_lint.text.errors import PayloadError
 from hlo_lint.text.source import decode, encode
 
 TARGET: Final = "__gpu$xla.gpu.triton"
+_Value = TypeVar("_Value", bytes, int)
 
 
 @dataclass(frozen=True)
@@ -44,43 +45,31 @@ def decode_pallas_triton(content: bytes) -> PallasTritonCall:
         PayloadError: it is not such a dictionary.
     """
     dictionary = read_dictionary(decode(content))
-    values = DictionaryReader(dictionary)
+    name = required(dictionary, "name", bytes)
+    x, y, z, warps, stages = (
+        required(dictionary, number, int)
+        for number in ("grid_x", "grid_y", "grid_z", "num_warps", "num_stages")
+    )
     return PallasTritonCall(
-        name=values.string("name").decode("utf-8", "surrogateescape"),
-        grid=(values.integer("grid_x"), values.integer("grid_y"), values.integer("grid_z")),
-        num_warps=values.integer("num_warps"),
-        num_stages=values.integer("num_stages"),
-        ir=values.string("ir"),
+        name=name.decode("utf-8", "surrogateescape"),
+        grid=(x, y, z),
+        num_warps=warps,
+        num_stages=stages,
+        ir=required(dictionary, "ir", bytes),
         dictionary=dictionary,
     )
 
 
-class DictionaryReader:
-    """Reads values of a known type; without a default, a missing value raises."""
+def required(dictionary: Dictionary, name: str, kind: type[_Value]) -> _Value:
+    """The value of a name, of a given type.
 
-    def __init__(self, dictionary: Dictionary) -> None:
-        self.dictionary = dictionary
-
-    def _get(self, name: str, default: MlirValue) -> MlirValue:
-        entry = self.dictionary.entries.get(name)
-        if entry is None and default is None:
-            raise PayloadError(f"expected `{name}` in its dictionary", 0, "character")
-        return default if entry is None else entry.value
-
-    def _wrong(self, name: str, wanted: str) -> PayloadError:
-        start = self.dictionary.entries[name].start
-        return PayloadError(f"`{name}` is not a {wanted}", start, "character")
-
-    def string(self, name: str, default: bytes | None = None) -> bytes:
-        """The bytes of a string."""
-        value = self._get(name, default)
-        if not isinstance(value, bytes):
-            raise self._wrong(name, "string")
-        return value
-
-    def integer(self, name: str, default: int | None = None) -> int:
-        """A whole number."""
-        value = self._get(name, default)
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise self._wrong(name, "whole number")
-        return value
+    Raises:
+        PayloadError: it is missing, or of another type.
+    """
+    entry = dictionary.entries.get(name)
+    if entry is None:
+        raise PayloadError(f"expected `{name}` in its dictionary", 0, "character")
+    if isinstance(entry.value, bool) or not isinstance(entry.value, kind):
+        wanted = "string" if kind is bytes else "whole number"
+        raise PayloadError(f"`{name}` is not a {wanted}", entry.start, "character")
+    return entry.value

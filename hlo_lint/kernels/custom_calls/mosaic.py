@@ -11,12 +11,12 @@ code makes each TMA descriptor by a call of `mosaic_gpu_init_tma_desc`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from hlo_lint.hlo.parser.mlir_dictionary import Dictionary, read_dictionary
-from hlo_lint.kernels.custom_calls.gpu_triton import DictionaryReader
+from hlo_lint.kernels.custom_calls.gpu_triton import required
 from hlo_lint.text.errors import PayloadError
 from hlo_lint.text.phrases import listed
 from hlo_lint.text.source import decode, encode, shown
@@ -73,17 +73,14 @@ def decode_mosaic(content: bytes) -> MosaicCall:
         PayloadError: it is not such a dictionary.
     """
     dictionary = read_dictionary(decode(content))
-    return MosaicCall(DictionaryReader(dictionary).string("module"), dictionary)
+    return MosaicCall(required(dictionary, "module", bytes), dictionary)
 
 
-def read_module(
-    data: bytes, *, timeout: float = PATIENCE_IN_SECONDS, search_path: Sequence[str] | None = None
-) -> MlirModule:
+def read_module(data: bytes, *, search_path: Sequence[str] | None = None) -> MlirModule:
     """Parse MLIR bytecode, of Mosaic GPU or Triton.
 
     Args:
         data: bytecode, or MLIR text.
-        timeout: the time limit in seconds.
         search_path: the child's import path; that of this process if None.
 
     Raises:
@@ -91,7 +88,7 @@ def read_module(
     """
     from hlo_lint.kernels.custom_calls import mlir_child
 
-    limits = ChildLimits.by_default(timeout)
+    limits = ChildLimits.by_default(PATIENCE_IN_SECONDS)
     with Child(limits=limits, setup=mlir_child.load_mlir, search_path=search_path) as child:
         try:
             answer, _ = child.call(mlir_child.read_mlir, data)
@@ -106,20 +103,9 @@ def read_module(
     return _module(answer)
 
 
-def _module(answer: dict[str, object]) -> MlirModule:
-    descriptors = answer["descriptors"]
-    assert isinstance(descriptors, list)  # mlir_child wrote it
-    return MlirModule(
-        str(answer["text"]),
-        tuple(
-            MosaicDescriptor(
-                elem_type=descriptor["elem_type"],
-                rank=descriptor["rank"],
-                shape=tuple(descriptor["shape"]),
-                strides=tuple(descriptor["strides"]),
-                swizzle_bytes=descriptor["swizzle_bytes"],
-                block_shape=tuple(descriptor["block_shape"]),
-            )
-            for descriptor in descriptors
-        ),
+def _module(answer: dict[str, Any]) -> MlirModule:
+    descriptors: Iterator[dict[str, Any]] = (
+        {name: tuple(v) if isinstance(v, list) else v for name, v in fields.items()}
+        for fields in answer["descriptors"]
     )
+    return MlirModule(answer["text"], tuple(MosaicDescriptor(**named) for named in descriptors))

@@ -136,9 +136,7 @@ class Descriptor:
         block_shape: Sequence[int],
         *,
         swizzle: int = 0,
-        l2_promotion: int = 0,
         oob_fill: int = 0,
-        address: int | None = None,
     ) -> Descriptor:
         """Convert from the order of Triton and Mosaic GPU: innermost last, strides in elements.
 
@@ -154,9 +152,7 @@ class Descriptor:
             (1,) * len(shape),
             innermost_stride=strides[-1] if strides else 1,
             swizzle=swizzle,
-            l2_promotion=l2_promotion,
             oob_fill=oob_fill,
-            address=address,
         )
 
     @property

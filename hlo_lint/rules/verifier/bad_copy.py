@@ -57,11 +57,9 @@ class BadCopy(VerifierRule):
         """),
     )
 
-    @on("copy-start", local=True)
+    @on("copy-start", option="layouts", local=True)
     def start_layout(self, scope: Scope, start: Instruction) -> Iterator[Violation]:
         """Source and destination have the operand's layout; memory spaces may differ."""
-        if not scope.stage.layouts:
-            return
         operand = start.operand_shape(0)
         for index, side in enumerate(("destination", "source")):
             copied = part(start.shape_or_none, (index,))
@@ -70,13 +68,12 @@ class BadCopy(VerifierRule):
                 yield Violation("copy-start-shape", start, message)
                 return
 
-    @on("copy", local=True)
+    @on("copy", option="layouts", local=True)
     def from_host(self, scope: Scope, copy: Instruction) -> Iterator[Violation]:
         """A copy out of host memory does not transpose; a copy across memories does not convert."""
         before, after = copy.operand_shape(0), copy.shape_or_none
         if not (
-            scope.stage.layouts
-            and isinstance(before, ArrayShape)
+            isinstance(before, ArrayShape)
             and isinstance(after, ArrayShape)
             and (before.memory_space == HOST_MEMORY) != (after.memory_space == HOST_MEMORY)
         ):

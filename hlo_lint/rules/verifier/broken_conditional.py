@@ -74,11 +74,9 @@ class BrokenConditional(VerifierRule):
         """),
     )
 
-    @on("conditional")
+    @on("conditional", option="layouts")
     def shapes(self, scope: Scope, conditional: Instruction) -> Iterator[Violation]:
         """Operands and result have the layouts of the branches."""
-        if not scope.stage.layouts:
-            return
         for number, branch in enumerate(branches(scope, conditional), 1):
             if branch is None:
                 continue

@@ -94,11 +94,9 @@ class BrokenWhile(VerifierRule):
         """),
     )
 
-    @on("while")
+    @on("while", option="layouts")
     def shapes(self, scope: Scope, loop: Instruction) -> Iterator[Violation]:
         """Operand, condition and body of a loop have equal layouts."""
-        if not scope.stage.layouts:
-            return
         carried = loop.operand_shape(0)
         for name in ("condition", "body"):
             callee = scope.named(loop, name)
