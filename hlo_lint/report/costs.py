@@ -61,16 +61,11 @@ def change_of(row: CostRow) -> str:
         return ""
     if not row.is_known:
         return "unknown"
-    if row.unit == COUNT or not row.before:
+    part = 100 * row.change / row.before if row.before else 0
+    if row.unit == COUNT or abs(part) < 0.05:
         sign = "+" if row.change > 0 else "-"
         return f"{sign}{amount(abs(row.change), row.unit)}"
-    part = 100 * row.change / row.before
-    if abs(part) >= 900:
-        return f"x{(row.after or 0) / row.before:.1f}"
-    if abs(part) < 0.05:
-        sign = "+" if row.change > 0 else "-"
-        return f"{sign}{amount(abs(row.change), row.unit)}"
-    return f"{part:+.1f}%"
+    return f"x{(row.after or 0) / row.before:.1f}" if abs(part) >= 900 else f"{part:+.1f}%"
 
 
 def since_of(row: CostRow) -> str:

@@ -14,8 +14,6 @@ from hlo_lint.rules.findings import Severity
 from hlo_lint.text.edits import Region, Safety
 from hlo_lint.text.source import is_utf8, shown
 
-LEVELS = {Severity.ERROR: "ERROR", Severity.WARNING: "WARNING", Severity.INFO: "INFO"}
-
 
 def render(report: Report, _: Warn) -> str:
     """A `DiagnosticResult`; columns count bytes of UTF-8, as in reviewdog."""
@@ -23,7 +21,7 @@ def render(report: Report, _: Warn) -> str:
     worst = next((severity for severity in Severity if severity in severities), Severity.INFO)
     result = {
         "source": {"name": "hlo-lint"},
-        "severity": LEVELS[worst],
+        "severity": worst.name,
         "diagnostics": [_diagnostic(finding) for finding in report.findings],
     }
     return json.dumps(result, indent=1) + "\n"
@@ -36,7 +34,7 @@ def _diagnostic(finding: Diagnostic) -> dict[str, Any]:
     diagnostic: dict[str, Any] = {
         "message": "\n".join(message_lines(finding)),
         "location": location,
-        "severity": LEVELS[finding.severity],
+        "severity": finding.severity.name,
         "code": {"value": finding.rule},
     }
     fix = finding.fix
