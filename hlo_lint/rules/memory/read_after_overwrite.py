@@ -12,7 +12,6 @@ from hlo_lint.analysis.overwrites import (
     swapped_elements,
     swapped_results,
 )
-from hlo_lint.dumps.names import DumpName
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import spelled_index
 from hlo_lint.rules.base import Bad, Compilation, FinalModule, Findings, Good, Rule
@@ -245,7 +244,9 @@ class ReadAfterOverwrite(Rule):
         """Reads of overwritten values in an unscheduled last dump after copy insertion."""
         dumps = compilation.dumps
         last = len(dumps) - 1
-        if any(_is_copied(dump.name) for dump in dumps) and not dumps[last].module.is_scheduled:
+        passes = {dump.name.after for dump in dumps if dump.name is not None}
+        is_copied = any(name == "copy-insertion" or _COPIED.endswith(f"_{name}") for name in passes)
+        if is_copied and not dumps[last].module.is_scheduled:
             yield from _all(dumps[last].module, None, last)
 
 
@@ -293,13 +294,6 @@ def _all(module: Module, severity: Severity | None, file: int = 0) -> Findings:
                 severity=severity,
                 file=file,
             )
-
-
-def _is_copied(name: DumpName | None) -> bool:
-    """True if a dump was written after copy insertion had removed unnecessary copies."""
-    if name is None:
-        return False
-    return _COPIED.endswith(f"_{name.after}") or name.after == "copy-insertion"
 
 
 def _spelled(overwrite: Overwrite) -> str:
