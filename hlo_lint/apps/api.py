@@ -162,7 +162,16 @@ def lint(
     settings = overridden(settings, select, ignore, before, stage, allow, baseline)
     listed = baseline_of(settings)
     dump = as_dump(target, settings)
-    checker = _checker(settings, listed, resolved=resolved, memo=memo)
+    task = Task(
+        settings.chosen_rules(),
+        known_pass(settings.before),
+        settings.stage_of if settings.has_stages else None,
+        resolved=resolved,
+        notes_files=bool(settings.allow or listed),
+        limits=Limits(settings.max_megabytes, settings.max_seconds, settings.max_nesting),
+        memo=memo or RunMemo(),
+    )
+    checker = Checker(task)
     cache = _cache(dump, checker, settings) if settings.cache else None
     if (settings.jobs or 1) > 1 or cache is not None or executor is not None:
         from hlo_lint.engine.parallel import check_in_parts
@@ -173,21 +182,6 @@ def lint(
     else:
         result = checker.check_dump(dump, progress)
     return as_report(result, checker, settings, listed)
-
-
-def _checker(
-    settings: Settings, listed: Baseline | None, *, resolved: bool, memo: RunMemo | None = None
-) -> Checker:
-    task = Task(
-        settings.chosen_rules(),
-        known_pass(settings.before),
-        settings.stage_of if settings.has_stages else None,
-        resolved=resolved,
-        notes_files=bool(settings.allow or listed),
-        limits=Limits(settings.max_megabytes, settings.max_seconds, settings.max_nesting),
-        memo=memo or RunMemo(),
-    )
-    return Checker(task)
 
 
 def _cache(dump: Dump, checker: Checker, settings: Settings) -> CachedParts | None:
