@@ -122,13 +122,13 @@ def narrowed_operations(before: Program, after: Program) -> set[str]:
         for operand in node.operands
         if operand.opcode != "convert" and BITS.get(operand.shape.dtype, 0) > 16
     }
-    gone = [pair for pair in ours - theirs if is_float(pair[1])]
+    gone = [pair for pair in ours - theirs if is_inexact(pair[1])]
     return {
         narrow
         for opcode, narrow in theirs - ours
         if opcode not in MOVES and opcode not in ("constant", "convert", "parameter", "while")
         if not (opcode in ("convolution", "dot") and wide_products)
-        if is_float(narrow)
+        if is_inexact(narrow)
         and any(name == opcode and unit_of(wide) < unit_of(narrow) for name, wide in gone)
     }
 

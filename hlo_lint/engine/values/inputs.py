@@ -117,7 +117,7 @@ def value(
         result = _floats(random, dims, has_sign) + 1j * _floats(random, dims, has_sign)
     else:
         result = _floats(random, dims, has_sign and not is_negative and is_plain_float)
-    if run in (FINE, FINE_POSITIVE) and is_plain_float:
+    if run in (FINE, FINE_POSITIVE) and (is_plain_float or dtype in PART_OF_COMPLEX):
         result = result * _FINE_FACTOR
     if is_negative and is_integer(dtype) and is_signed(dtype):
         result = -1 - abs(result)

@@ -66,6 +66,8 @@ if TYPE_CHECKING:
 
 ROUNDINGS: Final = 2
 """A difference up to this multiple of the native run's rounding error is not reported."""
+NARROWED_ROUNDINGS: Final = 1.5
+"""That multiple, over several seeds, where a pass computes in a narrower type."""
 CONSTANT_ROUNDINGS: Final = 8
 """That multiple where a pass computed constants."""
 MIN_OPTIMIZED_BYTES: Final = 1 << 28
@@ -141,10 +143,8 @@ class Runs:
     """True if programs that f64 finds equal need not run in their own types."""
     _kept: dict[Hashable, list[NDArray[Any]] | NotRun] = field(default_factory=dict)
     """Inputs and results, the most recently used at the end."""
-    _failures: dict[tuple[int, bool, bool], NotRun] = field(default_factory=dict)
-    """The reason why a graph does not run in its own types, or in f64."""
-    _unjudged: set[int] = field(default_factory=set)
-    """Graphs that do not run without XLA:CPU's rewrites, or not in time."""
+    _failures: dict[tuple[int, bool, bool, bool], NotRun] = field(default_factory=dict)
+    """The reason why a graph does not run in its own types, in f64, or as the judge."""
     _texts: dict[tuple[int, bool], str] = field(default_factory=dict)
     """The texts of recent graphs, the most recently used at the end."""
 
@@ -180,9 +180,15 @@ class Runs:
         )
 
     def results(
-        self, program: Program, inputs: Inputs, seed: int, types: Mapping[str, str] = NATIVE
+        self,
+        program: Program,
+        inputs: Inputs,
+        seed: int,
+        types: Mapping[str, str] = NATIVE,
+        *,
+        is_judge: bool = False,
     ) -> list[NDArray[Any]]:
-        """The results of a program.
+        """The results of a program, of the judge without XLA:CPU's rewrites.
 
         Raises:
             NotRun: XLA:CPU did not run it.
@@ -192,20 +198,20 @@ class Runs:
             if program.endless:
                 raise NotRun(program.endless[0][1])
             # A refusal, or too long a run, on other inputs too; ends of ranges may end no loop.
-            key = program.graph.number, bool(types), seed >= EDGES
+            key = program.graph.number, bool(types), seed >= EDGES, is_judge
             if failure := self._failures.get(key):
                 raise failure
             arguments = in_types(self.inputs(inputs, seed), program, types)
             text = self._text(program, types)
             size = sum(array.nbytes for array in arguments)
-            flags = OPTIMIZED if size > MIN_OPTIMIZED_BYTES else {}
+            flags = JUDGE if is_judge else OPTIMIZED if size > MIN_OPTIMIZED_BYTES else {}
             try:
                 return self.xla.run(text, arguments, flags=flags)
             except NotRun as error:
                 self._failures[key] = error
                 raise
 
-        return self._once((inputs, seed, program.graph.number, bool(types)), run)
+        return self._once((inputs, seed, program.graph.number, bool(types), is_judge), run)
 
     def _text(self, program: Program, types: Mapping[str, str]) -> str:
         key = program.graph.number, bool(types)
@@ -383,7 +389,7 @@ class Runs:
                 change = Comparison(
                     StepOutcome.CHANGED, "", difference, seed, bound, inputs, is_own=True
                 )
-        return change if theirs > ROUNDINGS * ours else None
+        return change if theirs > NARROWED_ROUNDINGS * ours else None
 
     def _is_overflow(self, program: Program, inputs: Inputs, seed: int) -> bool:
         """True if a result has no finite element, which hides all others."""
@@ -458,17 +464,13 @@ class Runs:
         """
         if max(len(side.nodes) for side in (before, after)) > MAX_NODES:
             return True
-        results: list[list[NDArray[Any]]] = []
-        for side in (before, after):
-            if side.graph.number in self._unjudged:
-                return True
-            arguments = in_types(self.inputs(inputs, seed), side, WIDE)
-            try:
-                results.append(self.xla.run(emit_graph(side.graph, WIDE), arguments, flags=JUDGE))
-            except NotRun:
-                self._unjudged.add(side.graph.number)
-                return True
-        return not keep_bound(results[0], results[1], bound)
+        try:
+            ours, theirs = (
+                self.results(side, inputs, seed, WIDE, is_judge=True) for side in (before, after)
+            )
+        except NotRun:
+            return True
+        return not keep_bound(ours, theirs, bound)
 
 
 HIDING: Final = frozenset("erf logistic reduce tanh".split())

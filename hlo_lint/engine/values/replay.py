@@ -38,6 +38,8 @@ MAX_REPAIRED: Final = 128
 """The most values of a step in which values are replaced: each takes a compile."""
 MAX_REPAIRS: Final = 16
 """The values that are replaced one after another."""
+MAX_CANDIDATES: Final = 64
+"""The values that are tried in their places in all."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,8 @@ class _Replay:
     """The types in which both run."""
     bound: Bound
     """The difference of equal values."""
+    candidates: int = 0
+    """The values tried so far in the place of another."""
     scopes: list[str] = field(default_factory=lambda: [""])
     """The bodies of the loops being searched, innermost last."""
 
@@ -235,7 +239,10 @@ class _Replay:
         fitting = [a for a in ours if a.shape == value.shape and a.dtype == value.dtype]
         text = emit_graph(graph, self.types, given=node) if fitting else ""
         for candidate in fitting[:MAX_REPAIRS]:
+            if self.candidates >= MAX_CANDIDATES:
+                break  # 16 devices have 16 values of each shape
             if not keep_bound([candidate], [value], self.bound):
+                self.candidates += 1
                 try:
                     results = self.runs.xla.run(text, [*inputs, candidate])
                 except NotRun:
