@@ -21,6 +21,8 @@ FOUND = {
     "== won.backend))": "the winner is a candidate",
     "rules/form/unknown_word.py: next((index for index, row in "
     "enumerate(computation.rows) if type_of(row) == text))": "the texts are those of the rows",
+    "rules/layout/gemm_layout_unsupported.py: next((dims for dims in groups.values() if "
+    "remaining[0] in dims))": "the groups have each dimension",
     "rules/memory/huge_constant.py: next((computation.at(number) for computation in "
     "holding for number in computation.positions('constant') if "
     "_size(type_of(computation.rows[number])) == largest))": "the largest of these sizes",

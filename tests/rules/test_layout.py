@@ -13,7 +13,7 @@ import hlo_lint
 from hlo_lint.analysis.data_movement import moves
 from hlo_lint.engine.proof.terms import prove_equal
 from hlo_lint.hlo.shape import ArrayShape, Layout
-from hlo_lint.kernels.gemm_layouts import unsupported
+from hlo_lint.rules.layout.gemm_layout_unsupported import unsupported
 from tests.conftest import DUMPS
 from tests.oracle.layout_chains import Laid
 

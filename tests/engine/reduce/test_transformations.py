@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hlo_lint.engine.reduce.draft import Draft, swept
-from hlo_lint.engine.reduce.transformations.attributes import DropAttributes, DropHeader
+from hlo_lint.engine.reduce.transformations.attributes import DropAttributes, DropHeader, Rename
 from hlo_lint.engine.reduce.transformations.base import Anchor, Transformation
 from hlo_lint.engine.reduce.transformations.instructions import (
     ForwardElement,
@@ -11,7 +11,6 @@ from hlo_lint.engine.reduce.transformations.instructions import (
     MergeValues,
     ZeroOut,
 )
-from hlo_lint.engine.reduce.transformations.names import Rename
 from hlo_lint.engine.reduce.transformations.parameters import (
     CutOperands,
     DropCalleeParameters,

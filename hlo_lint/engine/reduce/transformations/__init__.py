@@ -7,7 +7,6 @@ from typing import Final
 from hlo_lint.engine.reduce.transformations import (
     attributes,
     instructions,
-    names,
     parameters,
     shapes,
     slices,
@@ -45,5 +44,5 @@ FINE: Final[tuple[Transformation, ...]] = (
     instructions.MergeValues(),
 )
 """Transformations of single instructions, attributes and dimensions."""
-LAST: Final[tuple[Transformation, ...]] = (names.Rename(),)
+LAST: Final[tuple[Transformation, ...]] = (attributes.Rename(),)
 """Transformations that are tried once, when no other makes the module smaller."""

@@ -1,14 +1,19 @@
-"""Drop attributes of instructions and of the module, metadata first: it is most of a dump."""
+"""Drop attributes, metadata first: it is most of a dump. Give short names as the last step.
+
+Until then names match the input.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hlo_lint.engine.reduce.draft import Draft, DraftInstruction
+from hlo_lint.engine.reduce.draft import Draft, DraftInstruction, renamed
 from hlo_lint.engine.reduce.transformations.base import Anchor, ReductionTarget, Transformation
 from hlo_lint.hlo.attributes.splitting import joined_attributes
 from hlo_lint.hlo.opcodes import demands_on
+from hlo_lint.hlo.parser.tokens import Role, instruction_tokens
 
 _OF_NO_MEANING = ("metadata", "frontend_attributes", "origin", "original_value", "sharding")
 _ENTRY_LAYOUT, _TABLES = "entry layout", "tables"
@@ -88,3 +93,63 @@ def _without(row: DraftInstruction, gone: set[str]) -> DraftInstruction:
         return row
     left = {name: value for name, value in row.attributes.items() if name not in gone}
     return row._replace(attributes_text=joined_attributes(left))
+
+
+class Rename(Transformation):
+    """Rename instructions, computations and the module."""
+
+    name = "rename"
+    alternatives = True
+
+    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[ReductionTarget]:
+        return [("all",), ("computations",)]
+
+    def apply(self, draft: Draft, chosen: Sequence[ReductionTarget]) -> Draft | None:
+        count: Counter[str] = Counter()
+
+        def short(wanted: str) -> str:
+            count[wanted] += 1
+            return wanted if count[wanted] == 1 else f"{wanted}.{count[wanted]}"
+
+        computations = {
+            body.name: "main" if body.is_entry else short("computation") for body in draft.bodies
+        }
+        bodies = []
+        for body in draft.bodies:
+            names = {name: name for name in body.index}
+            if chosen[0] == ("all",):
+                names = {
+                    row.name: short(
+                        f"p{row.parameter_number}"
+                        if row.opcode == "parameter"
+                        else row.opcode.replace("-", "_")
+                    )
+                    for row in body.rows
+                }
+            rows = []
+            for row in body.rows:
+                tail = _tail(row, names, computations)
+                changed = row._replace(name=names[row.name], attributes_text=tail)
+                if row.references:
+                    changed = changed.with_operands(renamed(read, names) for read in row.references)
+                rows.append(changed)
+            bodies.append(
+                replace(body, name=computations[body.name], rows=tuple(rows), root=names[body.root])
+            )
+        return replace(draft, name="m", bodies=tuple(bodies), _text=[])
+
+
+def _tail(row: DraftInstruction, names: dict[str, str], computations: dict[str, str]) -> str:
+    """The attributes with new names of callees and control predecessors."""
+    if not row.predecessors and not row.callees:
+        return row.attributes_text
+    head = "%x = f32[] custom-call()"
+    pieces, position = [], len(head)
+    text = head + row.attributes_text
+    for token in instruction_tokens(text):
+        if token.role in (Role.CALLED, Role.PREDECESSOR) and token.start >= len(head):
+            new = (computations if token.role is Role.CALLED else names).get(token.name)
+            if new is not None:
+                pieces += [text[position : token.name_start], new]
+                position = token.name_end
+    return "".join([*pieces, text[position:]])
