@@ -28,12 +28,12 @@ class ChangedComputation:
     before: Computation
     after: Computation
 
-    @property
+    @cached_property
     def removed(self) -> tuple[int, ...]:
         """The positions of the old instructions whose line is gone."""
         return self._apart[0]
 
-    @property
+    @cached_property
     def added(self) -> tuple[int, ...]:
         """The positions of the new instructions whose line is new."""
         return self._apart[1]
@@ -226,6 +226,11 @@ class PassPair:
         for computation in self.removed if is_before else self.added:
             positions, partner = ends.get(id(computation), (range(len(computation.rows)), None))
             yield computation, positions, partner
+
+    def changed_rows(self, *, is_before: bool) -> Iterator[InstructionRecord]:
+        """The records of the changed instructions of a side."""
+        for computation, numbers, _ in self.changed_places(is_before=is_before):
+            yield from map(computation.rows.__getitem__, numbers)
 
     @cached_property
     def map(self) -> StepMap:

@@ -57,6 +57,7 @@ class PassList:
         # The dumps of all modules ask for the same places and steps.
         self._known_places: dict[PassStep, list[int]] = {}
         self._known_shares: dict[PassStep, float] = {}
+        self._known_remaining: dict[tuple[int, str, str], list[PassName]] = {}
 
     def __str__(self) -> str:
         return self.name
@@ -152,14 +153,17 @@ class PassList:
         """The passes after a place, without passes that `before` proves to be skipped."""
         # A dump between two passes of its pipeline proves that passes listed between them do not
         # run.
-        later = self.passes[place + 1 :]
-        try:
-            stop = later.index((pipeline, unnumbered(before)))
-        except ValueError:
-            return list(later)
-        return [
-            entry for number, entry in enumerate(later) if number >= stop or entry[0] != pipeline
-        ]
+        key = place, pipeline, before
+        if key not in self._known_remaining:
+            later = self.passes[place + 1 :]
+            following = pipeline, unnumbered(before)
+            stop = later.index(following) if following in later else 0
+            self._known_remaining[key] = [
+                entry
+                for number, entry in enumerate(later)
+                if number >= stop or entry[0] != pipeline
+            ]
+        return self._known_remaining[key]
 
     def knows(self, step: PassStep) -> float:
         """The fit of a step of a run: 1 if the passes are adjacent, less if others are between them

@@ -7,6 +7,7 @@ line.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 
@@ -295,6 +296,7 @@ DONE_OF: Final = {
 """The done of each asynchronous opcode of the table that calls no computation to run."""
 
 
+@lru_cache(maxsize=1 << 10)
 def without_sugar(opcode: str) -> str:
     """The operation that a start, an update or a done is part of.
 

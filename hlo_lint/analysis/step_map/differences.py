@@ -33,7 +33,6 @@ from hlo_lint.hlo.opcodes import (
     UNARY,
 )
 from hlo_lint.hlo.records import (
-    InstructionRecord,
     attributes_before_metadata,
     attributes_of,
     opcode_of,
@@ -91,8 +90,8 @@ def changed_operations(change: PassPair) -> Sequence[OperationChange]:
 
 def _keeps_operations(change: PassPair) -> bool:
     """True if at most one operation became another, beside a clone: a cheap test."""
-    counts = Counter(map(opcode_of, _changed_rows(change, is_before=False)))
-    counts.subtract(map(opcode_of, _changed_rows(change, is_before=True)))
+    counts = Counter(map(opcode_of, change.changed_rows(is_before=False)))
+    counts.subtract(map(opcode_of, change.changed_rows(is_before=True)))
     return sum(map(abs, counts.values())) - sum(abs(counts[name]) for name in _CARRIES) <= 3
 
 
@@ -118,11 +117,6 @@ def _chosen(computation: Computation, number: int) -> tuple[object, ...]:
     literal = operands_of(row) if opcode == "constant" else ""
     attributes = choosing_attributes(opcode, attributes_before_metadata(attributes_of(row)))
     return literal, attributes, calls_of(computation).get(number)
-
-
-def _changed_rows(change: PassPair, *, is_before: bool) -> Iterator[InstructionRecord]:
-    for computation, numbers, _ in change.changed_places(is_before=is_before):
-        yield from map(computation.rows.__getitem__, numbers)
 
 
 def _keeps_bitcasts(change: PassPair) -> bool:
@@ -206,7 +200,7 @@ class _Walk:
 
     def __init__(self, change: PassPair) -> None:
         self._change = change
-        self._classes = change.map.classes_once()
+        self._classes = change.map.classes
         self.starts: Mapping[ValuePair, Ends] = dict(_starts(change, self._classes))
 
     def ends(self, starts: Iterable[ValuePair]) -> Sequence[OperationChange] | None:

@@ -42,10 +42,6 @@ class StepMap:
         """The numbers of equal values."""
         return ValueClasses(self._change)
 
-    def classes_once(self) -> ValueClasses:
-        """The numbers of equal values, which are not kept if no link needed them yet."""
-        return vars(self).get("classes") or ValueClasses(self._change)
-
     def _is_claimed(self, place: Place, *, is_before: bool) -> bool:
         """True if an instruction certainly is one of the other side: all but attributes."""
         computation, number = place

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import repeat
 from typing import Final
 
 from hlo_lint.analysis.pass_pairs import PassPair
@@ -11,9 +10,9 @@ from hlo_lint.analysis.step_map.links import LinkKind
 from hlo_lint.analysis.step_map.losses import losses
 from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.dumps.transitions import may
-from hlo_lint.hlo.ir import Computation, Instruction
+from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.opcodes import COMMUNICATES
-from hlo_lint.hlo.records import InstructionRecord, opcode_of
+from hlo_lint.hlo.records import InstructionRecord, attributes_of, opcode_of
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity
 from hlo_lint.text.phrases import listed
 
@@ -332,7 +331,7 @@ class AttributeLost(Rule):
     def check_groups(self, change: PassPair) -> Findings:
         """Instructions of different scheduling groups that a pass made one instruction."""
         merged: dict[Instruction, list[Instruction]] = {}
-        has_group = any(map(Computation.mentions, change.removed, repeat(GROUP)))
+        has_group = any(GROUP in attributes_of(row) for row in change.changed_rows(is_before=True))
         for link in change.map.links(_communicates) if has_group else ():
             if link.kind == LinkKind.MERGED:
                 merged.setdefault(link.new, []).append(link.old)
