@@ -178,7 +178,7 @@ class Example:
 
     @classmethod
     def step(
-        cls, lines: str, by: str = "algsimp", compilation: str = "simplification", **more: Any
+        cls, lines: str, by: str = "algsimp", pipeline: str = "simplification", **more: Any
     ) -> Self:
         """An example of a pass: it removed the lines that begin with `-`, and added those with `+`.
 
@@ -193,7 +193,7 @@ class Example:
             kept = [line for line in text.split("\n") if not line.startswith(other)]
             side = "\n".join(map(_without_sign, kept))
             sides.append(side if side.startswith("HloModule") else f"HloModule m\n\n{side}")
-        name = f"module_0001.m.000%d.{compilation}.after_%s.before_%s.txt"
+        name = f"module_0001.m.000%d.{pipeline}.after_%s.before_%s.txt"
         beside = {name % (1, "pipeline-start", by): _whole_of(sides[0])}
         return cls(sides[1], file=name % (2, by, "pipeline-end"), beside=beside, **more)
 

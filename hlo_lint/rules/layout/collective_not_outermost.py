@@ -8,6 +8,11 @@ from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule
 
 _FINAL = {".ir-no-opt.ll": ""}
 """A file that XLA:GPU writes when all passes have run: layouts are assigned."""
+_GATHER = """
+HloModule m, replica_count=2
+p = f32[{rows},3]{{{order}}} parameter(0)
+ROOT g = f32[{rows},6]{{{order}}} all-gather(p), replica_groups={{{{0,1}}}}, dimensions={{1}}{mark}
+"""
 
 
 class CollectiveNotOutermost(Rule):
@@ -25,39 +30,9 @@ class CollectiveNotOutermost(Rule):
     always_reported = True  # the harm stays when a later pass resolves it
     evidence = (RefusedByXla("all-gather dim 1 is not the most major", passes="none"),)
     examples = (
-        Bad(
-            """
-            HloModule m, replica_count=2
-
-            ENTRY e {
-              p = f32[8,3]{1,0} parameter(0)
-              ROOT g = f32[8,6]{1,0} all-gather(p), replica_groups={{0,1}}, dimensions={1}  // error
-            }
-            """,
-            artefacts=_FINAL,
-        ),
-        Good(
-            """
-            HloModule m, replica_count=2
-
-            ENTRY e {
-              p = f32[8,3]{0,1} parameter(0)
-              ROOT g = f32[8,6]{0,1} all-gather(p), replica_groups={{0,1}}, dimensions={1}
-            }
-            """,
-            artefacts=_FINAL,
-        ),
-        Good(
-            """
-            HloModule m, replica_count=2
-
-            ENTRY e {
-              p = f32[1,3]{1,0} parameter(0)
-              ROOT g = f32[1,6]{1,0} all-gather(p), replica_groups={{0,1}}, dimensions={1}
-            }
-            """,
-            artefacts=_FINAL,
-        ),
+        Bad.entry(_GATHER.format(rows=8, order="1,0", mark="  // error"), artefacts=_FINAL),
+        Good.entry(_GATHER.format(rows=8, order="0,1", mark=""), artefacts=_FINAL),
+        Good.entry(_GATHER.format(rows=1, order="1,0", mark=""), artefacts=_FINAL),
     )
 
     def check(self, computation: Computation, stage: Stage) -> Findings:

@@ -17,14 +17,11 @@ if TYPE_CHECKING:  # loaded where a module has asynchronous operations
 
 _PROGRAM = """
 HloModule copied, is_scheduled=true
-
-ENTRY e {{
-  x = f32[512]{{0}} negate(f32[512]{{0}} p)
-  s = (f32[512]{{0}}, f32[512]{{0}}, u32[]) copy-start(x)
-  {first}
-  {second}
-  ROOT t = (f32[512]{{0}}, f32[512]{{0}}) tuple(d, y)
-}}
+x = f32[512]{{0}} negate(f32[512]{{0}} p)
+s = (f32[512]{{0}}, f32[512]{{0}}, u32[]) copy-start(x)
+{first}
+{second}
+ROOT t = (f32[512]{{0}}, f32[512]{{0}}) tuple(d, y)
 """
 _DONE = "d = f32[512]{0} copy-done(s)"
 _COMPUTE = "y = f32[512]{0} sine(p)"
@@ -69,24 +66,24 @@ class AsynchronousBufferReused(Rule):
     mentions = ("-start", "-done", "send", "recv")
     evidence = (PublicReport("NVIDIA/Fuser (memory, there shared, reused while a copy fills it)"),)
     examples = (
-        Bad(
+        Bad.entry(
             _PROGRAM.format(first=_COMPUTE + "  // error", second=_DONE),
             fixed=_PROGRAM.format(first=_DONE, second=_COMPUTE),
             artefacts={"-buffer-assignment.txt": _ON_SOURCE},
         ),
-        Bad(
+        Bad.entry(
             _PROGRAM.format(first=_COMPUTE + "  // error", second=_DONE),
             artefacts={"-buffer-assignment.txt": _ON_RESULT},
         ),
-        Bad(
+        Bad.entry(
             _PROGRAM.format(first=_COMPUTE, second=_DONE).replace("(x)", "(x)  // error"),
             artefacts={"-buffer-assignment.txt": _ON_ITSELF},
         ),
-        Good(
+        Good.entry(
             _PROGRAM.format(first=_COMPUTE, second=_DONE),
             artefacts={"-buffer-assignment.txt": _APART},
         ),
-        Good(
+        Good.entry(
             _PROGRAM.format(first=_DONE, second=_COMPUTE),
             artefacts={"-buffer-assignment.txt": _ON_SOURCE},
         ),

@@ -54,17 +54,13 @@ ENTRY e {{
 }}
 """
 _UNSCHEDULED = """
-HloModule m
-
-ENTRY e {{
-  p = f32[8]{{0}} parameter(0)
-  x = f32[8]{{0}} negate(p)
-  {first}
-  d = f32[8]{{0}} custom-call(x), custom_call_target="in_place", \
+p = f32[8]{{0}} parameter(0)
+x = f32[8]{{0}} negate(p)
+{first}
+d = f32[8]{{0}} custom-call(x), custom_call_target="in_place", \
 output_to_operand_aliasing={{{{}}: (0, {{}})}}{mark}
-  {second}
-  ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple(d, y)
-}}
+{second}
+ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple(d, y)
 """
 
 
@@ -90,21 +86,15 @@ ENTRY e {{
 """
 _DONATED = """
 HloModule m, is_scheduled=true, input_output_alias={{ {{0}}: (0, {{}}, may-alias) }}
-
-ENTRY e {{
-  n = f32[8]{{0}} negate(f32[8]{{0}} p){mark}
-  ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple{result}
-}}
+n = f32[8]{{0}} negate(f32[8]{{0}} p){mark}
+ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple{result}
 """
 _GIVEN = """
 HloModule m, is_scheduled=true, input_output_alias={{ {{}}: (0, {{}}, may-alias) }}
-
-ENTRY e {{
-  p = f32[8]{{0}} parameter(0)
-  q = f32[8]{{0}} parameter(1)
-  c = f32[8]{{0}} copy(q)
-  ROOT t = f32[8]{{0}} bitcast({result}){mark}
-}}
+p = f32[8]{{0}} parameter(0)
+q = f32[8]{{0}} parameter(1)
+c = f32[8]{{0}} copy(q)
+ROOT t = f32[8]{{0}} bitcast({result}){mark}
 """
 _FUSED = (
     _SCHEDULED
@@ -207,7 +197,7 @@ class ReadAfterOverwrite(Rule):
     examples = (
         Bad(_PROGRAM.format(first=_UPDATE + "  // error", second=_READ)),
         Good(_PROGRAM.format(first=_READ, second=_UPDATE)),
-        Bad(
+        Bad.entry(
             _UNSCHEDULED.format(first="", mark="  // error", second="y = f32[8]{0} add(x, d)"),
             file=f"module_0001.m.0001.copy-insertion.{_COPIED}.txt",
         ),
@@ -215,10 +205,10 @@ class ReadAfterOverwrite(Rule):
         Bad(_LOOP.format(given="n, y", init="p", mark="", at_loop="  // error")),
         Good(_LOOP.format(given="n, y", init="k", mark="", at_loop="")),
         Good(_LOOP.format(given="y, y", init="q", mark="", at_loop="")),
-        Bad(_DONATED.format(result="(n, p)", mark="  // error")),
-        Good(_DONATED.format(result="(n, n)", mark="")),
-        Bad(_GIVEN.format(result="q", mark="  // error")),
-        Good(_GIVEN.format(result="c", mark="")),
+        Bad.entry(_DONATED.format(result="(n, p)", mark="  // error")),
+        Good.entry(_DONATED.format(result="(n, n)", mark="")),
+        Bad.entry(_GIVEN.format(result="q", mark="  // error")),
+        Good.entry(_GIVEN.format(result="c", mark="")),
         Bad(_FUSED.format(updated="a", mark="  // error")),
         Good(_FUSED.format(updated="n", mark="")),
         Bad(_IN_FLIGHT.format(first=_UPDATE + "  // error", second=_COPY_DONE)),
@@ -228,7 +218,7 @@ class ReadAfterOverwrite(Rule):
         Good(_BRANCHES.format(opcode="copy", mark="")),
         Bad(_CALL.format(index=0, mark="  // error")),
         Good(_CALL.format(index=1, mark="")),
-        Good(
+        Good.entry(
             _UNSCHEDULED.format(first="y = f32[8]{0} sine(x)", mark="", second=""),
             file=f"module_0001.m.0001.copy-insertion.{_COPIED}.txt",
         ),

@@ -30,22 +30,16 @@ class StartWithoutDone(Rule):
         RefusedByXla("The copy-start instruction requires one consumer", passes="hlo-verifier"),
     )
     examples = (
-        Bad("""
-            HloModule lost, is_scheduled=true
-
-            ENTRY e {
-              s = (f32[8]{0}, f32[8]{0}, u32[]) copy-start(f32[8]{0} p)  // error
-              ROOT r = f32[8]{0} negate(p)
-            }
+        Bad.entry("""
+            HloModule m, is_scheduled=true
+            s = (f32[8]{0}, f32[8]{0}, u32[]) copy-start(f32[8]{0} p)  // error
+            ROOT r = f32[8]{0} negate(p)
         """),
-        Bad("""
-            HloModule mixed, is_scheduled=true
-
-            ENTRY e {
-              p = f32[8]{0} parameter(0)
-              s = (f32[8]{0}, f32[8]{0}) collective-permute-start(p), source_target_pairs={{0,1}}
-              ROOT r = f32[8]{0} all-gather-done(s)  // error
-            }
+        Bad.entry("""
+            HloModule m, is_scheduled=true
+            p = f32[8]{0} parameter(0)
+            s = (f32[8]{0}, f32[8]{0}) collective-permute-start(p), source_target_pairs={{0,1}}
+            ROOT r = f32[8]{0} all-gather-done(s)  // error
         """),
         Bad.entry("""
             s = (f32[8]{0}, f32[8]{0}, u32[]) copy-start(f32[8]{0} p)

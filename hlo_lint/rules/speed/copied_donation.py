@@ -28,26 +28,16 @@ class CopiedDonation(Rule):
     opcodes = frozenset({"copy"})
     evidence = (PublicReport("tensorflow/tensorflow#59022"),)
     examples = (
-        Bad("""
+        Bad.entry("""
             HloModule m, is_scheduled=true, input_output_alias={ {0}: (0, {}, may-alias) }
-
-            sum { ROOT s = f32[65536]{0} add(f32[65536]{0} a, f32[65536]{0} b) }
-
-            ENTRY e {
-              k = f32[65536]{0} copy(f32[65536]{0} p)  // error
-              f = f32[65536]{0} fusion(k, f32[65536]{0} q), kind=kLoop, calls=sum
-              ROOT t = (f32[65536]{0}) tuple(f)
-            }
+            k = f32[65536]{0} copy(f32[65536]{0} p)  // error
+            f = f32[65536]{0} add(k, f32[65536]{0} q)
+            ROOT t = (f32[65536]{0}) tuple(f)
         """),
-        Good("""
+        Good.entry("""
             HloModule m, is_scheduled=true, input_output_alias={ {0}: (0, {}, may-alias) }
-
-            sum { ROOT s = f32[65536]{0} add(f32[65536]{0} a, f32[65536]{0} b) }
-
-            ENTRY e {
-              f = f32[65536]{0} fusion(f32[65536]{0} p, f32[65536]{0} q), kind=kLoop, calls=sum
-              ROOT t = (f32[65536]{0}) tuple(f)
-            }
+            f = f32[65536]{0} add(f32[65536]{0} p, f32[65536]{0} q)
+            ROOT t = (f32[65536]{0}) tuple(f)
         """),
     )
 

@@ -11,18 +11,14 @@ from hlo_lint.rules.evidence import MeasuredHarm
 from hlo_lint.rules.options import Option
 from hlo_lint.text.phrases import sized
 
-_PROGRAM = """
+_START = """
 HloModule m, is_scheduled=true
-
-ENTRY e {{
-  p = f32[1048576]{{0}} parameter(0)
-  s = (f32[1048576]{{0}}, f32[2097152]{{0}}) all-gather-start(p), dimensions={{0}}, \
-replica_groups={{{{0,1}}}}{first}
-  d = f32[2097152]{{0}} all-gather-done(s)
-  y = f32[1048576]{{0}} sine(p){second}
-  ROOT t = (f32[2097152]{{0}}, f32[1048576]{{0}}) tuple(d, y)
-}}
-"""
+p = f32[1048576]{0} parameter(0)
+s = (f32[1048576]{0}, f32[2097152]{0}) all-gather-start(p), dimensions={0}, \
+replica_groups={{0,1}}"""
+_DONE = "\nd = f32[2097152]{0} all-gather-done(s)"
+_WORK = "\ny = f32[1048576]{0} sine(p)"
+_ROOT = "\nROOT t = (f32[2097152]{0}, f32[1048576]{0}) tuple(d, y)"
 
 
 class StartWithoutOverlap(Rule):
@@ -45,13 +41,8 @@ class StartWithoutOverlap(Rule):
         ),
     )
     examples = (
-        Bad(_PROGRAM.format(first="  // error", second="")),
-        Good(
-            _PROGRAM.format(first="", second="").replace(
-                "  d = f32[2097152]{0} all-gather-done(s)\n  y = f32[1048576]{0} sine(p)\n",
-                "  y = f32[1048576]{0} sine(p)\n  d = f32[2097152]{0} all-gather-done(s)\n",
-            )
-        ),
+        Bad.entry(f"{_START}  // error{_DONE}{_WORK}{_ROOT}"),
+        Good.entry(f"{_START}{_WORK}{_DONE}{_ROOT}"),
     )
 
     def check(self, final: FinalModule) -> Findings:
