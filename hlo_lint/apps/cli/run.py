@@ -21,6 +21,7 @@ from hlo_lint.text.errors import DumpError, HloLintError, UsageError, nearest
 from hlo_lint.text.files import write
 from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown_lines
+from hlo_lint.xla.cpu import XlaCpu
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -86,21 +87,24 @@ def command(
     if first_nan and path.is_dir():
         if inputs and module is None:
             raise UsageError("--inputs are those of one module: name it with --module")
-        click.get_current_context().exit(_first_nan_in(path, module, inputs, seed, wide))
+        with XlaCpu() as xla:
+            click.get_current_context().exit(_first_nan_in(path, module, inputs, seed, wide, xla))
     chosen = module_at(path, module)
     wanted = [_instruction(chosen, name) for name in printed]
     try:
         from hlo_lint.engine.values.inputs import leaves_of
 
+        arguments = _inputs(chosen, inputs, seed)
         if first_nan:
-            lines = _first_nan(chosen, _inputs(chosen, inputs, seed), wide)
+            with XlaCpu() as xla:
+                lines = _first_nan(chosen, arguments, wide, xla)
             click.echo(shown_lines("\n".join(lines)))
             click.get_current_context().exit(len(lines) > 1)
-        arguments = _inputs(chosen, inputs, seed)
         if show_inputs:
             for (name, leaf), array in zip(leaves_of(chosen), arguments, strict=True):
                 click.echo(f"%{name} = {leaf} (input)\n{shown_array(array)}")
-        values = list(_values(chosen, wanted, arguments, wide, as_compiled))
+        with XlaCpu() as xla:
+            values = list(_values(chosen, wanted, arguments, wide, as_compiled, xla))
     except ImportError as error:
         message = f"values need {error.name or error}: pip install 'hlo-lint[xla]'"
         raise UsageError(message) from None
@@ -120,6 +124,7 @@ def _values(
     inputs: Sequence[NDArray[Any]],
     wide: bool,
     as_compiled: bool,
+    xla: XlaCpu,
 ) -> Iterator[tuple[str, NDArray[Any], Shape | None]]:
     """The arrays that are wanted, each with a name and its shape.
 
@@ -130,7 +135,7 @@ def _values(
 
     root = module.entry.root if module.entry is not None else None
     if as_compiled and root is not None:
-        compiled = text_values(module, inputs, with_passes=True)
+        compiled = text_values(module, inputs, xla, with_passes=True)
         shapes = arrays(root.shape_or_none)
         for number, pair in enumerate(zip(compiled, shapes, strict=True)):
             yield f"{root.name}.{number}" if root.type_text.startswith("(") else root.name, *pair
@@ -138,14 +143,14 @@ def _values(
     of_result = not wanted and root is not None
     if of_result and root is not None:
         wanted = [root]
-    values = values_of(module, inputs, wanted, wide=wide)
+    values = values_of(module, inputs, wanted, wide=wide, xla=xla)
     for instruction, value in zip(wanted, values, strict=True):
         yield from _parts(instruction.name, value, instruction.shape_or_none)
     if of_result and not wide:
         ours = [*arrays_of(values[0])]
         for with_passes, words in ((False, "without"), (True, "with")):
             with suppress(NoValue):
-                theirs = text_values(module, inputs, with_passes=with_passes)
+                theirs = text_values(module, inputs, xla, with_passes=with_passes)
                 difference = result_difference(ours, theirs, OWN_BOUND)
                 if difference is not None:
                     message = f"hlo-lint: XLA {words} its passes gives another: {difference}"
@@ -153,7 +158,7 @@ def _values(
 
 
 def _first_nan_in(
-    folder: Path, module: str | None, given: Path | None, seed: int, wide: bool
+    folder: Path, module: str | None, given: Path | None, seed: int, wide: bool, xla: XlaCpu
 ) -> int:
     """Print the first module of a dump that makes a NaN or an infinity; the exit status."""
     compiled = main_compilations(only_module(open_dump(folder), module, [folder]))
@@ -162,7 +167,7 @@ def _first_nan_in(
         dump = compilation.dumps[0]
         try:
             recorded = given or compilation.artefact_path(RECORDED)
-            lines = _first_nan(dump.module, _inputs(dump.module, recorded, seed), wide)
+            lines = _first_nan(dump.module, _inputs(dump.module, recorded, seed), wide, xla)
         except HloLintError as error:
             refused.append(f"{dump.path}: not run: {error}")
             continue
@@ -179,13 +184,15 @@ def _first_nan_in(
     return 0
 
 
-def _first_nan(module: Module, inputs: Sequence[NDArray[Any]], wide: bool) -> list[str]:
+def _first_nan(
+    module: Module, inputs: Sequence[NDArray[Any]], wide: bool, xla: XlaCpu
+) -> list[str]:
     """Lines about the first such instruction with its place and values; else one line."""
     import numpy as np
 
     from hlo_lint.engine.values.run import arrays_of, first_non_finite
 
-    first = first_non_finite(module, inputs, wide=wide)
+    first = first_non_finite(module, inputs, wide=wide, xla=xla)
     if first is None:
         return ["no instruction makes a NaN or an infinity of finite operands with these inputs"]
     instruction, (value, *operands) = first

@@ -191,15 +191,15 @@ def _run(
 
 
 def text_values(
-    module: Module, inputs: Sequence[NDArray[Any]], *, with_passes: bool, xla: XlaCpu | None = None
+    module: Module, inputs: Sequence[NDArray[Any]], xla: XlaCpu, *, with_passes: bool
 ) -> list[NDArray[Any]]:
     """The arrays of the result as XLA:CPU computes them from the text itself, in order.
 
     Args:
         module: a module of one device.
         inputs: as for `values_of`.
+        xla: the child process that runs it.
         with_passes: True for all passes of XLA:CPU, False for those without which it cannot run.
-        xla: the child process that runs it; by default a new one.
 
     Raises:
         NoValue: XLA:CPU does not compile or run the text of the module.
@@ -215,12 +215,10 @@ def text_values(
         array.astype(numpy_dtype(shape.dtype)) for array, shape in zip(inputs, shapes, strict=True)
     ]
     flags = {} if with_passes else JUDGE
-    with ExitStack() as stack:
-        xla = xla or stack.enter_context(XlaCpu())
-        try:
-            return xla.run(module.text, typed, flags=flags, plain=with_passes)
-        except NotRun as error:
-            raise NoValue(f"XLA:CPU does not run the text itself: {error}") from error
+    try:
+        return xla.run(module.text, typed, flags=flags, plain=with_passes)
+    except NotRun as error:
+        raise NoValue(f"XLA:CPU does not run the text itself: {error}") from error
 
 
 _find_nodes: Final = re.compile(r"%?\bn(\d+)\b").sub

@@ -476,7 +476,7 @@ def _is_disputed(
     arrays = [shown.array for shown in inputs]
     try:
         ours, theirs = (
-            text_values(dump.module, arrays, with_passes=False, xla=runs.xla)
+            text_values(dump.module, arrays, runs.xla, with_passes=False)
             for dump in (before, after)
         )
     except (HloLintError, ValueError):
