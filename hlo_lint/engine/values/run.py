@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from hlo_lint.engine.values.inputs import leaves_of
 from hlo_lint.engine.values.lowering.emit import NATIVE, WIDE, emit_graph
 from hlo_lint.engine.values.lowering.graph import LoweredValue, Nodes, NotLowered
 from hlo_lint.engine.values.lowering.lower import Lowering
@@ -15,7 +15,7 @@ from hlo_lint.engine.values.lowering.program import Cut, Program
 from hlo_lint.engine.values.lowering.watch import FirstNonFinite, Watch
 from hlo_lint.engine.values.programs import in_types
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.hlo.shape import arrays
+from hlo_lint.hlo.parser.literals import numpy_dtype
 from hlo_lint.text.errors import HloLintError
 from hlo_lint.xla.cpu import JUDGE, NotRun, XlaCpu
 
@@ -151,14 +151,7 @@ def _arguments(
     module: Module, program: Program, inputs: Sequence[NDArray[Any]]
 ) -> list[NDArray[Any]]:
     """The arrays that a program takes, out of those for all parameters of its module."""
-    from hlo_lint.hlo.parser.literals import numpy_dtype
-
-    assert module.entry is not None
-    leaves = [
-        (parameter.name, leaf)
-        for parameter in module.entry.parameters
-        for leaf in arrays(parameter.shape_or_none)
-    ]
+    leaves = leaves_of(module)
     if len(inputs) != len(leaves):
         raise NoValue(f"the entry takes {len(leaves)} arrays, got {len(inputs)}")
     arguments = []
@@ -205,15 +198,8 @@ def text_values(
         NoValue: XLA:CPU does not compile or run the text of the module.
         DumpError: jaxlib is not installed.
     """
-    from hlo_lint.hlo.parser.literals import numpy_dtype
-
-    shapes = chain.from_iterable(
-        arrays(parameter.shape_or_none)
-        for parameter in (module.entry.parameters if module.entry else ())
-    )
-    typed = [
-        array.astype(numpy_dtype(shape.dtype)) for array, shape in zip(inputs, shapes, strict=True)
-    ]
+    pairs = zip(inputs, leaves_of(module), strict=True)
+    typed = [array.astype(numpy_dtype(shape.dtype)) for array, (_, shape) in pairs]
     flags = {} if with_passes else JUDGE
     try:
         return xla.run(module.text, typed, flags=flags, plain=with_passes)
