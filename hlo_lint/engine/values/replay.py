@@ -143,8 +143,9 @@ class _Replay:
             loop = node
         if instruction is None:
             return None
-        if loop.opcode == "while" and len(self.scopes) <= MAX_NESTING:
-            inner = self._in_loop(loop, instruction, ours, inputs)
+        search = {"while": self._in_loop, "conditional": self._in_branch}.get(loop.opcode)
+        if search is not None and len(self.scopes) <= MAX_NESTING:
+            inner = search(loop, instruction, (ours, theirs), inputs)
             if inner is not None:
                 return inner
         return Culprit(instruction, divergence)
@@ -199,6 +200,8 @@ class _Replay:
             # A softmax that is divided by 1 equals its exponentials: an equal value may be wrong.
             own = [operand for operand in node.operands if operand.number not in shared]
             operands = sorted(own, key=is_explained)
+            # Where several operands are wrong, a value that all of them come from may be.
+            operands += _joint(own, shared)
             tries += len(operands)
             inner = next(filter(is_repaired, operands[:MAX_REPAIRS]), None)
             if inner is None:
@@ -286,17 +289,50 @@ class _Replay:
             states.append(self._values(body, (), states[-1]))
         return states[:1]
 
+    def _in_branch(
+        self,
+        node: Node,
+        instruction: Instruction,
+        sides: tuple[Graph, Graph],
+        inputs: Sequence[NDArray[Any]],
+    ) -> Culprit | None:
+        """The first instruction that differs in the branch that runs, if its operands are right."""
+        counterpart, names = _same_kind(node, sides[0]), instruction.called_computations
+        branches = [branch for _, branch in node.called]
+        if counterpart is None or len(names) != len(branches):
+            return None
+        try:
+            ours, theirs = (
+                self._values(graph, side.operands, inputs)[len(graph.roots) :]
+                for graph, side in zip(sides, (counterpart, node), strict=True)
+            )
+            if not keep_bound(ours, theirs, self.bound):
+                return None
+            index, *operands = theirs
+        except NotRun:
+            return None
+        number = min(int(index) % (1 << 32), len(branches) - 1)  # a negative one is the last
+        begin = sum(len(branch.parameters) for branch in branches[:number])
+        given = operands[begin : begin + len(branches[number].parameters)]
+        self.scopes.append(names[number])
+        try:
+            _, right = counterpart.called[number]
+            return self.first(_flat(right), _flat(branches[number]), given)
+        finally:
+            self.scopes.pop()
+
     def _in_loop(
-        self, loop: Node, instruction: Instruction, ours: Graph, inputs: Sequence[NDArray[Any]]
+        self,
+        loop: Node,
+        instruction: Instruction,
+        sides: tuple[Graph, Graph],
+        inputs: Sequence[NDArray[Any]],
     ) -> Culprit | None:
         """The first instruction that differs in a loop's body, in the first differing iteration."""
-        before = [node for node in nodes_in_order(ours.roots) if node.opcode == "while"]
-        same = [node for node in before if node.shapes == loop.shapes]
-        names = instruction.called_computations
-        if not same or not names:
+        ours, _ = sides
+        counterpart, names = _same_kind(loop, ours), instruction.called_computations
+        if counterpart is None or not names:
             return None
-        # Loops with the same state type are told apart by their initial values, where possible.
-        counterpart = next((node for node in same if node.operands == loop.operands), same[0])
         bodies, conditions = (
             [_flat(dict(node.called)[kind]) for node in (counterpart, loop)]
             for kind in ("body", "condition")
@@ -328,6 +364,25 @@ class _Replay:
         finally:
             self.scopes.pop()
         return None
+
+
+def _joint(operands: Sequence[Node], shared: set[int]) -> list[Node]:
+    """The last value that each of several operands depends on."""
+    if len(operands) < 2:
+        return []
+    sources = [nodes_in_order([operand]) for operand in operands]
+    numbers = set.intersection(*({node.number for node in nodes} for nodes in sources)) - shared
+    return [node for node in sources[0] if node.number in numbers][-1:]
+
+
+def _same_kind(node: Node, ours: Graph) -> Node | None:
+    """The loop or the conditional before the step of the same type, with the same operands if any.
+
+    Loops with the same state type are told apart by their initial values, where possible.
+    """
+    kind = node.opcode, node.shapes
+    same = [own for own in nodes_in_order(ours.roots) if (own.opcode, own.shapes) == kind]
+    return next((own for own in same if own.operands == node.operands), next(iter(same), None))
 
 
 def _counters(state: Sequence[NDArray[Any]]) -> list[int]:

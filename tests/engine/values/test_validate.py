@@ -183,6 +183,48 @@ def test_a_wrong_value_that_equals_another_is_not_taken_for_it(xla: XlaCpu) -> N
     assert not change.is_disputed
 
 
+BRANCHES = """HloModule m
+
+yes {
+  p = f32[4] parameter(0)
+  ROOT e = f32[4] exponential(p)
+}
+
+no {
+  p = f32[4] parameter(0)
+  ROOT n = f32[4] negate(p)
+}
+
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+
+ENTRY e {
+  x = f32[4] parameter(0)
+  w = f32[4] parameter(1)
+  is = pred[] parameter(2)
+  chosen = f32[4] conditional(is, x, w), true_computation=yes, false_computation=no
+  zero = f32[] constant(0)
+  sum = f32[] reduce(chosen, zero), dimensions={0}, to_apply=add
+  all = f32[4] broadcast(sum), dimensions={}
+  back = f32[4] reverse(chosen), dimensions={0}
+  ROOT r = f32[4] subtract(back, all)
+}
+"""
+
+
+@pytest.mark.parametrize(("wrong", "name"), [("tanh(p)", "e"), ("abs(p)", "n")])
+def test_the_wrong_instruction_is_in_a_branch(xla: XlaCpu, wrong: str, name: str) -> None:
+    """Both operands of the result are wrong, because of a value that both come from."""
+    right = {"e": "exponential(p)", "n": "negate(p)"}[name]
+    planted = BRANCHES.replace(right, wrong).replace("add(a, b)", "add(b, a)")
+    change = validate_dumps("m", run_of([BRANCHES, planted]), xla).changes[0]
+    assert change.culprit is not None
+    assert change.culprit.instruction.name == name
+
+
 CLAMPED = """HloModule m, num_partitions=4
 
 ENTRY e {
