@@ -9,38 +9,34 @@ from hlo_lint.analysis.device_groups import count_of, device_groups
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.side_effects import MARKERS
 from hlo_lint.analysis.step_map.conserved import PLACES
+from hlo_lint.analysis.step_map.links import LinkKind
+from hlo_lint.analysis.step_map.losses import may_lose
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.opcodes import COMMUNICATES
-from hlo_lint.hlo.records import references_of
+from hlo_lint.hlo.records import opcode_of
 
 _ASKED: Final = ("algorithm", "operand_precision", "result_accuracy")
 """Attributes that ask for more precision than the default."""
 
 
-def merges(change: PassPair) -> Iterator[tuple[Instruction, Instruction, Instruction, str]]:
-    """Readers of a removed instruction, as (reader, removed operand, new operand, difference).
+def merges(change: PassPair) -> Iterator[tuple[Instruction, Instruction, str]]:
+    """Removed instructions, each with the old instruction that its readers read now.
 
-    The difference is a noun phrase about the new operand: `a different sharding`.
+    The difference of the two is a noun phrase about the second: `a different sharding`.
     """
     is_sharded = count_of(change.before, "num_partitions") > 1
     compares_shardings = is_sharded and not may(change.pass_name, "shardings")
-    for computation in change.changed:
-        before, after = computation.before, computation.after
-        for number, position in computation.kept:
-            if references_of(before.rows[number]) == references_of(after.rows[position]):
-                continue
-            old, new = before.at(number), after.at(position)
-            for ours, theirs in zip(old.operands, new.operands, strict=False):
-                gone, kept = ours.instruction, theirs.instruction
-                if gone is None or kept is None or gone.name in after.index:
-                    continue
-                was = before.instruction(kept.name) if gone.opcode == kept.opcode else None
-                if was is None:
-                    continue
-                difference = _difference(gone, was, change.before, compares_shardings)
-                if difference:
-                    yield new, gone, kept, difference
+    has_places = any(part.mentions(name) for part in change.removed for name in PLACES)
+    for link in change.map.links(
+        lambda row: has_places or opcode_of(row) == "rng" or may_lose(row)
+    ):
+        gone, kept = link.old, link.old.computation.instruction(link.new.name)
+        if link.kind != LinkKind.MERGED or kept is None or gone.opcode != kept.opcode:
+            continue
+        difference = _difference(gone, kept, change.before, compares_shardings)
+        if difference:
+            yield gone, link.new, difference
 
 
 def _difference(

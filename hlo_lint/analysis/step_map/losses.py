@@ -49,7 +49,7 @@ def losses(change: PassPair) -> Iterator[Loss]:
     annotates, is_free = may(change.pass_name, "annotations"), may(change.pass_name, "shardings")
     is_parted = count_of(change.before, "num_partitions") > 1
     result = _result_without_sharding(change) if is_parted and not is_free else None
-    for link in change.map.links(_may_lose):
+    for link in change.map.links(may_lose):
         if link.kind == LinkKind.REPLACED:
             # The replacement may be above the new value: behind a convert, or in a tuple.
             parts = tuple(part for part in link.parts if part.opcode not in HANDS_ON)
@@ -138,7 +138,8 @@ def _result_without_sharding(change: PassPair) -> tuple[Instruction, Instruction
     return old, new
 
 
-def _may_lose(record: InstructionRecord) -> bool:
+def may_lose(record: InstructionRecord) -> bool:
+    """True if an instruction may have properties to lose: few do."""
     if opcode_of(record) in EXTERNAL or ":S(" in type_of(record):
         return True
     return _may_lose_any(attributes_of(record))

@@ -77,10 +77,10 @@ class SideEffectLost(Rule):
         Bad.step("""
               a = f32[] constant(0)
               b = f32[] constant(1)
-              r = f32[8] rng(a, b), distribution=rng_uniform
+              r = f32[8] rng(a, b), distribution=rng_uniform  // error
             - q = f32[8] rng(a, b), distribution=rng_uniform
             - ROOT n = f32[8] subtract(r, q)
-            + ROOT n = f32[8] subtract(r, r)  // error
+            + ROOT n = f32[8] subtract(r, r)
         """),
         Bad.step("""
             - b = f32[8] opt-barrier(f32[8] p)
@@ -88,10 +88,10 @@ class SideEffectLost(Rule):
             + ROOT n = f32[8] negate(p)  // error
         """),
         Bad.step("""
-              c = f32[8] custom-call(f32[8] p), custom_call_target="k", backend_config="1"
+              c = f32[8] custom-call(f32[8] p), custom_call_target="k", backend_config="1"  // error
             - d = f32[8] custom-call(p), custom_call_target="k", backend_config="2"
             - ROOT s = f32[8] subtract(c, d)
-            + ROOT s = f32[8] subtract(c, c)  // error
+            + ROOT s = f32[8] subtract(c, c)
         """),
         Bad.step("""
             -f {
@@ -144,10 +144,10 @@ class SideEffectLost(Rule):
             + ROOT n = f32[8] negate(p)  // error
         """),
         Bad.step("""
-              a = f32[8] sine(f32[8] p), frontend_attributes={_xla_compute_type="host"}
+              a = f32[8] sine(f32[8] p), frontend_attributes={_xla_compute_type="host"}  // error
             - b = f32[8] sine(p)
             - ROOT s = f32[8] atan2(a, b)
-            + ROOT s = f32[8] atan2(a, a)  // error
+            + ROOT s = f32[8] atan2(a, a)
         """),
         Bad.step("""
             - t = token[] after-all()
@@ -248,12 +248,12 @@ class SideEffectLost(Rule):
                         )
 
     def check_merged(self, change: PassPair) -> Findings:
-        """Users of an instruction that was merged into a different instruction."""
-        for reader, gone, kept, difference in merges(change):
+        """Instructions that stand for a different one, too."""
+        for gone, kept, difference in merges(change):
             yield Finding(
-                reader,
-                f"{change.pass_name} merged %{gone.name} into %{kept.name}, which has "
-                f"{difference}: this {reader.opcode} reads it",
+                kept,
+                f"{change.pass_name} merged %{gone.name} into this {kept.opcode}, which has "
+                f"{difference}",
             )
 
 
