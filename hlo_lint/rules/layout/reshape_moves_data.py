@@ -73,29 +73,23 @@ class ReshapeMovesData(Rule):
             """,
             options={"move-as": "transpose"},
         ),
-        Bad(
+        Bad.entry(
             """
             HloModule gemm_pins_a_layout, entry_computation_layout={(f16[16,64,128]{2,1,0}, f16[16,32,64]{2,1,0})->f32[2,8,128,32]{2,3,1,0}}
-
-            ENTRY %main (a: f16[16,64,128], b: f16[16,32,64]) -> f32[2,8,128,32] {
-              %a = f16[16,64,128]{2,1,0} parameter(0)
-              %b = f16[16,32,64]{2,1,0} parameter(1)
-              %gemm = (f32[16,128,32]{2,1,0}, s8[0]{0}) custom-call(%a, %b), custom_call_target="__cublas$lt$matmul", metadata={op_name="dot"}
-              %value = f32[16,128,32]{2,1,0} get-tuple-element(%gemm), index=0, metadata={op_name="dot"}
-              ROOT %split = f32[2,8,128,32]{2,3,1,0} reshape(%value), metadata={op_name="reshape"}  // error
-            }
+            %a = f16[16,64,128]{2,1,0} parameter(0)
+            %b = f16[16,32,64]{2,1,0} parameter(1)
+            %gemm = (f32[16,128,32]{2,1,0}, s8[0]{0}) custom-call(%a, %b), custom_call_target="__cublas$lt$matmul", metadata={op_name="dot"}
+            %value = f32[16,128,32]{2,1,0} get-tuple-element(%gemm), index=0, metadata={op_name="dot"}
+            ROOT %split = f32[2,8,128,32]{2,3,1,0} reshape(%value), metadata={op_name="reshape"}  // error
             """,  # noqa: E501
             fixed="""
             HloModule gemm_pins_a_layout, entry_computation_layout={(f16[16,64,128]{2,1,0}, f16[16,32,64]{2,1,0})->f32[2,8,128,32]{2,3,1,0}}
-
-            ENTRY %main (a: f16[16,64,128], b: f16[16,32,64]) -> f32[2,8,128,32] {
-              %a = f16[16,64,128]{2,1,0} parameter(0)
-              %b = f16[16,32,64]{2,1,0} parameter(1)
-              %gemm = (f32[16,128,32]{2,1,0}, s8[0]{0}) custom-call(%a, %b), custom_call_target="__cublas$lt$matmul", metadata={op_name="dot"}
-              %value = f32[16,128,32]{2,1,0} get-tuple-element(%gemm), index=0, metadata={op_name="dot"}
-              %split.copy = f32[16,128,32]{1,2,0} copy(%value), metadata={op_name="dot"}
-              ROOT %split = f32[2,8,128,32]{2,3,1,0} bitcast(%split.copy), metadata={op_name="dot"}
-            }
+            %a = f16[16,64,128]{2,1,0} parameter(0)
+            %b = f16[16,32,64]{2,1,0} parameter(1)
+            %gemm = (f32[16,128,32]{2,1,0}, s8[0]{0}) custom-call(%a, %b), custom_call_target="__cublas$lt$matmul", metadata={op_name="dot"}
+            %value = f32[16,128,32]{2,1,0} get-tuple-element(%gemm), index=0, metadata={op_name="dot"}
+            %split.copy = f32[16,128,32]{1,2,0} copy(%value), metadata={op_name="dot"}
+            ROOT %split = f32[2,8,128,32]{2,3,1,0} bitcast(%split.copy), metadata={op_name="dot"}
             """,  # noqa: E501
             options={"move-as": "copy"},
         ),
