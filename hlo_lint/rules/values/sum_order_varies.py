@@ -16,26 +16,17 @@ _FILE: Final = "module_0001.m.sm_9.0a_gpu_after_optimizations.txt"
 _SCATTER: Final = """
 HloModule m, is_scheduled=true
 
-op {{
-  a = {dtype}[] parameter(0)
-  b = {dtype}[] parameter(1)
-  ROOT c = {dtype}[] {opcode}(a, b)
-}}
+op {{ ROOT c = {dtype}[] {opcode}({dtype}[] a, {dtype}[] b) }}
 
 f {{
-  p = {dtype}[64]{{0}} parameter(0)
-  i = s32[16,1]{{1,0}} parameter(1)
-  u = {dtype}[16]{{0}} parameter(2)
-  ROOT s = {dtype}[64]{{0}} scatter(p, i, u), update_window_dims={{}}, \
-inserted_window_dims={{0}}, scatter_dims_to_operand_dims={{0}}, index_vector_dim=1{claim}, \
-to_apply=op{mark}
+  ROOT s = {dtype}[64]{{0}} scatter({dtype}[64]{{0}} p, s32[16,1]{{1,0}} i, {dtype}[16]{{0}} u), \
+update_window_dims={{}}, inserted_window_dims={{0}}, scatter_dims_to_operand_dims={{0}}, \
+index_vector_dim=1{claim}, to_apply=op{mark}
 }}
 
 ENTRY e {{
-  p = {dtype}[64]{{0}} parameter(0)
-  i = s32[16,1]{{1,0}} parameter(1)
-  u = {dtype}[16]{{0}} parameter(2)
-  ROOT r = {dtype}[64]{{0}} fusion(p, i, u), kind=kLoop, calls=f
+  ROOT r = {dtype}[64]{{0}} fusion({dtype}[64]{{0}} p, s32[16,1]{{1,0}} i, {dtype}[16]{{0}} u), \
+kind=kLoop, calls=f
 }}
 """
 FIXED_BY: Final = ("xla_gpu_exclude_nondeterministic_ops", "xla_gpu_deterministic_ops")
