@@ -57,11 +57,9 @@ class PrecisionLost(Rule):
     evidence = (PublicReport("openxla/xla#24533"),)
     examples = (
         Bad.step("""
-              p = f32[8,4] parameter(0)
-              q = f32[4,6] parameter(1)
-            - t = f32[6,4] transpose(q), dimensions={1,0}
-            - ROOT d = f32[8,6] dot(p, t), lhs_contracting_dims={1}, rhs_contracting_dims={1},
-            -     operand_precision={highest,highest}
+            - t = f32[6,4] transpose(f32[4,6] q), dimensions={1,0}
+            - ROOT d = f32[8,6] dot(f32[8,4] p, t), lhs_contracting_dims={1},
+            -     rhs_contracting_dims={1}, operand_precision={highest,highest}
             + ROOT f = f32[8,6] dot(p, q), lhs_contracting_dims={1},  // error
             +     rhs_contracting_dims={0}
         """),
@@ -74,10 +72,8 @@ class PrecisionLost(Rule):
             +     rhs_contracting_dims={0}
         """),
         Bad.step("""
-              p = f32[8,4] parameter(0)
-              q = f32[4,6] parameter(1)
-            - ROOT d = f32[8,6] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0},
-            -     operand_precision={highest,highest}
+            - ROOT d = f32[8,6] dot(f32[8,4] p, f32[4,6] q), lhs_contracting_dims={1},
+            -     rhs_contracting_dims={0}, operand_precision={highest,highest}
             + h = f32[4,4] slice(p), slice={[0:4], [0:4]}
             + l = f32[4,4] slice(p), slice={[4:8], [0:4]}
             + e = f32[4,6] dot(h, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}  // error
@@ -85,10 +81,8 @@ class PrecisionLost(Rule):
             + ROOT d = f32[8,6] concatenate(e, f), dimensions={0}
         """),
         Bad.step("""
-              p = f32[2,9,9,8] parameter(0)
-              q = f32[3,3,8,4] parameter(1)
-            - c = f32[2,7,7,4] convolution(p, q), window={size=3x3}, dim_labels=b01f_01io->b01f,
-            -     operand_precision={highest,highest}
+            - c = f32[2,7,7,4] convolution(f32[2,9,9,8] p, f32[3,3,8,4] q), window={size=3x3},
+            -     dim_labels=b01f_01io->b01f, operand_precision={highest,highest}
             - k = (f32[2,7,7,4]) tuple(c)
             + k = (f32[2,7,7,4], u8[0]) custom-call(p, q), window={size=3x3},  // error
             +     dim_labels=b01f_01io->b01f, custom_call_target="__cudnn$convForward"
@@ -142,11 +136,9 @@ class PrecisionLost(Rule):
             }
         """),
         Bad.step("""
-              p = f32[8,4] parameter(0)
-              q = f32[4,6] parameter(1)
-              r = f32[4,6] parameter(2)
-            - a = f32[8,6] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-            - b = f32[8,6] dot(p, r), lhs_contracting_dims={1}, rhs_contracting_dims={0},
+            - a = f32[8,6] dot(f32[8,4] p, f32[4,6] q), lhs_contracting_dims={1},
+            -     rhs_contracting_dims={0}
+            - b = f32[8,6] dot(p, f32[4,6] r), lhs_contracting_dims={1}, rhs_contracting_dims={0},
             -     operand_precision={highest,highest}
             - ROOT t = f32[8,12] concatenate(a, b), dimensions={1}
             + c = f32[4,12] concatenate(q, r), dimensions={1}
