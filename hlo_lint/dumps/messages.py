@@ -16,7 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise
+from itertools import islice, pairwise
 from math import log as logarithm
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -59,6 +59,8 @@ _LONGEST_VALUE = 40
 _LONGEST_MESSAGE = 1000
 """Characters after the place of a message that are read as its text."""
 _MOST_STARTS = 50
+_MOST_NAMES = 50
+"""Names of files in a log of which sources are looked up."""
 _NARROW = 79
 """Characters of the narrowest line at whose end words are cut."""
 MOST_CALLERS: Final = 6
@@ -159,39 +161,46 @@ def _by_dialect(log: str, *, is_core: bool) -> Iterator[MessageSource]:
 
 
 def _quoted(log: str) -> Iterator[MessageSource]:
-    places = list(_places(log))
+    """The sources of the files that a log names: of a failed check, else of the first names."""
+    found = list(_places(log))
     # The lines of a log before the failure are warnings: the failed check says where it died.
-    places.sort(key=lambda place: not _is_failure(log, place))
-    failed = bool(places) and _is_failure(log, places[0])
+    failures = [place for place in found if _is_failure(log, place)]
+    places: dict[str, re.Match[str]] = {}
+    for place in failures or found:
+        places.setdefault(place[1] + place[2], place)
     seen: set[str] = set()
     named = 0
-    for place in places:
-        if named == _MOST_SOURCES or (failed and not _is_failure(log, place)):
-            return
-        paths = _paths_of(place[1] + place[2])
+    for quoted, place in islice(places.items(), _MOST_NAMES):
+        paths = _paths_of(quoted)
         components = {component_of(path): path for path in reversed(paths)}
-        kind = ("I" if "RET_CHECK" in log[: place.start()][-40:] else "C") if failed else ""
+        kind = ""
+        if failures:
+            kind = "I" if "RET_CHECK" in _before(log, place) else "C"
         if len(components) > 1:
             # Files of one name: the words choose, or each is named.
             message = log[place.end() : place.end() + _LONGEST_MESSAGE]
             chosen = _by_words(message, frozenset(paths))
             components = {source.component: source.path for source in chosen} or components
-        new = [(path, component) for component, path in components.items() if path not in seen]
         sources = [
-            _source(path, component, kind, place[1] + place[2])
-            for path, component in new
-            if component is not None
+            _source(path, component, kind, quoted)
+            for component, path in components.items()
+            if component is not None and path not in seen
         ]
         seen.update(source.path for source in sources)
-        named += bool(sources)
         yield from sources
+        named += bool(sources)
+        if named == _MOST_SOURCES:
+            return
+
+
+def _before(log: str, place: re.Match[str]) -> str:
+    """The characters that may say what a place is of."""
+    return log[max(0, place.start() - 60) : place.start()]
 
 
 def _is_failure(log: str, place: re.Match[str]) -> bool:
-    return (
-        "RET_CHECK failure (" in log[: place.start()][-60:]
-        or "Check failed" in log[place.end() : place.end() + 20]
-    )
+    is_check = "Check failed" in log[place.end() : place.end() + 20]
+    return is_check or "RET_CHECK failure (" in _before(log, place)
 
 
 def _paths_of(quoted: str) -> list[str]:
