@@ -162,11 +162,11 @@ def _by_dialect(log: str, *, is_core: bool) -> Iterator[MessageSource]:
 
 def _quoted(log: str) -> Iterator[MessageSource]:
     """The sources of the files that a log names: of a failed check, else of the first names."""
-    found = list(_places(log))
+    quotes = list(_places(log))
     # The lines of a log before the failure are warnings: the failed check says where it died.
-    failures = [place for place in found if _is_failure(log, place)]
+    failures = [place for place in quotes if _is_failure(log, place)]
     places: dict[str, re.Match[str]] = {}
-    for place in failures or found:
+    for place in failures or quotes:
         places.setdefault(place[1] + place[2], place)
     seen: set[str] = set()
     named = 0
