@@ -16,7 +16,11 @@ _READERS: Final = frozenset(
     "add atan2 cbrt divide dot erf exp2 exponential exponential-minus-one log log-plus-one log2 "
     "logistic multiply negate rsqrt sine sqrt subtract tan tanh tuple".split()
 )
-"""Readers whose result changes with every operation on their operand."""
+"""Readers whose result changes with every operation on their operand.
+
+For another reader, a later operation may make up for it: all-reduce-reassociate lets two pads read
+past their all-reduces, and reduces the sum of the pads (the TPU dump `v5e_2x2_train`).
+"""
 _FUNCTIONS: Final = frozenset(
     "cbrt cosine erf exp2 exponential exponential-minus-one log log-plus-one log2 logistic negate "
     "not rsqrt sine sqrt tan tanh".split()

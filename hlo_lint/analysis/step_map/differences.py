@@ -10,6 +10,7 @@ computed from, are unchanged.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain, islice
@@ -50,6 +51,8 @@ _CALLEES: Final = frozenset({"callee", "computation"})
 """The labels of computations that an operation applies or runs."""
 _MAX_ENDS: Final = 3
 """A pass that changes more operations rewrites the program."""
+_MAX_LOCAL: Final = 100
+"""The values that are walked from an instruction alone, and the changes that are reported alone."""
 _MAX_CONE: Final = 10_000
 """The largest number of ancestors of an operand; beyond it nothing is reported."""
 
@@ -80,9 +83,12 @@ def changed_operations(change: PassPair) -> Sequence[OperationChange]:
     changes = walk.ends(walk.starts) if is_small else None
     if changes is None:
         local = local or _local(change)
-        alone = [walk.ends([pair]) for pair, start in walk.starts.items() if start in local]
+        alone = [
+            walk.ends([pair], _MAX_LOCAL) for pair, start in walk.starts.items() if start in local
+        ]
         single = dict.fromkeys(ends[0] for ends in alone if ends and len(ends) == 1)
-        return [end for end in single if _is_isolated(end, change)]
+        is_rewrite = len(single) > _MAX_LOCAL
+        return [end for end in single if not is_rewrite and _is_isolated(end, change)]
     # A kernel may be symmetric in its operands, and ties of a sort may be fully equal elements.
     is_sure = len(changes) == 1 and changes[0].new.opcode not in ("custom-call", "sort")
     return [end._replace(is_sure=is_sure) for end in changes]
@@ -203,8 +209,13 @@ class _Walk:
         self._classes = change.map.classes
         self.starts: Mapping[ValuePair, Ends] = dict(_starts(change, self._classes))
 
-    def ends(self, starts: Iterable[ValuePair]) -> Sequence[OperationChange] | None:
-        """The changed operations below some starts; None if anything else differs."""
+    def ends(
+        self, starts: Iterable[ValuePair], most: int = sys.maxsize
+    ) -> Sequence[OperationChange] | None:
+        """The changed operations below some starts, after `most` pairs of values at most.
+
+        None if anything else differs.
+        """
         waiting = [(pair, self.starts[pair]) for pair in starts]
         seen = {pair for pair, _ in waiting}
         ends: dict[OperationChange, None] = {}
@@ -218,6 +229,8 @@ class _Walk:
                 if end is None or len({*ends, end}) > _MAX_ENDS:
                     return None
                 ends[end] = None
+            elif len(seen) > most:
+                return None
             for below in inner or ():
                 if below not in seen:
                     seen.add(below)

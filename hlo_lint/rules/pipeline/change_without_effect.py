@@ -53,13 +53,7 @@ class ChangeWithoutEffect(Rule):
         Good(
             _MODULE.replace("OPCODE", "negate"),
             file=_AFTER,
-            beside={
-                _BEFORE: _MODULE.replace("OPCODE", "negate"),
-                **{
-                    name: f"{text}\nxla_dump_disable_metadata: true"
-                    for name, text in _OPTIONS.items()
-                },
-            },
+            beside={_BEFORE: _MODULE.replace("OPCODE", "negate"), **_WITHOUT_METADATA},
         ),
     )
 

@@ -26,16 +26,17 @@ ENTRY e {{
   r = f32[8]{{0}} all-reduce-start(p), channel_id=1, use_global_device_ids=true, \
 replica_groups={{{{0,1,2,3}}}}, to_apply=add
 {body}
+  sd = f32[8]{{0}} all-reduce-done(s)
   ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple(rd, sd)
 }}
 """
-_START = (
-    "  s = f32[8]{0} all-reduce-start(q), channel_id=2, use_global_device_ids=true, "
-    "replica_groups={{0,1},{2,3}}, to_apply=add"
-)
 _LAYOUT = "entry_computation_layout={(f32[8]{0}, f32[8]{0})->(f32[8]{0}, f32[8]{0})}"
-_FIRST_DONE = "  rd = f32[8]{0} all-reduce-done(r)"
-_SECOND_DONE = "  sd = f32[8]{0} all-reduce-done(s)"
+_ENDS = "  rd = f32[8]{0} all-reduce-done(r)"
+_START = """\
+  s = f32[8]{0} all-reduce-start(q), channel_id=2, use_global_device_ids=true, \
+replica_groups={{0,1},{2,3}}, to_apply=add"""
+_OVERLAPPING = _PROGRAM.format(body=f"{_START}\n{_ENDS}")
+_MARKED = _PROGRAM.format(body=f"{_START}  // error\n{_ENDS}")
 
 
 class UnorderedCollectives(Rule):
@@ -61,23 +62,15 @@ class UnorderedCollectives(Rule):
     mentions = ("-start",)
     evidence = (PublicReport("openxla/xla#20025"),)
     examples = (
-        Bad(_PROGRAM.format(body="\n".join((f"{_START}  // error", _FIRST_DONE, _SECOND_DONE)))),
-        Bad(
-            _PROGRAM.format(
-                body="\n".join((f"{_START}  // error", _FIRST_DONE, _SECOND_DONE))
-            ).replace("{{0,1,2,3}}", "{{0,1},{2,3}}")
-        ),
-        Good(_PROGRAM.format(body="\n".join((_FIRST_DONE, _START, _SECOND_DONE)))),
+        Bad(_MARKED),
+        Bad(_MARKED.replace("{{0,1,2,3}}", "{{0,1},{2,3}}")),
+        Good(_PROGRAM.format(body=f"{_ENDS}\n{_START}")),
         Good(
-            _PROGRAM.format(body="\n".join((_START, _FIRST_DONE, _SECOND_DONE)))
-            .replace("is_scheduled=true", f"is_scheduled=true, {_LAYOUT}")
-            .replace("f32[8]{0}", "f32[8]{0:T(128)}")
-        ),
-        Good(
-            _PROGRAM.format(body="\n".join((_START, _FIRST_DONE, _SECOND_DONE))).replace(
-                "{{0,1,2,3}}", "{{0,2},{1,3}}"
+            _OVERLAPPING.replace("is_scheduled=true", f"is_scheduled=true, {_LAYOUT}").replace(
+                "f32[8]{0}", "f32[8]{0:T(128)}"
             )
         ),
+        Good(_OVERLAPPING.replace("{{0,1,2,3}}", "{{0,2},{1,3}}")),
     )
 
     def check(self, final: FinalModule) -> Findings:
