@@ -273,6 +273,20 @@ def test_an_exception_in_python_is_not_blamed_on_xla() -> None:
     assert "message: ValueError: no data" in lines
 
 
+@pytest.mark.parametrize(
+    ("message", "command"),
+    [
+        ("RESOURCE_EXHAUSTED: Out of memory", "check --select huge-temporary,copied-donation"),
+        ("INTERNAL: ptxas fatal : Ptx assembly aborted", "check --ask-xla hlo-dump"),
+        ("INTERNAL: Mosaic failed to compile TPU kernel", "validate --kernels hlo-dump"),
+        ("INTERNAL: Shared memory size limit exceeded", "validate --kernels hlo-dump"),
+    ],
+)
+def test_the_page_ends_with_the_command_for_the_message(message: str, command: str) -> None:
+    lines = page_of(f"raise RuntimeError({message!r})", ENDED)
+    assert lines[-1].startswith(f"next: hlo-lint {command}")
+
+
 def test_a_signal_after_the_compiles_is_of_native_code() -> None:
     lines = page_of("os.kill(os.getpid(), signal.SIGSEGV)", ENDED)
     assert lines[1].endswith("it died in an emitter, a module that ran, or other native code")

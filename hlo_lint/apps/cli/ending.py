@@ -168,6 +168,7 @@ _find_stacks = late(
 _find_frames = late(r'^\s*File "([^"\n]+)", line (\d+),? in ([^\n"/]+)', re.M).findall
 _find_fatal = late(r"^(?:F\d{4} \S+\s+\d+ (\S+\.cc:\d+)\] |(LLVM ERROR): )(.+)$", re.M).findall
 _find_problems = late(r"^[WE]\d{4} \S+\s+\d+ (\S+\.cc:\d+)\] (.+)$", re.M).findall
+_find_advice = late(r"hlo-lint (\w+ --[^;]*?) DUMP\b(?! CALL)").search
 _find_targets = late(r'custom_call_target="([^"\n]*)"').findall
 _is_from_xla = late(
     r"(?:Jax|Xla)RuntimeError|\.cc:\d+: |\b(?:INTERNAL|UNKNOWN|[A-Z]{2,}_[A-Z]{2,}|UNIMPLEMENTED): "
@@ -248,7 +249,7 @@ def _page(ending: ProgramEnd, folder: Path, log: Path) -> Iterator[str]:
     else:
         yield from _after_compiles(compilations, ending, message)
         if ending.code < 0 or _is_from_xla(message):  # not in Python
-            next_commands.append(_command("validate --kernels", folder))
+            next_commands.append(_command(_advised(message), folder))
     if message:
         yield f"message: {message}"
         yield from (f"  {line}" for line in explained(message))
@@ -374,6 +375,18 @@ def _mentioned(message: str, compilation: Compilation) -> Iterator[str]:
         for mention in islice(mentions_in(message, [compilation], kernels_behind(message)), SHOWN):
             place = mention.source or f"{mention.path}:{mention.line}"
             yield f"  %{', in '.join([mention.instruction.name, *mention.callers])}: {place}"
+
+
+def _advised(message: str) -> str:
+    """The command, with its options, that the meaning of a message advises for a dump.
+
+    Each kernel alone without such, or for a plain `check`, which has run.
+    """
+    from hlo_lint.report.messages import meaning_of
+
+    meaning = meaning_of(message)
+    advice = _find_advice(meaning.next) if meaning else None
+    return advice[1] if advice else "validate --kernels"
 
 
 def explained(message: str) -> Iterator[str]:
