@@ -174,7 +174,8 @@ def _keeps_sharding(link: Link) -> bool:
     if bare_type(link.old.type_text) != bare_type(link.new.type_text):
         return False
     # Bitcasts and fusions are created after the partitioner, which consumed the shardings.
-    return {"bitcast", "fusion"}.isdisjoint(part.opcode for part in (link.old, *link.parts))
+    bodies = {part.computation for part in (link.old, *link.parts)}
+    return all({"bitcast", "fusion"}.isdisjoint(body.opcodes) for body in bodies)
 
 
 def _attribute(name: str, instruction: Instruction, *, has_value: bool = False) -> Held:

@@ -204,6 +204,19 @@ class AttributeLost(Rule):
               ROOT n = f32[8,8] negate(d)
         """),
         Good.step("""
+            HloModule m, num_partitions=4
+
+            ENTRY e_spmd {
+              p = s32[] parameter(0), sharding={maximal device=0}
+              one = s32[] constant(1), sharding={maximal device=0}
+            - a = s32[] add(p, one), sharding={maximal device=0}
+            - ROOT n = s32[] negate(a)
+            + b = s32[] bitcast(p)
+            + a.1 = s32[] add(b, one)
+            + ROOT n = s32[] negate(a.1)
+            }
+        """),
+        Good.step("""
             b {
               x = (s32[], s32[]) parameter(0)
               n = s32[] get-tuple-element(x), index=0

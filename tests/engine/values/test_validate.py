@@ -834,6 +834,21 @@ ENTRY e_spmd {
     assert not validate_dumps("m", run_of([invalid, parts]), xla).changes
 
 
+def test_a_program_of_one_device_is_no_array_of_all(xla: XlaCpu) -> None:
+    """XLA's tests of collectives run through the partitioner, which leaves them as they are."""
+    text = """HloModule m, num_partitions=2
+
+ENTRY e {
+  x = f32[6] parameter(0)
+  ROOT p = f32[6] collective-permute(x), channel_id=1, source_target_pairs={{0,1}}
+}
+"""
+    parts = text.replace("ENTRY e", "ENTRY e_spmd")
+    assert not validate_dumps("m", run_of([text, parts]), xla).changes
+    wrong = parts.replace("{{0,1}}", "{{1,0}}")
+    assert validate_dumps("m", run_of([text, wrong]), xla).changes
+
+
 @pytest.mark.parametrize("device", [0, 2, 3])
 def test_each_device_has_the_result_that_all_of_them_have(xla: XlaCpu, device: int) -> None:
     whole = """HloModule m, num_partitions=4

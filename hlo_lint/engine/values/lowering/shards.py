@@ -25,6 +25,7 @@ from hlo_lint.hlo.attributes.sharding import (
 )
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.opcodes import COLLECTIVES
 from hlo_lint.hlo.shape import ArrayShape, Shape
 
 PADDING: Final = 3
@@ -143,6 +144,10 @@ def layout_of(module: Module) -> ProgramShardings | None:
         devices = max(map(_mesh_size, (*entry.parameters, entry.root)))
     if not isinstance(devices, int) or devices < 2:
         return None
+    opcodes = frozenset().union(*(body.opcodes for body in module.computations))
+    is_manual = any(target in module.text for target in INTO)
+    if not (is_manual or COLLECTIVES.isdisjoint(opcodes)):
+        raise NotLowered("its collectives are those of each device, outside of a manual region")
     if reader := _reader_of_addends(module):
         raise NotLowered(f"%{reader.name} reads an unreduced array, but is not unreduced")
     parameters = [
