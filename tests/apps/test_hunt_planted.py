@@ -79,7 +79,7 @@ class PlantedJudge(Judge):
         names = ("before_optimizations", f"0001.simplification.after_{self._pass}.before_dce")
         for name, content in zip(names, (text, self._rewrite(text)), strict=True):
             stem.with_name(f"{stem.name}{name}.txt").write_text(content, "utf-8")
-        return self.by_steps(folder)
+        return self.by_steps(folder, inputs[0])
 
 
 def _modules(name: str) -> Iterator[str]:

@@ -285,20 +285,23 @@ class Judge(ExitStack):
         ended_in = self._ended_in(compiled, folder)
         if self._only and ended_in not in self._only:
             # No other pass lowers what is left.
-            return self.by_steps(folder) if inputs else None
+            return self.by_steps(folder, inputs[0]) if inputs else None
         if isinstance(compiled, Ending):
             return self._failed(text, inputs, compiled, ended_in)
         if not any(compiled):
-            return self.by_steps(folder) if inputs else None
+            return self.by_steps(folder, inputs[0]) if inputs else None
         plain = self._run(self._plain, text, inputs, cpu.JUDGE)
         if isinstance(plain, Ending):
             return f"no judge: {plain.message[:60]}"
-        if not (difference := _difference(plain, compiled)):
+        results = zip(inputs, plain, compiled, strict=True)
+        differing = [(given, words) for given, *pair in results if (words := _difference(*pair))]
+        if not differing:
             return None
+        given, difference = differing[0]
         again = self._run(self._plain, text, inputs, cpu.JUDGE)
-        if isinstance(again, Ending) or _difference(plain, again):
+        if isinstance(again, Ending) or any(map(_difference, plain, again)):
             return BugFinding("unsteady", CODE, "two runs give two results")
-        by_steps = self.by_steps(folder)
+        by_steps = self.by_steps(folder, given)
         if isinstance(by_steps, BugFinding):
             return by_steps
         if any(_rounded.search(dump.module.text) for dump, _ in _steps(folder)):
@@ -344,11 +347,14 @@ class Judge(ExitStack):
             return Ending("error", f"{error}".partition("\n\nSuspected")[0])
         return results
 
-    def by_steps(self, folder: Path) -> BugFinding | str | None:
-        """The first pass that changes the values in two runs; or the reason for no verdict."""
+    def by_steps(self, folder: Path, given: Arrays) -> BugFinding | str | None:
+        """The first pass that changes the values in two runs; or the reason for no verdict.
+
+        `given` is the first set of inputs.
+        """
         dumps, changes = [dump for dump, _ in _steps(folder)], []
         for _ in range(2):
-            result = validate_dumps("", dumps, self._reference, draw=hunt_value)
+            result = validate_dumps("", dumps, self._reference, given=dict(enumerate(given)))
             self._deadline.check()
             changes += [change for change in result.changes if change.comparison.difference][:1]
             if not changes:
@@ -380,13 +386,12 @@ class Judge(ExitStack):
         return BugFinding(kind, ended_in, cause_of(ending))
 
 
-def _difference(ours: list[Arrays], theirs: list[Arrays]) -> str:
-    """The largest difference in the first results that differ, in words; empty if equal."""
-    compared = (result_difference(*pair, OWN_BOUND) for pair in zip(ours, theirs, strict=True))
-    return str(next(filter(None, compared), ""))
+def _difference(ours: Arrays, theirs: Arrays) -> str:
+    """The largest difference of results, in words; empty if they are equal."""
+    return str(result_difference(ours, theirs, OWN_BOUND) or "")
 
 
-def hunt_value(shape: ArrayShape, seed: tuple[int, ...], **_: object) -> NDArray[Any]:
+def _value(shape: ArrayShape, seed: tuple[int, ...]) -> NDArray[Any]:
     """Values for a parameter: integers are small, at the ends of their ranges, or any bits."""
     plain, random = value(shape, seed, edges=True), np.random.default_rng(seed)
     if not is_integer(shape.dtype):
@@ -400,7 +405,7 @@ def hunt_inputs(module: Module, seed: int) -> Arrays:
     """The values of all parameters."""
     parameters = module.entry.parameters if module.entry else ()
     return [
-        hunt_value(array, (seed, number, 0))
+        _value(array, (seed, number, 0))
         for number, parameter in enumerate(parameters)
         for array in arrays(parameter.shape)
     ]

@@ -89,7 +89,6 @@ MAX_SMALL: Final = 64
 MORE_RUNS: Final = 6
 
 Inputs: TypeAlias = "tuple[Input, ...]"
-DrawInput: TypeAlias = "Callable[..., NDArray[Any]]"
 GivenInputs: TypeAlias = "Mapping[int, NDArray[Any]]"
 """Arrays by the number of the leaf."""
 
@@ -135,8 +134,6 @@ class Runs:
     """Runs programs, once for each combination of inputs, seed and types."""
 
     xla: XlaCpu
-    draw: DrawInput = value
-    """Gives the values of an input, as `value` of `inputs.py` does."""
     given: GivenInputs = field(default_factory=dict)
     """The inputs of a user, for seed 0."""
     wide_first: bool = False
@@ -159,6 +156,11 @@ class Runs:
             raise NotRun(f"its inputs are {size >> 20} MB, more than {MAX_INPUT_BYTES >> 20}")
         return self._once((inputs, seed), lambda: [self._input(input_, seed) for input_ in inputs])
 
+    def given_for(self, input_: Input, seed: int) -> NDArray[Any] | None:
+        """The array of a user for an input, which keeps its shape; None for made-up values."""
+        given = self.given.get(input_.leaf) if seed == 0 else None
+        return given if given is not None and given.shape == input_.shape.dims else None
+
     def _input(self, input_: Input, seed: int) -> NDArray[Any]:
         self.xla.limits.deadline.check()
         if input_.given:
@@ -168,11 +170,9 @@ class Runs:
             return array(input_.given, dtype).reshape(dims)
         if input_.wanted is not None:
             return hostile_value(input_, seed)
-        if seed == 0 and (given := self.given.get(input_.leaf)) is not None:
-            if given.shape != input_.shape.dims:
-                raise NotRun(f"expected an input of shape {input_.shape}, got {given.shape}")
+        if (given := self.given_for(input_, seed)) is not None:
             return given.astype(numpy_dtype(input_.shape.dtype))
-        return self.draw(
+        return value(
             input_.shape,
             (seed, input_.leaf, input_.device),
             limit=input_.limit,

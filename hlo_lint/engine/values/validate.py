@@ -27,16 +27,9 @@ from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.engine.values.comparable import incomparable
 from hlo_lint.engine.values.compare import OWN_BOUND, keep_bound
-from hlo_lint.engine.values.inputs import leaves_of, value
+from hlo_lint.engine.values.inputs import leaves_of
 from hlo_lint.engine.values.lowering.graph import Nodes
-from hlo_lint.engine.values.programs import (
-    Comparison,
-    DrawInput,
-    GivenInputs,
-    Inputs,
-    Runs,
-    StepOutcome,
-)
+from hlo_lint.engine.values.programs import Comparison, GivenInputs, Inputs, Runs, StepOutcome
 from hlo_lint.engine.values.replay import Culprit, culprit
 from hlo_lint.engine.values.run import text_values
 from hlo_lint.engine.values.steps import RunSteps, StepProgress, ValidatedStep, shared_parameters
@@ -133,7 +126,6 @@ def validate_dumps(
     all_steps: bool = False,
     jobs: int = 1,
     progress: StepProgress = lambda _: None,
-    draw: DrawInput = value,
     given: GivenInputs = MappingProxyType({}),
 ) -> Validation:
     """Compare successive dumps of a program, in the order of the run.
@@ -141,10 +133,10 @@ def validate_dumps(
     With `all_steps` each step is run, `jobs` at a time. Otherwise only the steps that bisection
     needs are run: it misses a change that a later pass takes back.
 
-    `draw` gives the inputs; `given` are a user's, for the first run.
+    `given` are inputs of a user, for the first run.
     """
     ran, deadline = xla.texts_run, xla.limits.deadline
-    run, runs = (RunSteps(dumps, deadline, progress), Runs(xla, draw, given, wide_first=True))
+    run, runs = (RunSteps(dumps, deadline, progress), Runs(xla, given, wide_first=True))
     result = Validation(title, run.steps)
     stretches = [_Stretch(steps, run, result, seeds) for steps in _stretches(run, all_steps)]
     if all_steps:
@@ -174,7 +166,7 @@ def validate_pair(
     result, ran = Validation(f"{ours.title} and {theirs.title}"), xla.texts_run
     deadline = xla.limits.deadline
     runs, nodes, replicated = (
-        Runs(xla, given=given, wide_first=True),
+        Runs(xla, given, wide_first=True),
         Nodes(deadline),
         shared_parameters(ours.dumps, deadline),
     )
@@ -436,7 +428,7 @@ def _compare_all(stretches: Sequence[_Stretch], runs: Runs, jobs: int) -> None:
 
     with ExitStack() as stack:
         siblings = [stack.enter_context(runs.xla.sibling()) for _ in range(count - 1)]
-        pool = [runs, *(Runs(xla, runs.draw, runs.given, runs.wide_first) for xla in siblings)]
+        pool = [runs, *(Runs(xla, runs.given, runs.wide_first) for xla in siblings)]
         threads = stack.enter_context(ThreadPoolExecutor(count))
         befores = chain.from_iterable(threads.map(compare, pool, ends, ends[1:]))
         for (stretch, number), before in zip(steps, befores, strict=True):
@@ -489,4 +481,4 @@ def _shown(dump: PassDump, runs: Runs, inputs: Inputs, seed: int) -> Iterator[Sh
     for input_, array in zip(inputs, runs.inputs(inputs, seed), strict=True):
         name = names[input_.leaf] if input_.leaf < len(names) else f"{input_.leaf}"
         name += f" on device {input_.device}" if input_.device else ""
-        yield ShownInput(name, array, seed == 0 and input_.leaf in runs.given)
+        yield ShownInput(name, array, runs.given_for(input_, seed) is not None)

@@ -49,19 +49,25 @@ class RecordsInputs:
 
         def begin_and_watch(own: Any, *arguments: Any, **options: Any) -> None:
             begin(own, *arguments, **options)
-            # The first run goes through Python, later runs do not: they cost nothing.
-            if (title := self._newest(own.xla_executable)) and hasattr(own.in_handler, "handler"):
-                handler = own.in_handler.handler
-
-                def handle(arrays: Any) -> Any:
-                    own.in_handler.handler = handler
-                    placed = handler(arrays)
-                    _save(placed, os.path.join(self.folder, f"{title}.inputs.npz"))
-                    return placed
-
-                own.in_handler.handler = handle
+            try:
+                self._watch(own)
+            except Exception as error:  # a plugin may not give the module
+                print(f"hlo-lint: the inputs are not saved: {error}", file=sys.stderr)
 
         executable.__init__ = begin_and_watch
+
+    def _watch(self, executable: Any) -> None:
+        """Have the arrays saved that the first run hands over: later ones do not pass Python."""
+        title, handler = self._newest(executable.xla_executable), executable.in_handler.handler
+
+        def handle(arrays: Any) -> Any:
+            executable.in_handler.handler = handler
+            placed = handler(arrays)
+            if title:
+                _save(placed, os.path.join(self.folder, f"{title}.inputs.npz"))
+            return placed
+
+        executable.in_handler.handler = handle
 
     def _newest(self, executable: Any) -> str:
         """The title of the last module with the executable's name: `module_0004.jit_f`."""
