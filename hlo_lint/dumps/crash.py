@@ -52,7 +52,8 @@ class Failure:
     @property
     def pass_names(self) -> frozenset[str]:
         """The passes that the source file is of, with dashes: `reduce-decomposer`."""
-        sources = find_sources(self.source)
+        # Of files of one name the words choose.
+        sources = find_sources(f"{self.source}] {self.text}")
         return frozenset(_dashed(name) for source in sources for name in source.passes)
 
 

@@ -3,6 +3,7 @@ of its rank, and inputs are recorded."""
 
 import importlib
 import os
+import shutil
 import sys
 
 _RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
@@ -30,6 +31,8 @@ def _record_inputs() -> None:
 
 def _log_errors(log: str) -> None:
     """Copy standard error into a log, also that of native code that ends the process."""
+    if not (os.path.exists("/bin/sh") and shutil.which("tee")):
+        return  # Windows, or a container with little more than Python
     read, write = os.pipe()
     # Launchers end the process group of a rank: tee has its own, or the last lines are lost.
     # It is not a child either: a program may wait for all of its children.
