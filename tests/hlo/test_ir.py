@@ -34,3 +34,13 @@ def test_a_concatenation_of_constants_is_along_its_dimension() -> None:
         "  ROOT c = s32[2,2] concatenate(a, b), dimensions={1}\n}\n"
     )
     assert constant_integers(module.entry_computation.root_instruction) == [1, 2, 3, 4]
+
+
+def test_a_search_for_users_and_the_table_of_all_agree() -> None:
+    rows = [f"  v{n} = f32[] add(v{n - 1}, v{max(0, n - 9)})" for n in range(1, 400)]
+    text = "\n".join(["HloModule m", "ENTRY e {", "  v0 = f32[] parameter(0)", *rows, "}", ""])
+    entry = hlo_lint.parse(text).entry_computation
+    names = ("v0", "v7", "v200", "v399")
+    searched = [[user.name for user in entry[name].users] for name in names]
+    table = entry.users
+    assert searched == [[entry.at(number).name for number in table.get(name, ())] for name in names]

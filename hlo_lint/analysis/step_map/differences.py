@@ -130,11 +130,11 @@ def _keeps_bitcasts(change: PassPair) -> bool:
     types = Counter[tuple[str, str | None]](), Counter[tuple[str, str | None]]()
     for counts, is_before in zip(types, (True, False), strict=True):
         for computation, numbers, _ in change.changed_places(is_before=is_before):
-            changed = set(numbers)
-            for bitcast in computation.with_opcode("bitcast"):
-                if bitcast.number in changed:
-                    source = bitcast.producer()
-                    counts[bitcast.type_text, source.type_text if source else None] += 1
+            bitcasts = computation.positions("bitcast")
+            for number in set(numbers).intersection(bitcasts) if bitcasts else ():
+                bitcast = computation.at(number)
+                source = bitcast.producer()
+                counts[bitcast.type_text, source.type_text if source else None] += 1
     return types[0] == types[1]
 
 

@@ -264,21 +264,25 @@ class StepMap:
         wanted = defaultdict(list)
         for old in gone:
             wanted[_clone_key(old.row)].append(old)
-        others: dict[tuple[str, ...], list[Place]] = defaultdict(list)
-        for computation, number in self._unnamed(is_before=True):
-            if (identity := _clone_key(computation.rows[number])) in wanted:
-                others[identity].append((computation, number))
-        clones: dict[tuple[str, ...], list[Place]] = defaultdict(list)
-        for computation, number in self._unnamed(is_before=False):
-            if (identity := _clone_key(computation.rows[number])) in wanted:
-                clones[identity].append((computation, number))
+        # A name is cut only where opcode and type fit: most rows are of other kinds.
+        kinds = {identity[:2] for identity in wanted}
+
+        def unnamed(*, is_before: bool) -> Mapping[tuple[str, ...], Sequence[Place]]:
+            places: dict[tuple[str, ...], list[Place]] = defaultdict(list)
+            for computation, number in self._unnamed(is_before=is_before):
+                row = computation.rows[number]
+                if (opcode_of(row), type_of(row)) in kinds:
+                    places[_clone_key(row)].append((computation, number))
+            return places
+
+        others, clones = unnamed(is_before=True), unnamed(is_before=False)
         for identity, candidates in clones.items():
             opcode, _, name = identity
             # Among several candidates, a default name, the opcode, is not evidence.
             is_told = len(candidates) == 1 or name != opcode or opcode in COMMUNICATES
-            if not is_told or len(others[identity]) > 1:
+            if not is_told or len(others.get(identity, ())) > 1:
                 continue
-            for old in wanted[identity]:
+            for old in wanted.get(identity, ()):
                 for computation, number in candidates:
                     if old.computation.name != computation.name:
                         new = computation.at(number)

@@ -8,7 +8,7 @@ of combined collectives and operations that became asynchronous.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from functools import cached_property
 from itertools import islice
 from typing import Any, Final, TypeVar
@@ -71,7 +71,7 @@ class ValueClasses(ValueNumbering):
         named = {pair.before.name for pair in pairs}
         self.before = _Side(self, change.before, change.removed, named)
         for pair in pairs:
-            self.before.read_alone(pair.before, {*pair.removed, *_like_changed(pair)})
+            self.before.read_alone(pair.before, _like_changed(pair).union(pair.removed))
         self.after = _Side(self, change.after, change.added, named)
         for pair in pairs:
             earlier = self.before.values[pair.before]
@@ -392,7 +392,7 @@ def _constant(row: InstructionRecord) -> Label:
     return "constant", bare_type(type_of(row)), name_of(row) if "..." in literal else literal
 
 
-def _like_changed(pair: ChangedComputation) -> Iterator[int]:
+def _like_changed(pair: ChangedComputation) -> set[int]:
     """The positions of unchanged instructions that may have the value of a changed one.
 
     Only an operation of a vanished or new name may be merged with another, or be its clone. Equal
@@ -404,11 +404,16 @@ def _like_changed(pair: ChangedComputation) -> Iterator[int]:
     moved = {opcode_of(row) for row in gone if name_of(row) not in pair.after.index}
     moved.update(opcode_of(row) for row in new if name_of(row) not in pair.before.index)
     moved -= _NEVER_MERGED | {"constant", "tuple"}
-    near = set(map(name_of, (*gone, *new)))
     read = {opcode: set[str]() for opcode in moved}
     for row in (*gone, *new):
         if opcode_of(row) in moved:
-            read[opcode_of(row)].update(map(name_in, references_of(row)))
+            read[opcode_of(row)].update(references_of(row), map(name_in, references_of(row)))
+    alike = {
+        number
+        for opcode, names in read.items()
+        for number in pair.before.positions(opcode)
+        if not names.isdisjoint(references_of(rows[number]))
+    }
     literals = {
         operands_of(side.rows[number])
         for side in (pair.before, pair.after)
@@ -416,24 +421,16 @@ def _like_changed(pair: ChangedComputation) -> Iterator[int]:
         if (number := side.index.get(name)) is not None
         and opcode_of(side.rows[number]) == "constant"
     }
-    if literals:
-        constants = map(rows.__getitem__, pair.before.positions("constant"))
-        near.update(name_of(row) for row in constants if operands_of(row) in literals)
+    equal = [rows[n] for n in pair.before.positions("constant") if operands_of(rows[n]) in literals]
+    near = set(map(name_of, (*gone, *new, *equal, *map(rows.__getitem__, alike))))
     reads_near = {opcode for opcode, names in read.items() if not near.isdisjoint(names)}
-    changed = set(pair.removed)
-    for number in positions_of(pair.before, moved):
+    for number in positions_of(pair.before, moved) if reads_near else ():
         row = rows[number]
-        opcode, references = opcode_of(row), references_of(row)
-        if "#" in operands_of(row):
-            references = tuple(map(name_in, references))
-        if read[opcode].isdisjoint(references) and (
-            opcode not in reads_near or near.isdisjoint(references)
-        ):
-            continue
-        if number not in changed:
+        if opcode_of(row) in reads_near and not near.isdisjoint(map(name_in, references_of(row))):
+            alike.add(number)
             near.add(name_of(row))
             reads_near.update(other for other, names in read.items() if name_of(row) in names)
-            yield number
+    return alike
 
 
 def _inverted(members: Mapping[T, Sequence[Place]]) -> Mapping[Place, Sequence[T]]:
