@@ -12,8 +12,9 @@ file, an `Occurrence` is a finding with its `ModuleRef`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -190,26 +191,19 @@ def _still_there(
     histories: list[FindingHistory], occurrences: list[Occurrence], timeline: Timeline
 ) -> list[FindingHistory]:
     """The histories that continue in an earlier dump, equal by key, else equal except for names."""
-    # Names first: passes rename few instructions. The rest is paired by renaming key.
-    named: dict[DefectKey, deque[Occurrence]] = {}
-    for occurrence in occurrences:
-        named.setdefault(_key(occurrence, timeline), deque()).append(occurrence)
-    there, renamed = [], []
-    for history in histories:
-        same = named.get(_key(history.seen[-1], timeline))
-        if same:
-            history.seen.append(same.popleft())
-            there.append(history)
-        else:
-            renamed.append(history)
-    alike: dict[tuple[str, str, str], deque[Occurrence]] = {}
-    for occurrence in chain.from_iterable(named.values()):
-        alike.setdefault(renaming_key(occurrence), deque()).append(occurrence)
-    for history in renamed:
-        others = alike.get(renaming_key(history.seen[-1]))
-        if others:
-            history.seen.append(others.popleft())
-            there.append(history)
+    there: list[FindingHistory] = []
+    # Names first: passes rename few instructions.
+    for key_of in (partial(_key, timeline=timeline), renaming_key):
+        alike: dict[Hashable, deque[Occurrence]] = {}
+        for occurrence in occurrences:
+            alike.setdefault(key_of(occurrence), deque()).append(occurrence)
+        left: list[FindingHistory] = []
+        for history in histories:
+            same = alike.get(key_of(history.seen[-1]))
+            (there if same else left).append(history)
+            if same:
+                history.seen.append(same.popleft())
+        histories, occurrences = left, list(chain.from_iterable(alike.values()))
     return there
 
 
