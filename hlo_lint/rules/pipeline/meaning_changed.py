@@ -150,6 +150,34 @@ class MeaningChanged(Rule):
             }
         """),
         Good.step("""
+              zero = f32[] constant(0)
+            - t = f32[] tanh(zero)
+            - ROOT n = f32[] subtract(f32[] p, t)
+            + ROOT n = f32[] subtract(p, zero)
+        """),
+        Good.step("""
+              m = s32[] constant(7)
+              a = s32[] and(s32[] p, m)
+            - c = s8[] convert(a)
+            - w = s32[] convert(c)
+            - ROOT n = s32[] negate(w)
+            + ROOT n = s32[] negate(a)
+        """),
+        Good.step("""
+              c = f32[8] convert(bf16[8] p)
+            - r = f32[8] reduce-precision(c), exponent_bits=8, mantissa_bits=7
+            - ROOT n = f32[8] negate(r)
+            + ROOT n = f32[8] negate(c)
+        """),
+        Good.step("""
+              e = f32[8] exponential(f32[8] p)
+              z = f32[] constant(0)
+              b = f32[8] broadcast(z), dimensions={}
+            - m = f32[8] maximum(e, b)
+            - ROOT n = f32[8] negate(m)
+            + ROOT n = f32[8] negate(e)
+        """),
+        Good.step("""
             - c = pred[8] compare(f32[8] p, f32[8] q), direction=LT
             + c = pred[8] compare(q, p), direction=GT
               ROOT s = f32[8] select(c, p, q)
