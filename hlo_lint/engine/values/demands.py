@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import exp, inf, isfinite, isnan, log
+from math import exp, inf, isfinite, isnan, isqrt, log, sqrt
 from typing import TYPE_CHECKING, Final
 
 from hlo_lint.engine.values.lowering.graph import Node, nodes_in_order
@@ -208,7 +208,15 @@ def _asked(
         case "reduce" | "reduce-window":
             count = len(operands) // 2
             for number in range(count):
-                yield number, near(of[number + count], operands[number].shape.dtype)
+                firsts = of[number + count]
+                # Beyond a first value by more than a new constant may be rounded.
+                yield (
+                    number,
+                    [*near(firsts, operands[number].shape.dtype), *(2 * n for n in firsts)],
+                )
+        case "dot":
+            yield 0, asked
+            yield 1, asked
     if opcode in _LIKE:
         for number in range(len(operands)):
             yield number, asked
@@ -218,6 +226,8 @@ def _asked(
             yield 2, asked
         case "get-tuple-element":
             yield 0, ()
+        case "multiply" if operands[0] is operands[1]:
+            yield 0, [m for n in asked if 0 <= n < 1e30 for m in _roots(n)]
         case "add" | "subtract" | "multiply" | "divide" | "xor" | "and" | "or" | "remainder":
             for number in range(2):
                 constants = of[1 - number]
@@ -227,7 +237,8 @@ def _asked(
                         [m for n in asked for m in _inverse(opcode, number, n, constants[0])],
                     )
                 else:
-                    yield number, asked
+                    # With the neutral element in the other operand.
+                    yield number, [*asked, opcode in ("multiply", "divide")] if asked else ()
         case "negate":
             yield 0, [-n for n in asked]
         case "not" if first != "pred":
@@ -248,6 +259,11 @@ def _asked(
             len(of[1]) == 1 and 0 <= of[1][0] < 64
         ):
             yield 0, [int(n) << int(of[1][0]) for n in asked if isfinite(n)]
+
+
+def _roots(number: float) -> tuple[float, float]:
+    root = isqrt(number) if isinstance(number, int) else sqrt(number)
+    return root, -root
 
 
 def _inverse(opcode: str, place: int, wanted: float, constant: float) -> Iterator[float]:

@@ -72,10 +72,18 @@ def hostile_inputs(before: Program, after: Program, inputs: tuple[Input, ...]) -
     opcodes |= {node.opcode for node in before.nodes}
     has_sizes = not UNDEFINED.isdisjoint(opcodes)
     turn, stride = 0, 1
+    of_scalars: dict[str, list[float]] = {}
+    for number, input_ in enumerate(inputs):
+        if prod(input_.shape.dims) == 1 and not any(number in side.counts for side in both):
+            of_scalars.setdefault(input_.shape.dtype, []).extend(
+                n for side in both for n in side.numbers.get(number, ())
+            )
     result: list[tuple[Input, Wanted | None]] = []
     for number, input_ in enumerate(inputs):
         numbers = {n: None for side in both for n in side.numbers.get(number, ())}
         is_count = any(number in side.counts for side in both)
+        if not numbers and prod(input_.shape.dims) == 1:  # it may be compared with another scalar
+            numbers = dict.fromkeys(of_scalars.get(input_.shape.dtype, ()))
         if has_sizes and input_.limit is not None:
             result.append((input_, None))
             continue
@@ -160,6 +168,8 @@ def _integers(random: numpy.random.Generator, input_: Input, run: int) -> NDArra
         return np.asarray(kinds[random.integers(len(kinds))], target)
     if run % 4 == 3:
         return np.full(shape.dims, near[random.integers(len(near))], object).astype(target)
+    if run % 8 == 5:
+        return np.asarray(_alone(random, shape.dims, near, run // 8 + input_.leaf), target)
     kind = random.integers(0, 8, shape.dims)
     choices = [
         np.array(numbers, object)[random.integers(0, len(numbers), shape.dims)].astype(target)
@@ -170,6 +180,20 @@ def _integers(random: numpy.random.Generator, input_: Input, run: int) -> NDArra
         [*choices, bits],
         small,
     ).astype(target)
+
+
+def _alone(
+    random: numpy.random.Generator, dims: tuple[int, ...], numbers: Sequence[float], turn: int
+) -> NDArray[Any]:
+    """A wanted number among zeros, so that a sum is that number; in every second turn ones."""
+    import numpy as np
+
+    if turn % 2:
+        return np.ones(dims, object)
+    array = np.zeros(prod(dims), object)
+    if array.size:
+        array[random.integers(array.size)] = numbers[int(random.integers(len(numbers)))]
+    return array.reshape(dims)
 
 
 def _combined(numbers: Sequence[float], wanted: Wanted, run: int) -> float:
@@ -224,7 +248,7 @@ def _floats(random: numpy.random.Generator, dtype: str, input_: Input, seed: int
         large = random.uniform(1, 2, dims) * 2.0**powers * signs
         return np.asarray(abs(large) if dtype == "f8e8m0fnu" else large).astype(target)
     elif seed >= SPECIAL:
-        numbers = [*_specials(dtype), *numbers]
+        numbers = [*numbers, *_specials(dtype)]
     elif run % 4 == 2:
         # More digits than most types hold.
         ordinary = (random.standard_normal(dims) * 3).astype(target)
@@ -234,6 +258,11 @@ def _floats(random: numpy.random.Generator, dtype: str, input_: Input, seed: int
     if not numbers:
         return np.asarray(ordinary, target)
     with np.errstate(all="ignore"):
+        if run % 4 == 3 and SPECIAL <= seed < LARGE:  # all infinite, where the type can be
+            place = min(2 + run // 4 % 2, len(numbers))
+            return np.full(dims, numbers[-place]).astype(target)
+        if run % 8 == 5 and seed < SPECIAL and prod(dims) > 1:
+            return _alone(random, dims, numbers, run // 8 + input_.leaf).astype(target)
         if prod(dims) == 1 or (run % 4 == 3 and seed < SPECIAL):
             pick = numbers[random.integers(len(numbers))]
             if prod(dims) == 1 and seed < SPECIAL:

@@ -19,6 +19,8 @@ from hlo_lint.xla.cpu import XlaCpu
 TEXT = """HloModule m
 
 most {{ a = s32[] parameter(0) b = s32[] parameter(1) ROOT c = s32[] maximum(a, b) }}
+sum_s32 {{ a = s32[] parameter(0) b = s32[] parameter(1) ROOT c = s32[] add(a, b) }}
+most16 {{ a = bf16[] parameter(0) b = bf16[] parameter(1) ROOT c = bf16[] maximum(a, b) }}
 sum32 {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }}
 sum16 {{ a = bf16[] parameter(0) b = bf16[] parameter(1) ROOT c = bf16[] add(a, b) }}
 counts {{ s = (s32[], s32[], s32[]) parameter(0)
@@ -215,6 +217,36 @@ WRONG = {
         "v = (s32[], s32[], s32[]) while(t), condition=counts, body=sums",
         "w = (s32[], s32[], s32[]) while(t), condition=counts, body=sums_all",
         "r = s32[] get-tuple-element(v), index=2 -> r = s32[] get-tuple-element(w), index=2",
+    ),
+    "a sum of a certain size": (
+        "p = s32[8] parameter(0)",
+        "z = s32[] constant(0)",
+        "s = s32[] reduce(p, z), dimensions={0}, to_apply=sum_s32",
+        "k = s32[] constant(4242)",
+        "e = pred[] compare(s, k), direction=EQ",
+        "r = s32[] select(e, z, s) -> r = s32[] copy(s)",
+    ),
+    "a product of a certain size": (
+        *SCALAR,
+        "m = s32[] multiply(p, q)",
+        "k = s32[] constant(391)",
+        "e = pred[] compare(m, k), direction=EQ",
+        "r = s32[] select(e, p, q) -> r = s32[] copy(q)",
+    ),
+    "two scalars that are equal and large": (
+        *SCALAR,
+        "k = s32[] constant(50)",
+        "g = pred[] compare(p, k), direction=GT",
+        "l = pred[] compare(p, q), direction=LT",
+        "m = pred[] compare(p, q), direction=LE",
+        "r = pred[] and(g, l) -> r = pred[] and(g, m)",
+    ),
+    "a maximum of infinities": (
+        "p = bf16[8] parameter(0)",
+        "i = bf16[] constant(-inf)",
+        "k = bf16[] constant(-3e38)",
+        "r = bf16[] reduce(p, i), dimensions={0}, to_apply=most16"
+        " -> r = bf16[] reduce(p, k), dimensions={0}, to_apply=most16",
     ),
     "an integer that f32 rounds": (
         "p = s32[8] parameter(0)",
