@@ -178,6 +178,22 @@ class MeaningChanged(Rule):
             + ROOT n = f32[8] negate(e)
         """),
         Good.step("""
+              e = f32[8] exponential(f32[8] p)
+              z = f32[] constant(0)
+              b = f32[8] broadcast(z), dimensions={}
+              c = pred[8] compare(e, b), direction=GE
+            - s = f32[8] select(c, e, b)
+            - ROOT n = f32[8] negate(s)
+            + ROOT n = f32[8] negate(e)
+        """),
+        Good.step("""
+              one = s32[] constant(1)
+            - j = s32[] add(s32[] i, one)
+            - s = f32[8] dynamic-slice(f32[8] p, j), dynamic_slice_sizes={8}
+            + s = f32[8] dynamic-slice(p, i), dynamic_slice_sizes={8}
+              ROOT n = f32[8] negate(s)
+        """),
+        Good.step("""
             - c = pred[8] compare(f32[8] p, f32[8] q), direction=LT
             + c = pred[8] compare(q, p), direction=GT
               ROOT s = f32[8] select(c, p, q)
