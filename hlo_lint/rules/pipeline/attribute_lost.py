@@ -362,7 +362,8 @@ class AttributeLost(Rule):
 
     def check(self, change: PassPair) -> Findings:
         """Instructions, computations and modules that lost an attribute."""
-        if change.before.is_scheduled and not change.after.is_scheduled:
+        is_unscheduled = change.before.is_scheduled and not change.after.is_scheduled
+        if is_unscheduled and not may(change.pass_name, "schedule"):
             yield Finding(
                 header_span(change.after), f"{change.pass_name} lost the schedule", key="schedule"
             )
