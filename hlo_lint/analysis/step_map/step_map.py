@@ -280,9 +280,10 @@ class StepMap:
             opcode, _, name = identity
             # Among several candidates, a default name, the opcode, is not evidence.
             is_told = len(candidates) == 1 or name != opcode or opcode in COMMUNICATES
-            if not is_told or len(others.get(identity, ())) > 1:
-                continue
-            for old in wanted.get(identity, ()):
+            for old in wanted.get(identity, ()) if is_told else ():
+                # They may be of another instruction of that name that is gone.
+                if {*others.get(identity, ())} - {(old.computation, old.number)}:
+                    continue
                 for computation, number in candidates:
                     if old.computation.name != computation.name:
                         new = computation.at(number)

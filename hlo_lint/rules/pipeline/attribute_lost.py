@@ -326,6 +326,22 @@ class AttributeLost(Rule):
             }
         """),
         Good.step("""
+            +f {
+            + x = f32[8,8] parameter(0)
+            + ROOT d.3 = f32[8,8] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+            +}
+
+            ENTRY e {
+              p = f32[8,8] parameter(0)
+            - d.1 = f32[8,8] dot(p, p), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+            - ROOT d.2 = f32[8,8] dot(d.1, p), lhs_contracting_dims={1}, rhs_contracting_dims={0},
+            -     operand_precision={highest,highest}
+            + g = f32[8,8] fusion(p), kind=kOutput, calls=f
+            + ROOT d.2 = f32[8,8] dot(g, p), lhs_contracting_dims={1}, rhs_contracting_dims={0},
+            +     operand_precision={highest,highest}
+            }
+        """),
+        Good.step("""
             - t = (f32[2], f32[2]) tuple(f32[2] p, f32[2] q), frontend_attributes={a="b"}
             - s = (f32[2], (f32[2], f32[2])) tuple(p, t)
             - ROOT c = f32[2] custom-call(s), custom_call_target="k"
