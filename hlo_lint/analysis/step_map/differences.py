@@ -126,7 +126,10 @@ def _chosen(computation: Computation, number: int) -> tuple[object, ...]:
 
 
 def _keeps_bitcasts(change: PassPair) -> bool:
-    """True if as many bitcasts of each type remain: a bitcast may undo what a transpose does."""
+    """True if as many bitcasts of each type remain.
+
+    With a bitcast, a reduction of one dimension may be that of two (reduction-dimension-grouper).
+    """
     types = Counter[tuple[str, str | None]](), Counter[tuple[str, str | None]]()
     for counts, is_before in zip(types, (True, False), strict=True):
         for computation, numbers, _ in change.changed_places(is_before=is_before):

@@ -194,6 +194,23 @@ class MeaningChanged(Rule):
               ROOT n = f32[8] negate(s)
         """),
         Good.step("""
+            sum { ROOT s = f32[] add(f32[] u, f32[] v) }
+            ENTRY e {
+              z = f32[] constant(0)
+            - r = f32[4]{0} reduce(f32[4,2,3]{2,1,0} p, z), dimensions={1,2}, to_apply=sum
+            + b = f32[4,6]{1,0} bitcast(f32[4,2,3]{2,1,0} p)
+            + r = f32[4]{0} reduce(b, z), dimensions={1}, to_apply=sum
+              ROOT n = f32[4]{0} negate(r)
+            }
+        """),
+        Good.step("""
+            - j = s32[] constant(9)
+            - s = f32[2] dynamic-slice(f32[8] p, j), dynamic_slice_sizes={2}
+            + k = s32[] constant(6)
+            + s = f32[2] dynamic-slice(p, k), dynamic_slice_sizes={2}
+              ROOT n = f32[2] negate(s)
+        """),
+        Good.step("""
             - c = pred[8] compare(f32[8] p, f32[8] q), direction=LT
             + c = pred[8] compare(q, p), direction=GT
               ROOT s = f32[8] select(c, p, q)
