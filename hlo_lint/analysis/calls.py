@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, compress, count, repeat
+from operator import contains
 from typing import Final
 
 from hlo_lint.hlo.ir import (
@@ -62,6 +63,13 @@ def positions_of(computation: Computation, opcodes: Iterable[str]) -> Sequence[i
     """The positions of the instructions of some opcodes, in the order of the text."""
     held = computation.opcodes.intersection(opcodes)
     return sorted(chain.from_iterable(map(computation.positions, held)))
+
+
+def positions_with(computation: Computation, word: str) -> Iterator[int]:
+    """The positions of the instructions whose attributes contain a word, searched without a loop
+    in Python."""
+    texts = map(attributes_of, computation.rows)
+    return compress(count(), map(contains, texts, repeat(word)))
 
 
 def with_opcodes(computation: Computation, opcodes: Iterable[str]) -> Iterator[Instruction]:

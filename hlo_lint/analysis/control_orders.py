@@ -8,13 +8,14 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from hlo_lint.analysis.async_chains import is_done
+from hlo_lint.analysis.calls import positions_with
 from hlo_lint.analysis.pass_pairs import ChangedComputation, PassPair
 from hlo_lint.analysis.step_map.links import Link, LinkKind
 from hlo_lint.analysis.walks import control_successors, operands_first, reached
 from hlo_lint.hlo.attributes.splitting import control_predecessors
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.opcodes import COMMUNICATES, EXTERNAL, FORWARDS, TUPLES
-from hlo_lint.hlo.records import attributes_of, name_of, opcode_of, type_of
+from hlo_lint.hlo.records import name_of, opcode_of, type_of
 
 _HAS_EFFECTS: Final = COMMUNICATES | EXTERNAL | {"async-start"}
 """Opcodes whose order devices, the host or other instructions can see."""
@@ -35,8 +36,7 @@ def lost_orders(change: PassPair) -> Iterator[LostOrder]:
     waiting = [
         computation.at(number)
         for computation in change.removed
-        for number, row in enumerate(computation.rows)
-        if "control-predecessors=" in attributes_of(row)
+        for number in positions_with(computation, "control-predecessors=")
     ]
     lost: dict[tuple[Instruction, Instruction], str] = {}
     images = _images(waiting, change) if waiting else {}

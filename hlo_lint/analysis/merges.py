@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from hlo_lint.analysis.calls import positions_with
 from hlo_lint.analysis.device_groups import count_of, device_groups
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.side_effects import MARKERS
@@ -27,7 +28,9 @@ def merges(change: PassPair) -> Iterator[tuple[Instruction, Instruction, str]]:
     """
     is_sharded = count_of(change.before, "num_partitions") > 1
     compares_shardings = is_sharded and not may(change.pass_name, "shardings")
-    has_places = any(part.mentions(name) for part in change.removed for name in PLACES)
+    has_places = any(
+        True for part in change.removed for name in PLACES for _ in positions_with(part, name)
+    )
     for link in change.map.links(
         lambda row: has_places or opcode_of(row) == "rng" or may_lose(row)
     ):
