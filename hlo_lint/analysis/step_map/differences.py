@@ -95,7 +95,10 @@ def changed_operations(change: PassPair) -> Sequence[OperationChange]:
 
 
 def _keeps_operations(change: PassPair) -> bool:
-    """True if at most one operation became another, beside a clone: a cheap test."""
+    """True if at most one operation became another, beside a clone: a cheap test.
+
+    Else names mean little: cse of XLA:TPU gives one iota the name of another (`v5e_2x2_misc`).
+    """
     counts = Counter(map(opcode_of, change.changed_rows(is_before=False)))
     counts.subtract(map(opcode_of, change.changed_rows(is_before=True)))
     return sum(map(abs, counts.values())) - sum(abs(counts[name]) for name in _CARRIES) <= 3
