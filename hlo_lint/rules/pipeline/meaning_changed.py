@@ -211,6 +211,25 @@ class MeaningChanged(Rule):
               ROOT n = f32[2] negate(s)
         """),
         Good.step("""
+            - a = f32[] constant(1)
+            - b = f32[] constant(2)
+            - c = pred[] compare(f32[] p, f32[] q), direction=LT
+            - s = f32[] select(c, a, b)
+            + d = f32[] constant(1)
+            + e = f32[] constant(2)
+            + f = pred[] compare(p, q), direction=GE
+            + s = f32[] select(f, e, d)
+              ROOT n = f32[] negate(s)
+        """),
+        Good.step(
+            """
+            - h = f32[8] custom-call(f32[8] p), custom_call_target="MoveToHost"
+            - ROOT n = f32[8] negate(h)
+            + ROOT n = f32[8] negate(p)
+            """,
+            by="host-offloader",
+        ),
+        Good.step("""
             - c = pred[8] compare(f32[8] p, f32[8] q), direction=LT
             + c = pred[8] compare(q, p), direction=GT
               ROOT s = f32[8] select(c, p, q)
