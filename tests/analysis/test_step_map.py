@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from random import Random
 
 import hlo_lint
 from hlo_lint.analysis.pass_pairs import PassPair
+from hlo_lint.analysis.step_map.differences import changed_operations
 from hlo_lint.engine.views import checks_of
 from hlo_lint.rules.base import Stage
 from hlo_lint.rules.registry import all_rules
@@ -73,3 +75,14 @@ def test_another_operation_is_found_whatever_the_names() -> None:
             count += 1
             missed += [] if said(step[0], after) else [name]
     assert len(missed) <= 0.02 * count, missed
+
+
+def test_an_empty_body_is_no_operation() -> None:
+    texts = [
+        "HloModule m\n\nENTRY e {\n  ROOT p = f32[8] parameter(0)\n}\n",
+        "HloModule m\n\nENTRY e {\n  p = f32[8] parameter(0)\n"
+        "  ROOT c = f32[8] fusion(p), kind=kLoop, calls=b\n}\nb {\n}\n",
+    ]
+    for before, after in permutations(map(hlo_lint.parse, texts), 2):
+        pair = PassPair(before, after, "algsimp", "simplification", None)
+        assert not changed_operations(pair)

@@ -302,6 +302,9 @@ def _text(
     if label == other:
         is_order = Counter(operands) == Counter(others)
         return _order(old, new, change) if is_order else _applied(old, new, change)
+    # Only operations and constants have a type: elements, states and empty bodies have none.
+    if len(label) != 3 or len(other) != 3:
+        return ""
     is_sorted = not COMMUTATIVE.isdisjoint((opcode, becomes))
     if operands != others and not (is_sorted and Counter(operands) == Counter(others)):
         return ""
@@ -314,7 +317,7 @@ def _text(
         return texts[0] if is_told else ""
     is_combined = old.opcode != new.opcode or len(old.operand_names) != len(new.operand_names)
     # Only the label of an operation ends in its attributes.
-    if len(label) != 3 or not isinstance(label[2], tuple) or label[1] != other[1] or is_combined:
+    if not isinstance(label[2], tuple) or label[1] != other[1] or is_combined:
         return ""
     names = {name for name, _ in {*label[2]} ^ {*other[2]}}
     texts = [
