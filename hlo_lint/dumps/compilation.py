@@ -309,8 +309,10 @@ class Compilation:
         """
         if self.options is not None:
             return self.options.records_every_change
-        # XLA wrote no flags up to jax 0.5, nor for a compilation that died up to 0.6.
-        return any(
+        # XLA wrote no flags up to jax 0.5, nor for a compilation that died up to 0.6. Of a folder
+        # from which files were taken, nothing can be said: XLA numbers its dumps without a gap.
+        numbers = [dump.name.step for dump in self.steps]
+        return numbers == list(range(len(numbers))) and any(
             first.name.after == "pipeline-start"
             and first.name.pipeline == second.name.pipeline
             and second.name.after not in (first.name.before, "pipeline-start")

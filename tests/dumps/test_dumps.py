@@ -666,6 +666,8 @@ def test_without_debug_options_the_dumps_tell_if_every_change_was_dumped(
     known = pairs(main_pipeline(crash))
     next(crash.glob("*.debug_options")).unlink()
     assert pairs(main_pipeline(crash)) == known
+    main_pipeline(crash).steps[3].path.unlink()
+    assert not main_pipeline(crash).records_every_change
     for path in ONLY_ONE_PASS.iterdir():
         if not path.name.endswith(".debug_options"):
             shutil.copy(path, tmp_path)
