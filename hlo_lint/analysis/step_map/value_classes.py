@@ -227,8 +227,13 @@ class _Side:
         if (where, name) not in self._revealed:
             computation = self._module.computation(where) if where else self._module.entry
             assert computation is not None
-            number, values = computation.index[name], self.values[computation]
-            self._revealed[where, name] = self._numbered(computation, number, values)
+            number, values = computation.index.get(name), self.values[computation]
+            # A broken text may have two computations of a name.
+            self._revealed[where, name] = (
+                self._node(("kept", where, name))
+                if number is None
+                else self._numbered(computation, number, values)
+            )
         return self._revealed[where, name]
 
     def _run(self, name: str, arguments: Sequence[ValueNumber]) -> ValueNumber | None:

@@ -338,7 +338,7 @@ def _is_full(reduce: Instruction) -> bool:
     if source is None or source.opcode != "set-dimension-size":
         return False
     array, dimensions = operand_array(source, 0), source.integers_attribute("dimensions")
-    if array is None or not dimensions:
+    if array is None or not dimensions or not 0 <= dimensions[0] < len(array.dims):
         return False
     return number_of(source.producer(1)) == array.dims[dimensions[0]]
 
