@@ -186,7 +186,7 @@ before = entries()
 assert before
 for _ in range(2):
     with capture_jit(f, x) as capture:
-        assert len(capture.pipeline.dumps) > 3, os.listdir(capture.folder)
+        assert len(capture.compilation.dumps) > 3, os.listdir(capture.folder)
 assert entries() == before
 jax.jit(lambda x: x - 1).lower(x).compile()
 assert entries() == before + 1, "the cache is used again"
@@ -205,7 +205,7 @@ def test_flags_of_the_environment_hide_no_dump(tmp_path: Path) -> None:
     code = (
         "import jax, hlo_lint\n"
         "with hlo_lint.capture_jit(lambda x: x + 1, 1.0) as capture:\n"
-        "    print(len(capture.pipeline.dumps))"
+        "    print(len(capture.compilation.dumps))"
     )
     flags = f"--xla_dump_to={tmp_path} --xla_dump_hlo_as_proto --xla_dump_hlo_module_re=other"
     done = run_python("-c", code, XLA_FLAGS=flags)

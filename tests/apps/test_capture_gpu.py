@@ -452,7 +452,7 @@ for function, arguments in (
 ):
     with hlo_lint.compile_for("h100", function, *arguments) as capture:
         assert capture.failure is None
-        assert "sm_9.0a" in capture.pipeline.final.path.name, capture.pipeline.final
+        assert "sm_9.0a" in capture.compilation.final.path.name, capture.compilation.final
 print(jax.devices()[0].platform, jnp.ones(3).sum())
 """
 
