@@ -59,12 +59,14 @@ def may_hide(before: Program, after: Program, gone: Ranged, new: Ranged) -> bool
     return bool(differing) and not any(name == "dot" for name, _ in differing)
 
 
+def _with_precision(node: Node) -> str:
+    is_named = node.opcode == "reduce-precision"
+    return f"{node.opcode} {node.attributes}" if is_named else node.opcode
+
+
 def _ranged(program: Program) -> Ranged:
     return Counter(
-        (
-            f"{node.opcode} {node.attributes}" * (node.opcode == "reduce-precision") or node.opcode,
-            node.shapes[0].dtype,
-        )
+        (_with_precision(node), node.shapes[0].dtype)
         for node in program.nodes
         if node.opcode in _RANGED
         and any(is_inexact(value.shapes[0].dtype) for value in (node, *node.operands))

@@ -176,8 +176,8 @@ def validate_pair(
             continue
         progress(aligned.title)
         our_step, their_step = ValidatedStep(aligned.before), ValidatedStep(aligned.after)
-        for pipeline, step in ((ours, our_step), (theirs, their_step)):
-            bind = pipeline.layouts_bind(step.dump) is not False
+        for side, step in ((ours, our_step), (theirs, their_step)):
+            bind = side.layouts_bind(step.dump) is not False
             step.lower(nodes, replicated, deadline, layouts_bind=bind)
         result.steps.append(our_step)
         if our_step.program is None or their_step.program is None:
