@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import permutations
+from itertools import chain, permutations
 from random import Random
 
 import hlo_lint
@@ -86,3 +86,26 @@ def test_an_empty_body_is_no_operation() -> None:
     for before, after in permutations(map(hlo_lint.parse, texts), 2):
         pair = PassPair(before, after, "algsimp", "simplification", None)
         assert not changed_operations(pair)
+
+
+def test_a_dimension_that_an_array_has_not_has_no_full_size() -> None:
+    text = """HloModule m
+
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}
+ENTRY e {
+  p = f32[8] parameter(0)
+  n = s32[] parameter(1)
+  d = f32[<=8] set-dimension-size(p, n), dimensions={7}
+  zero = f32[] constant(0)
+  ROOT r = f32[] reduce(d, zero), dimensions={0}, to_apply=add
+}
+"""
+    after = text.replace("reduce(d", "reduce(p")
+    pair = PassPair(hlo_lint.parse(text), hlo_lint.parse(after), "algsimp", "simplification", None)
+    rule = next(rule for rule in all_rules() if rule.name() == "meaning-changed")
+    (finding,) = chain(*(check.run(pair, Stage()) for check in checks_of(rule)))
+    assert "the dynamic size" in finding.message
