@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from difflib import SequenceMatcher
 from inspect import cleandoc
 
-from hlo_lint.rules.base import Bad, Rule
+from hlo_lint.dumps.names import parse_name
+from hlo_lint.rules.base import MARK, Bad, Example, Rule
 
 
 def render_page(rule: Rule) -> str:
@@ -32,14 +35,38 @@ def render_page(rule: Rule) -> str:
         parts.append("## Evidence\n\n" + "\n".join(f"- {piece}" for piece in rule.evidence))
     for example in rule.examples:
         title = "## Bad" if isinstance(example, Bad) else "## Good"
-        named = f"`{example.file}`:\n\n" if example.file else ""
-        parts.append(f"{title}\n\n{named}```\n{example.shown}\n```")
-        parts += [
-            f"Beside it `{name}`:\n\n```\n{cleandoc(text)}\n```"
-            for name, text in example.beside.items()
-        ]
+        parts.append(f"{title}\n\n{_text_of(example)}")
         if isinstance(example, Bad) and example.fixed:
             given = [f"`{name} = {json.dumps(value)}`" for name, value in example.options.items()]
             title = f"Fixed, with {', '.join(given)}" if given else "Fixed"
             parts.append(f"{title}:\n\n```\n{example.fixed_source}```")
     return "\n\n".join(parts) + "\n"
+
+
+def _text_of(example: Example) -> str:
+    """The example and the files beside it; the step of a pass as the lines that it changed."""
+    names = [parse_name(name) for name in (example.file, *example.beside)]
+    steps = [name for name in names if name is not None and name.step is not None]
+    if len(steps) == len(names) == 2:
+        ((_, before),) = example.beside.items()
+        changed = "\n".join(_changed_lines(cleandoc(before), example.shown))
+        return f"`{steps[0].after}` of `{steps[0].pipeline}`:\n\n```diff\n{changed}\n```"
+    named = f"`{example.file}`:\n\n" if example.file else ""
+    parts = [f"{named}```\n{example.shown}\n```"]
+    parts += [
+        f"Beside it `{name}`:\n\n```\n{cleandoc(text)}\n```"
+        for name, text in example.beside.items()
+    ]
+    return "\n\n".join(parts)
+
+
+def _changed_lines(before: str, after: str) -> Iterator[str]:
+    """All lines: removed ones with `-`, added ones with `+`."""
+    old, new = before.split("\n"), after.split("\n")
+    unmarked = [line.removesuffix(MARK).rstrip() for line in new]
+    matcher = SequenceMatcher(None, old, unmarked, autojunk=False)
+    for tag, first, last, begin, end in matcher.get_opcodes():
+        if tag != "equal":
+            yield from (f"-{line}" for line in old[first:last])
+        sign = " " if tag == "equal" else "+"
+        yield from (f"{sign}{line}".rstrip() for line in new[begin:end])

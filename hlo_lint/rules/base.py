@@ -284,7 +284,7 @@ def _with_parameters(body: str) -> str:
         return f"{before}{name}"
 
     lines = _typed_operand.sub(named, body)
-    indent = "  " if re.match("[-+ ] ", body) else ""
+    indent = "  " if re.match(r"\n*[-+ ] ", body) else ""
     parameters = [f"{indent}{n} = {t} parameter({i})\n" for i, (n, t) in enumerate(types.items())]
     return "".join(parameters) + lines
 

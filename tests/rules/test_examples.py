@@ -9,6 +9,7 @@ import pytest
 import hlo_lint
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.testing import check_example, check_page
+from hlo_lint.report.page import render_page
 from hlo_lint.rules.base import Bad, Good, Rule
 from hlo_lint.rules.registry import REMOVED, all_rules, find_rule, known_names, select_rules
 
@@ -65,3 +66,24 @@ def test_a_removed_rule_is_refused_as_such() -> None:
 def test_an_unknown_rule_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(hlo_lint.UsageError, match="did you mean reshape-moves-data"):
         select_rules(["reshape-move-data"])
+
+
+def test_a_page_shows_a_step_as_the_lines_that_the_pass_changed() -> None:
+    class Negated(Rule):
+        """A negate that a pass added."""
+
+        examples = (
+            Bad.step(
+                """
+                a = f32[8] abs(f32[8] p)
+                - ROOT c = f32[8] copy(a)
+                + ROOT n = f32[8] negate(a)  // error
+                """
+            ),
+        )
+
+    assert render_page(Negated()).endswith(
+        "`algsimp` of `simplification`:\n\n```diff\n HloModule m\n\n ENTRY e {\n"
+        "   p = f32[8] parameter(0)\n   a = f32[8] abs(p)\n-  ROOT c = f32[8] copy(a)\n"
+        "+  ROOT n = f32[8] negate(a)  // error\n }\n```\n"
+    )

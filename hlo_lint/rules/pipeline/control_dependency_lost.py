@@ -67,7 +67,7 @@ class ControlDependencyLost(Rule):
               ROOT t = (s32[], s32[]) tuple(a, n)
         """),
         Bad.step("""
-            +f { x = s32[] parameter(0) ROOT n.1 = s32[] negate(x) }
+            +f { ROOT n.1 = s32[] negate(s32[] x) }
             ENTRY e {
               a = s32[] custom-call(s32[] p), custom_call_target="first"
             - n = s32[] negate(p), control-predecessors={a}
