@@ -75,7 +75,7 @@ def test_a_page_shows_a_step_as_the_lines_that_the_pass_changed() -> None:
         examples = (
             Bad.step(
                 """
-                a = f32[8] abs(f32[8] p)
+                  a = f32[8] abs(f32[8] p)
                 - ROOT c = f32[8] copy(a)
                 + ROOT n = f32[8] negate(a)  // error
                 """
