@@ -31,15 +31,15 @@ class LostOrder(NamedTuple):
     """The reason for their order before the pass."""
 
 
-def lost_orders(change: PassPair) -> Iterator[LostOrder]:
+def lost_orders(pair: PassPair) -> Iterator[LostOrder]:
     """Lost or reversed orders, each once."""
     waiting = [
         computation.at(number)
-        for computation in change.removed
+        for computation in pair.removed
         for number in positions_with(computation, "control-predecessors=")
     ]
     lost: dict[tuple[Instruction, Instruction], str] = {}
-    images = _images(waiting, change) if waiting else {}
+    images = _images(waiting, pair) if waiting else {}
     for waiter in waiting:
         for name in control_predecessors(waiter.attributes_text):
             awaited = waiter.computation.instruction(name)
@@ -49,20 +49,20 @@ def lost_orders(change: PassPair) -> Iterator[LostOrder]:
             pairs = zip(ours, theirs, strict=True) if len(ours) == len(theirs) else ()
             reason = f"they were %{name} and %{waiter.name}, ordered by a control dependency"
             for (_, last), (first, _) in pairs:
-                if last.computation is first.computation and not _runs_before(last, first, change):
+                if last.computation is first.computation and not _runs_before(last, first, pair):
                     lost.setdefault((last, first), reason)
-    for pair in change.changed:
-        for (name, other), means in _orders(pair, waiting):
-            ahead, behind = pair.after.instruction(name), pair.after.instruction(other)
-            if ahead and behind and not _runs_before(ahead, behind, change):
+    for body in pair.changed:
+        for (name, other), means in _orders(body, waiting):
+            ahead, behind = body.after.instruction(name), body.after.instruction(other)
+            if ahead and behind and not _runs_before(ahead, behind, pair):
                 lost.setdefault((ahead, behind), f"{means} made %{name} run before %{other}")
     for (ahead, behind), reason in lost.items():
         yield LostOrder(ahead, behind, reason)
 
 
-def _runs_before(ahead: Instruction, behind: Instruction, change: PassPair) -> bool:
+def _runs_before(ahead: Instruction, behind: Instruction, pair: PassPair) -> bool:
     """True if, after the pass, the schedule or a path orders two instructions of a computation."""
-    if ahead is behind or (change.after.is_scheduled and ahead.number < behind.number):
+    if ahead is behind or (pair.after.is_scheduled and ahead.number < behind.number):
         return True
     if ahead.name in control_predecessors(behind.attributes_text):
         return True
@@ -74,30 +74,30 @@ def _runs_before(ahead: Instruction, behind: Instruction, change: PassPair) -> b
 
 
 def _images(
-    waiting: Sequence[Instruction], change: PassPair
+    waiting: Sequence[Instruction], pair: PassPair
 ) -> Mapping[Instruction, Sequence[tuple[Instruction, Instruction]]]:
     """The first and the last instruction of each successor of ordered instructions."""
     names = dict.fromkeys(
         name for old in waiting for name in (old.name, *control_predecessors(old.attributes_text))
     )
     images: dict[Instruction, list[tuple[Instruction, Instruction]]] = defaultdict(list)
-    for pair in change.changed:
-        for name in filter(pair.keeps, names):
-            old, new = pair.before.instruction(name), pair.after.instruction(name)
+    for body in pair.changed:
+        for name in filter(body.keeps, names):
+            old, new = body.before.instruction(name), body.after.instruction(name)
             if old is not None and new is not None:
                 images[old].append((new, new))
-    for link in change.map.links(lambda row: name_of(row) in names):
+    for link in pair.map.links(lambda row: name_of(row) in names):
         # One instruction for several stands for neither of their places.
         if link.kind != LinkKind.MERGED:
-            images[link.old].append(_ends(link, change))
+            images[link.old].append(_ends(link, pair))
     return images
 
 
-def _ends(link: Link, change: PassPair) -> tuple[Instruction, Instruction]:
+def _ends(link: Link, pair: PassPair) -> tuple[Instruction, Instruction]:
     new, dones = link.new, [part for part in link.parts if is_done(part)]
     if link.kind == LinkKind.CONVERTED and len(dones) == 1:
         return new, dones[0]
-    partner = change.map.partner(link.old.computation)
+    partner = pair.map.partner(link.old.computation)
     runners = [part for part in link.parts[1:] if part.computation is partner]
     if link.kind == LinkKind.MOVED and len(runners) == 1 and new.computation is not partner:
         return runners[0], runners[0]
@@ -108,24 +108,24 @@ def _ends(link: Link, change: PassPair) -> tuple[Instruction, Instruction]:
 
 
 def _orders(
-    pair: ChangedComputation, waiting: Sequence[Instruction]
+    body: ChangedComputation, waiting: Sequence[Instruction]
 ) -> Iterator[tuple[tuple[str, str], str]]:
     """Pairs of kept instructions with side effects, with the reason of their order before."""
-    before = pair.before
-    later = _done_later(pair)
+    before = body.before
+    later = _done_later(body)
     ends: dict[tuple[str, bool], tuple[str, ...]] = {}
     for waiter in waiting:
-        kept = pair.after.instruction(waiter.name)
+        kept = body.after.instruction(waiter.name)
         still = control_predecessors(kept.attributes_text) if kept is not None else ()
         for name in control_predecessors(waiter.attributes_text):
             awaited = before.instruction(name)
             if awaited is None or name in still or waiter.computation is not before:
                 continue
-            for first in _nearest(awaited, pair, ends, upwards=True):
-                for second in _nearest(waiter, pair, ends, upwards=False):
+            for first in _nearest(awaited, body, ends, upwards=True):
+                for second in _nearest(waiter, body, ends, upwards=False):
                     if first != second and second not in later:
                         yield (first, second), "control dependencies"
-    if any("token[]" in type_of(before.rows[number]) for number in pair.removed):
+    if any("token[]" in type_of(before.rows[number]) for number in body.removed):
         for instruction in before.instructions:
             if instruction.opcode in _HAS_EFFECTS and instruction.name not in later:
                 for source in _tokens_from(instruction):

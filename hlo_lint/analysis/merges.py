@@ -21,23 +21,21 @@ _ASKED: Final = ("algorithm", "operand_precision", "result_accuracy")
 """Attributes that ask for more precision than the default."""
 
 
-def merges(change: PassPair) -> Iterator[tuple[Instruction, Instruction, str]]:
+def merges(pair: PassPair) -> Iterator[tuple[Instruction, Instruction, str]]:
     """Removed instructions, each with the old instruction that its readers read now.
 
     The difference of the two is a noun phrase about the second: `a different sharding`.
     """
-    is_sharded = count_of(change.before, "num_partitions") > 1
-    compares_shardings = is_sharded and not may(change.pass_name, "shardings")
+    is_sharded = count_of(pair.before, "num_partitions") > 1
+    compares_shardings = is_sharded and not may(pair.pass_name, "shardings")
     has_places = any(
-        True for part in change.removed for name in PLACES for _ in positions_with(part, name)
+        True for part in pair.removed for name in PLACES for _ in positions_with(part, name)
     )
-    for link in change.map.links(
-        lambda row: has_places or opcode_of(row) == "rng" or may_lose(row)
-    ):
+    for link in pair.map.links(lambda row: has_places or opcode_of(row) == "rng" or may_lose(row)):
         gone, kept = link.old, link.old.computation.instruction(link.new.name)
         if link.kind != LinkKind.MERGED or kept is None or gone.opcode != kept.opcode:
             continue
-        difference = _difference(gone, kept, change.before, compares_shardings)
+        difference = _difference(gone, kept, pair.before, compares_shardings)
         if difference:
             yield gone, link.new, difference
 

@@ -441,11 +441,11 @@ def test_the_verifier_is_a_promise_between_passes() -> None:
 class LosesNegate(Rule):
     """A pass that drops the last negate."""
 
-    def check(self, change: PassPair, stage: Stage) -> Findings:
-        root = None if change.after.entry is None else change.after.entry.root
-        had = any(each.opcode == "negate" for each in change.before.instructions())
+    def check(self, pair: PassPair, stage: Stage) -> Findings:
+        root = None if pair.after.entry is None else pair.after.entry.root
+        had = any(each.opcode == "negate" for each in pair.before.instructions())
         if had and root is not None and root.opcode == "exponential":
-            yield Finding(root, f"{change.pass_name} of {change.pipeline} dropped a negate")
+            yield Finding(root, f"{pair.pass_name} of {pair.pipeline} dropped a negate")
 
 
 AROUND = ("HloModule jit_f\n\nENTRY %main (x: f32[8]) -> f32[8] {\n"

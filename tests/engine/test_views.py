@@ -14,11 +14,11 @@ CRASH = ROOT / "fixtures/dumps/gpu-jax0.10.0/cublaslt_fission_crash"
 class ComputationAdded(Rule):
     """A computation that a pass added."""
 
-    def check(self, change: PassPair) -> Findings:
-        kept = {computation.name for computation in change.before.computations}
-        for computation in change.added:
+    def check(self, pair: PassPair) -> Findings:
+        kept = {computation.name for computation in pair.before.computations}
+        for computation in pair.added:
             if computation.name not in kept and computation.root is not None:
-                yield Finding(computation.root, f"{change.pass_name} added {computation.name}")
+                yield Finding(computation.root, f"{pair.pass_name} added {computation.name}")
 
 
 def test_a_pair_is_the_input_and_the_output_of_one_pass() -> None:

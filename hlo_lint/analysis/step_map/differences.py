@@ -73,48 +73,48 @@ class OperationChange(NamedTuple):
     """True if no other change of the pass can make up for it."""
 
 
-def changed_operations(change: PassPair) -> Sequence[OperationChange]:
+def changed_operations(pair: PassPair) -> Sequence[OperationChange]:
     """The operations that changed on the same operands."""
-    is_small = _keeps_operations(change) and _keeps_bitcasts(change)
-    local = set[Ends]() if is_small else _local(change)
-    if not (is_small or local) or not _changes_values(change):
+    is_small = _keeps_operations(pair) and _keeps_bitcasts(pair)
+    local = set[Ends]() if is_small else _local(pair)
+    if not (is_small or local) or not _changes_values(pair):
         return ()
-    walk = _Walk(change)
+    walk = _Walk(pair)
     changes = walk.ends(walk.starts) if is_small else None
     if changes is None:
-        local = local or _local(change)
+        local = local or _local(pair)
         alone = [
             walk.ends([pair], _MAX_LOCAL) for pair, start in walk.starts.items() if start in local
         ]
         single = dict.fromkeys(ends[0] for ends in alone if ends and len(ends) == 1)
         is_rewrite = len(single) > _MAX_LOCAL
-        return [end for end in single if not is_rewrite and _is_isolated(end, change)]
+        return [end for end in single if not is_rewrite and _is_isolated(end, pair)]
     # A kernel may be symmetric in its operands, and ties of a sort may be fully equal elements.
     is_sure = len(changes) == 1 and changes[0].new.opcode not in ("custom-call", "sort")
     return [end._replace(is_sure=is_sure) for end in changes]
 
 
-def _keeps_operations(change: PassPair) -> bool:
+def _keeps_operations(pair: PassPair) -> bool:
     """True if at most one operation became another, beside a clone: a cheap test.
 
     Else names mean little: cse of XLA:TPU gives one iota the name of another (`v5e_2x2_misc`).
     """
-    counts = Counter(map(opcode_of, change.changed_rows(is_before=False)))
-    counts.subtract(map(opcode_of, change.changed_rows(is_before=True)))
+    counts = Counter(map(opcode_of, pair.changed_rows(is_before=False)))
+    counts.subtract(map(opcode_of, pair.changed_rows(is_before=True)))
     return sum(map(abs, counts.values())) - sum(abs(counts[name]) for name in _CARRIES) <= 3
 
 
-def _changes_values(change: PassPair) -> bool:
+def _changes_values(pair: PassPair) -> bool:
     """False if all changed instructions keep their names, operands and values."""
-    if len(change.changed) < max(len(change.removed), len(change.added)):
+    if len(pair.changed) < max(len(pair.removed), len(pair.added)):
         return True
-    for pair in change.changed:
-        same = pair.same
-        if len(pair.removed) != len(pair.added):
+    for body in pair.changed:
+        same = body.same
+        if len(body.removed) != len(body.added):
             return True
-        for number in pair.removed:
+        for number in body.removed:
             position = same.get(number)
-            if position is None or _chosen(pair.before, number) != _chosen(pair.after, position):
+            if position is None or _chosen(body.before, number) != _chosen(body.after, position):
                 return True
     return False
 
@@ -128,14 +128,14 @@ def _chosen(computation: Computation, number: int) -> tuple[object, ...]:
     return literal, attributes, calls_of(computation).get(number)
 
 
-def _keeps_bitcasts(change: PassPair) -> bool:
+def _keeps_bitcasts(pair: PassPair) -> bool:
     """True if as many bitcasts of each type remain.
 
     With a bitcast, a reduction of one dimension may be that of two (reduction-dimension-grouper).
     """
     types = Counter[tuple[str, str | None]](), Counter[tuple[str, str | None]]()
     for counts, is_before in zip(types, (True, False), strict=True):
-        for computation, numbers, _ in change.changed_places(is_before=is_before):
+        for computation, numbers, _ in pair.changed_places(is_before=is_before):
             bitcasts = computation.positions("bitcast")
             for number in set(numbers).intersection(bitcasts) if bitcasts else ():
                 bitcast = computation.at(number)
@@ -144,15 +144,15 @@ def _keeps_bitcasts(change: PassPair) -> bool:
     return types[0] == types[1]
 
 
-def _local(change: PassPair) -> Set[Ends]:
+def _local(pair: PassPair) -> Set[Ends]:
     """Kept instructions with unchanged readers whose change may be the only one: a cheap test."""
     local: set[Ends] = set()
-    for pair in change.changed:
-        before, after = pair.before, pair.after
+    for body in pair.changed:
+        before, after = body.before, body.after
         # The callers of a changed computation may make up for its change.
-        if not (before.is_entry or len(change.changed) == 1) or not pair.keeps_names:
+        if not (before.is_entry or len(pair.changed) == 1) or not body.keeps_names:
             continue
-        for number, position in pair.kept:
+        for number, position in body.kept:
             row, other = before.rows[number], after.rows[position]
             if opcode_of(row) in _CARRIES or type_of(row) != type_of(other):
                 continue
@@ -161,48 +161,48 @@ def _local(change: PassPair) -> Set[Ends]:
                 continue
             old, new = before.at(number), after.at(position)
             sources = [[part.opcode for part in ends.producers] for ends in (old, new)]
-            if sources[0] != sources[1] and not bypassed(old, new, change.before):
+            if sources[0] != sources[1] and not bypassed(old, new, pair.before):
                 continue
             users = old.users, new.users
             if len(users[0]) == len(users[1]) > 0 and all(
-                pair.keeps(user.name) for user in chain(*users)
+                body.keeps(user.name) for user in chain(*users)
             ):
                 local.add((old, new))
     return local
 
 
-def _is_isolated(end: OperationChange, change: PassPair) -> bool:
+def _is_isolated(end: OperationChange, pair: PassPair) -> bool:
     """True if all that a changed operation is computed from is unchanged."""
-    pair = next((pair for pair in change.changed if pair.after is end.new.computation), None)
-    others = {other.before.name for other in change.changed}
+    body = next((body for body in pair.changed if body.after is end.new.computation), None)
+    others = {other.before.name for other in pair.changed}
     cone = [*islice(reached([end.new], attrgetter("producers")), _MAX_CONE), *end.new.users]
     return (
-        pair is not None
+        body is not None
         and len(cone) < _MAX_CONE
         and all(
-            (part is end.new or part.opcode == "constant" or pair.keeps(part.name))
+            (part is end.new or part.opcode == "constant" or body.keeps(part.name))
             and others.isdisjoint(part.called_computations)
             for part in cone
         )
     )
 
 
-def _starts(change: PassPair, classes: ValueClasses) -> Iterator[tuple[ValuePair, Ends]]:
+def _starts(pair: PassPair, classes: ValueClasses) -> Iterator[tuple[ValuePair, Ends]]:
     """The different values that unchanged instructions read, and different results."""
-    for pair in change.changed:
-        ours = classes.before.values.get(pair.before)
-        theirs = classes.after.values.get(pair.after)
+    for body in pair.changed:
+        ours = classes.before.values.get(body.before)
+        theirs = classes.after.values.get(body.after)
         if ours is None or theirs is None:
             continue
-        kept = pair.kept if pair.keeps_names else ()
-        ends = [(pair.before.at(number), pair.after.at(position)) for number, position in kept]
-        if pair.before.root and pair.after.root:
-            ends.append((pair.before.root, pair.after.root))
+        kept = body.kept if body.keeps_names else ()
+        ends = [(body.before.at(number), body.after.at(position)) for number, position in kept]
+        if body.before.root and body.after.root:
+            ends.append((body.before.root, body.after.root))
         for old, new in ends:
             values = ours[old.name], theirs[new.name]
             # What only changed instructions read is seen in their values.
             if values[0] != values[1] and (
-                new.is_root or not new.users or any(pair.keeps(user.name) for user in new.users)
+                new.is_root or not new.users or any(body.keeps(user.name) for user in new.users)
             ):
                 yield values, (old, new)
 
@@ -210,10 +210,10 @@ def _starts(change: PassPair, classes: ValueClasses) -> Iterator[tuple[ValuePair
 class _Walk:
     """The walk down two values, pair by pair."""
 
-    def __init__(self, change: PassPair) -> None:
-        self._change = change
-        self._classes = change.map.classes
-        self.starts: Mapping[ValuePair, Ends] = dict(_starts(change, self._classes))
+    def __init__(self, pair: PassPair) -> None:
+        self._pair = pair
+        self._classes = pair.map.classes
+        self.starts: Mapping[ValuePair, Ends] = dict(_starts(pair, self._classes))
 
     def ends(
         self, starts: Iterable[ValuePair], most: int = sys.maxsize
@@ -265,7 +265,7 @@ class _Walk:
 
     def _end(self, pair: ValuePair, ends: Ends | None, start: Ends) -> OperationChange | None:
         ours, theirs = map(self._classes.node, pair)
-        text = _text(ours, theirs, *ends, self._change) if ends else ""
+        text = _text(ours, theirs, *ends, self._pair) if ends else ""
         if ends and text:
             return OperationChange(*ends, text)
         text = self._left_out(*start)
@@ -275,13 +275,13 @@ class _Walk:
         """The operation that an instruction bypasses now to read its operand, or ""."""
         values = self._classes.before.values[old.computation]
         values_now = self._classes.after.values[new.computation]
-        bypass = bypassed(old, new, self._change.before)
+        bypass = bypassed(old, new, self._pair.before)
         if bypass is None or _attributes(old) != _attributes(new):
             return ""
         number, step = bypass
         source = new.operand_names[number]
         # An offloading pass removes the marks that it has followed.
-        is_mark = step.opcode == "custom-call" and "offload" in self._change.pass_name
+        is_mark = step.opcode == "custom-call" and "offload" in self._pair.pass_name
         if is_mark or values_now[source] != values[source]:
             return ""
         if source in step.operand_names or step.opcode == "convert":
@@ -294,14 +294,14 @@ def _attributes(instruction: Instruction) -> str:
 
 
 def _text(
-    ours: ValueNode, theirs: ValueNode, old: Instruction, new: Instruction, change: PassPair
+    ours: ValueNode, theirs: ValueNode, old: Instruction, new: Instruction, pair: PassPair
 ) -> str:
     """The change of an operation on the same operands; empty for any other change."""
     (label, operands), (other, others) = ours, theirs
     opcode, becomes = label[0], other[0]
     if label == other:
         is_order = Counter(operands) == Counter(others)
-        return _order(old, new, change) if is_order else _applied(old, new, change)
+        return _order(old, new, pair) if is_order else _applied(old, new, pair)
     # Only operations and constants have a type: elements, states and empty bodies have none.
     if len(label) != 3 or len(other) != 3:
         return ""
@@ -336,12 +336,12 @@ def _are_other_operations(opcode: str, becomes: str, type_text: str) -> bool:
     return one_family and not type_text.startswith("pred")
 
 
-def _order(old: Instruction, new: Instruction, change: PassPair) -> str:
+def _order(old: Instruction, new: Instruction, pair: PassPair) -> str:
     """The changed order of operands or branches; empty if the operation is symmetric in them."""
     ours, theirs = old.called_computations, new.called_computations
     if old.opcode == "conditional" and ours != theirs:
         return f"the branches from {', '.join(ours)} to {', '.join(theirs)}"
-    body = change.before.callee(old) if old.opcode in ("call", "fusion") else None
+    body = pair.before.callee(old) if old.opcode in ("call", "fusion") else None
     is_symmetric = (
         old.attributes.get("direction") in SYMMETRIC
         or (old.opcode == "custom-call" and not is_of_user(old))
@@ -350,11 +350,11 @@ def _order(old: Instruction, new: Instruction, change: PassPair) -> str:
     return "" if is_symmetric else "the order of the operands"
 
 
-def _applied(old: Instruction, new: Instruction, change: PassPair) -> str:
+def _applied(old: Instruction, new: Instruction, pair: PassPair) -> str:
     """The changed operation of a reducer, or ""."""
     if old.operand_names != new.operand_names:
         return ""
-    steps = change.before.callee(old), change.after.callee(new)
+    steps = pair.before.callee(old), pair.after.callee(new)
     roots = [step.root for step in steps if step is not None and len(step.rows) == 3]
     if len(roots) < 2 or roots[0] is None or roots[1] is None:
         return ""  # more than one operation on two parameters

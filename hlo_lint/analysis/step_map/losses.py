@@ -44,18 +44,18 @@ class Loss(NamedTuple):
     """`the frontend attribute NAME`, `sharding`; empty for the metadata."""
 
 
-def losses(change: PassPair) -> Iterator[Loss]:
+def losses(pair: PassPair) -> Iterator[Loss]:
     """The instructions that lost properties, each with all lost properties."""
-    annotates, is_free = may(change.pass_name, "annotations"), may(change.pass_name, "shardings")
-    is_parted = count_of(change.before, "num_partitions") > 1
-    result = _result_without_sharding(change) if is_parted and not is_free else None
-    for link in change.map.links(may_lose):
+    annotates, is_free = may(pair.pass_name, "annotations"), may(pair.pass_name, "shardings")
+    is_parted = count_of(pair.before, "num_partitions") > 1
+    result = _result_without_sharding(pair) if is_parted and not is_free else None
+    for link in pair.map.links(may_lose):
         if link.kind == LinkKind.REPLACED:
             # The replacement may be above the new value: behind a convert, or in a tuple.
             parts = tuple(part for part in link.parts if part.opcode not in HANDS_ON)
             runs = any(part.opcode in RUNS - {link.old.opcode} for part in parts)
             if link.old.opcode == "call" and not annotates:
-                lost = _lost_as_inlined(link, change)
+                lost = _lost_as_inlined(link, pair)
                 if lost:
                     yield Loss(link.old, link.new, lost)
             if runs or not parts or link.old.opcode in _UNREPLACED:
@@ -63,7 +63,7 @@ def losses(change: PassPair) -> Iterator[Loss]:
             link = link._replace(parts=(link.new, *parts))
         elif link.kind != LinkKind.CONVERTED and _kind(link.old) != _kind(link.new):
             continue
-        rows = [row for row in PROPERTIES if not _is_excused(row, link, change, annotates, is_free)]
+        rows = [row for row in PROPERTIES if not _is_excused(row, link, pair, annotates, is_free)]
         things = [thing for row in rows for thing in row.lost(link)]
         if not is_parted:
             things = [thing for thing in things if thing != "sharding's value"]
@@ -79,12 +79,10 @@ def losses(change: PassPair) -> Iterator[Loss]:
         yield Loss(*result, ("the sharding of the result",))
 
 
-def _is_excused(
-    row: Property, link: Link, change: PassPair, annotates: bool, is_free: bool
-) -> bool:
+def _is_excused(row: Property, link: Link, pair: PassPair, annotates: bool, is_free: bool) -> bool:
     """True if the pass may drop a property."""
     if row.thing != "annotations":
-        return may(change.pass_name, row.thing)
+        return may(pair.pass_name, row.thing)
     if not annotates and not (is_free and row.is_of_name):
         return False
     # A call of a library keeps its interface, whatever becomes of its annotations.
@@ -112,20 +110,20 @@ def _is_untraced(link: Link) -> bool:
     return "op_name=" in metadata and not any("metadata" in part.attributes for part in link.parts)
 
 
-def _lost_as_inlined(link: Link, change: PassPair) -> tuple[str, ...]:
+def _lost_as_inlined(link: Link, pair: PassPair) -> tuple[str, ...]:
     """Attributes of a call that forbid inlining, or that its instructions inherit."""
     held = link.old.frontend_attributes()
     lost = [name for name in PLACES if name in held and name not in link.new.frontend_attributes()]
     # The inlined instructions inherit it, but only a call has it. XLA:TPU inlines all.
-    forbids = not (change.after.has_tiles or may(change.pass_name, "calls"))
+    forbids = not (pair.after.has_tiles or may(pair.pass_name, "calls"))
     if forbids and held.get("inlineable") == "false":
         lost.insert(0, "inlineable")
     return tuple(f"the frontend attribute {name}" for name in lost[:1])
 
 
-def _result_without_sharding(change: PassPair) -> tuple[Instruction, Instruction] | None:
+def _result_without_sharding(pair: PassPair) -> tuple[Instruction, Instruction] | None:
     """The old and the new root of the entry, if the result lost its sharding."""
-    before, after = change.before.entry, change.after.entry
+    before, after = pair.before.entry, pair.after.entry
     if before is None or after is None:
         return None
     old, new = before.root, after.root

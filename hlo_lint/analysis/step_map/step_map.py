@@ -32,52 +32,52 @@ _find_word = late(r"\.[a-z_]+(\.?\d+)?$").search
 class StepMap:
     """The links from a module before a pass to the module after it; both are mapped on demand."""
 
-    def __init__(self, change: PassPair) -> None:
-        self._change = change
-        self._pairs = {id(pair.before): pair for pair in change.changed}
-        self._pairs_after = {id(pair.after): pair for pair in change.changed}
+    def __init__(self, pair: PassPair) -> None:
+        self._pair = pair
+        self._bodies = {id(body.before): body for body in pair.changed}
+        self._bodies_after = {id(body.after): body for body in pair.changed}
 
     @cached_property
     def classes(self) -> ValueClasses:
         """The numbers of equal values."""
-        return ValueClasses(self._change)
+        return ValueClasses(self._pair)
 
     def _is_claimed(self, place: Place, *, is_before: bool) -> bool:
         """True if an instruction certainly is one of the other side: all but attributes."""
         computation, number = place
-        pair = (self._pairs if is_before else self._pairs_after).get(id(computation))
+        body = (self._bodies if is_before else self._bodies_after).get(id(computation))
         return (
-            pair is not None and pair.keeps_names and pair.is_certain(number, is_before=is_before)
+            body is not None and body.keeps_names and body.is_certain(number, is_before=is_before)
         )
 
     def links(self, is_relevant: IsRelevant) -> Iterator[Link]:
         """The links of the relevant instructions that the pass changed, removed or copied."""
         gone: list[Instruction] = []
-        for pair in self._change.changed:
-            rows, others = pair.before.rows, pair.after.rows
-            kept = dict(pair.kept)
-            for number in pair.removed:
+        for body in self._pair.changed:
+            rows, others = body.before.rows, body.after.rows
+            kept = dict(body.kept)
+            for number in body.removed:
                 if not is_relevant(rows[number]):
                     continue
                 position = kept.get(number)
-                old = pair.before.at(number)
-                if position is not None and pair.is_same(rows[number], others[position]):
-                    new = pair.after.at(position)
+                old = body.before.at(number)
+                if position is not None and body.is_same(rows[number], others[position]):
+                    new = body.after.at(position)
                     yield Link(old, new, LinkKind.KEPT, (new,), is_equal=True)
                 else:
                     gone.append(old)
-            yield from self._copies(pair, is_relevant)
-        for computation in self._change.removed:
-            if id(computation) not in self._pairs:
+            yield from self._copies(body, is_relevant)
+        for computation in self._pair.removed:
+            if id(computation) not in self._bodies:
                 rows = computation.rows
                 gone += [computation.at(n) for n, row in enumerate(rows) if is_relevant(row)]
         if gone:
             yield from self._fates(gone)
 
-    def _copies(self, pair: ChangedComputation, is_relevant: IsRelevant) -> Iterator[Link]:
+    def _copies(self, body: ChangedComputation, is_relevant: IsRelevant) -> Iterator[Link]:
         """Copies of relevant instructions beside the original."""
-        before, after = pair.before, pair.after
-        for number in pair.added:
+        before, after = body.before, body.after
+        for number in body.added:
             row = after.rows[number]
             word = _find_word(name_of(row))
             original = before.index.get(name_of(row)[: word.start()]) if word else None
@@ -161,8 +161,8 @@ class StepMap:
         if is_here and old.name == new.name:
             return Link(old, new, LinkKind.KEPT, (new,))
         # A name that was there before is the other instruction, which has the same value now.
-        pair = self._pairs.get(id(first[0])) if is_here else None
-        is_other = pair is not None and pair.keeps_names and new.name in pair.before.index
+        body = self._bodies.get(id(first[0])) if is_here else None
+        is_other = body is not None and body.keeps_names and new.name in body.before.index
         if is_merged or is_other:
             return Link(old, new, LinkKind.MERGED, (new,))
         if not is_here:
@@ -171,15 +171,15 @@ class StepMap:
 
     def partner(self, computation: Computation) -> Computation | None:
         """The computation after the pass that runs in the place of a computation before it."""
-        pair = self._pairs.get(id(computation))
-        return self._partners.get(computation) if pair is None else pair.after
+        body = self._bodies.get(id(computation))
+        return self._partners.get(computation) if body is None else body.after
 
     @cached_property
     def _partners(self) -> Mapping[Computation, Computation]:
         """The computations of the same name, and those that equal instructions run."""
-        partners = {pair.before: pair.after for pair in self._change.changed}
+        partners = {body.before: body.after for body in self._pair.changed}
         before, after = self.classes.before, self.classes.after
-        for computation in self._change.removed:
+        for computation in self._pair.removed:
             for number, names in calls_of(computation).items():
                 here = computation, number
                 # Only a caller that is alone in its class: equal callers may be thousands.
@@ -191,8 +191,8 @@ class StepMap:
                 if len(numbers) == 1:
                     body_after, position = after.members[numbers[0]][0]
                     called = calls_of(body_after).get(position, ())
-                    bodies = map(self._change.before.computation, names)
-                    others = map(self._change.after.computation, called)
+                    bodies = map(self._pair.before.computation, names)
+                    others = map(self._pair.after.computation, called)
                     for body, partner in zip(bodies, others, strict=False):
                         if body is not None and partner is not None:
                             partners.setdefault(body, partner)
@@ -206,7 +206,7 @@ class StepMap:
     @cached_property
     def _runners(self) -> Mapping[str, Sequence[Place]]:
         runners: dict[str, list[Place]] = defaultdict(list)
-        for computation in self._change.added:
+        for computation in self._pair.added:
             for number, names in calls_of(computation).items():
                 for name in names:
                     runners[name].append((computation, number))
@@ -215,21 +215,21 @@ class StepMap:
     def _named(self, gone: Sequence[Instruction]) -> Iterator[Link]:
         """Links to instructions of the same name and opcode, whose operands changed."""
         for old in gone:
-            pair = self._pairs.get(id(old.computation))
-            new = pair.after.instruction(old.name) if pair is not None else None
-            if new is None or pair is None or not pair.keeps_names:
+            body = self._bodies.get(id(old.computation))
+            new = body.after.instruction(old.name) if body is not None else None
+            if new is None or body is None or not body.keeps_names:
                 continue
-            if new.opcode == old.opcode and not pair.is_certain(new.number, is_before=False):
+            if new.opcode == old.opcode and not body.is_certain(new.number, is_before=False):
                 yield Link(old, new, LinkKind.KEPT, (new,))
 
     def _loops(self, gone: Sequence[Instruction]) -> Iterator[Link]:
         """Links of loops whose state changed to new loops, in their order."""
         loops = {id(old.computation) for old in gone if old.opcode == "while"}
-        for pair in self._change.changed:
-            if id(pair.before) not in loops:
+        for body in self._pair.changed:
+            if id(body.before) not in loops:
                 continue
-            old = [loop for loop in pair.before.with_opcode("while") if loop.name not in pair.after]
-            new = [loop for loop in pair.after.with_opcode("while") if loop.name not in pair.before]
+            old = [loop for loop in body.before.with_opcode("while") if loop.name not in body.after]
+            new = [loop for loop in body.after.with_opcode("while") if loop.name not in body.before]
             if len(old) == len(new):
                 for first, second in zip(old, new, strict=True):
                     if first in gone:
@@ -238,23 +238,23 @@ class StepMap:
     def _replaced(self, gone: Sequence[Instruction]) -> Iterator[Link]:
         """Links to the instruction that all readers of an old one now read."""
         for old in gone:
-            pair = self._pairs.get(id(old.computation))
-            new = pair.replacement(old) if pair is not None else None
-            if pair is None or new is None:
+            body = self._bodies.get(id(old.computation))
+            new = body.replacement(old) if body is not None else None
+            if body is None or new is None:
                 continue
-            if new.name in pair.before.index:
+            if new.name in body.before.index:
                 yield Link(old, new, LinkKind.MERGED, (new,))
             else:
-                yield Link(old, new, LinkKind.REPLACED, tuple(pair.made_for(new)))
+                yield Link(old, new, LinkKind.REPLACED, tuple(body.made_for(new)))
 
     def _absorbed(self, gone: Sequence[Instruction]) -> Iterator[Link]:
         """Links to the only instruction of the same opcode in the replacement of all readers."""
         for old in gone:
-            pair = self._pairs.get(id(old.computation))
-            if pair is None or old.opcode not in COMMUNICATES or not old.users:
+            body = self._bodies.get(id(old.computation))
+            if body is None or old.opcode not in COMMUNICATES or not old.users:
                 continue
-            values = [pair.replacement(user) for user in old.users]
-            made = {part: None for value in values if value for part in pair.made_for(value)}
+            values = [body.replacement(user) for user in old.users]
+            made = {part: None for value in values if value for part in body.made_for(value)}
             same = [part for part in made if part.opcode == old.opcode]
             if None not in values and len(same) == 1:
                 yield Link(old, same[0], LinkKind.MERGED, (same[0],))
@@ -292,7 +292,7 @@ class StepMap:
 
     def _unnamed(self, *, is_before: bool) -> Iterator[Place]:
         """The changed instructions whose name is not on the other side."""
-        for computation, numbers, partner in self._change.changed_places(is_before=is_before):
+        for computation, numbers, partner in self._pair.changed_places(is_before=is_before):
             there: Mapping[str, int] = {} if partner is None else partner.index
             for number in numbers:
                 if name_of(computation.rows[number]) not in there:

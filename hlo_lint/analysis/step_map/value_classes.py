@@ -64,21 +64,21 @@ class ValueClasses(ValueNumbering):
     a rewritten operand does not hide its readers.
     """
 
-    def __init__(self, change: PassPair) -> None:
+    def __init__(self, pair: PassPair) -> None:
         super().__init__()
         self._nodes: list[ValueNode] = []
-        pairs = [pair for pair in change.changed if pair.keeps_names]
-        named = {pair.before.name for pair in pairs}
-        self.before = _Side(self, change.before, change.removed, named)
-        for pair in pairs:
-            self.before.read_alone(pair.before, _like_changed(pair).union(pair.removed))
-        self.after = _Side(self, change.after, change.added, named)
-        for pair in pairs:
-            earlier = self.before.values[pair.before]
-            self.after.read_alone(pair.after, set(pair.added), earlier)
+        bodies = [body for body in pair.changed if body.keeps_names]
+        named = {body.before.name for body in bodies}
+        self.before = _Side(self, pair.before, pair.removed, named)
+        for body in bodies:
+            self.before.read_alone(body.before, _like_changed(body).union(body.removed))
+        self.after = _Side(self, pair.after, pair.added, named)
+        for body in bodies:
+            earlier = self.before.values[body.before]
+            self.after.read_alone(body.after, set(body.added), earlier)
         for side, entry, changed in (
-            (self.before, change.before.entry, change.removed),
-            (self.after, change.after.entry, change.added),
+            (self.before, pair.before.entry, pair.removed),
+            (self.after, pair.after.entry, pair.added),
         ):
             if entry is not None and entry not in side.values:
                 side.read_alone(entry, None if entry in changed else side.callers(entry))
@@ -397,17 +397,17 @@ def _constant(row: InstructionRecord) -> Label:
     return "constant", bare_type(type_of(row)), name_of(row) if "..." in literal else literal
 
 
-def _like_changed(pair: ChangedComputation) -> set[int]:
+def _like_changed(body: ChangedComputation) -> set[int]:
     """The positions of unchanged instructions that may have the value of a changed one.
 
     Only an operation of a vanished or new name may be merged with another, or be its clone. Equal
     operations read the same name, or both read a value that is equal to another.
     """
-    rows, others = pair.before.rows, pair.after.rows
-    gone = [rows[number] for number in pair.removed]
-    new = [others[number] for number in pair.added]
-    moved = {opcode_of(row) for row in gone if name_of(row) not in pair.after.index}
-    moved.update(opcode_of(row) for row in new if name_of(row) not in pair.before.index)
+    rows, others = body.before.rows, body.after.rows
+    gone = [rows[number] for number in body.removed]
+    new = [others[number] for number in body.added]
+    moved = {opcode_of(row) for row in gone if name_of(row) not in body.after.index}
+    moved.update(opcode_of(row) for row in new if name_of(row) not in body.before.index)
     moved -= _NEVER_MERGED | {"constant", "tuple"}
     read = {opcode: set[str]() for opcode in moved}
     for row in (*gone, *new):
@@ -416,20 +416,20 @@ def _like_changed(pair: ChangedComputation) -> set[int]:
     alike = {
         number
         for opcode, names in read.items()
-        for number in pair.before.positions(opcode)
+        for number in body.before.positions(opcode)
         if not names.isdisjoint(references_of(rows[number]))
     }
     literals = {
         operands_of(side.rows[number])
-        for side in (pair.before, pair.after)
+        for side in (body.before, body.after)
         for name in set().union(*read.values())
         if (number := side.index.get(name)) is not None
         and opcode_of(side.rows[number]) == "constant"
     }
-    equal = [rows[n] for n in pair.before.positions("constant") if operands_of(rows[n]) in literals]
+    equal = [rows[n] for n in body.before.positions("constant") if operands_of(rows[n]) in literals]
     near = set(map(name_of, (*gone, *new, *equal, *map(rows.__getitem__, alike))))
     reads_near = {opcode for opcode, names in read.items() if not near.isdisjoint(names)}
-    for number in positions_of(pair.before, moved) if reads_near else ():
+    for number in positions_of(body.before, moved) if reads_near else ():
         row = rows[number]
         if opcode_of(row) in reads_near and not near.isdisjoint(map(name_in, references_of(row))):
             alike.add(number)

@@ -357,11 +357,11 @@ class AttributeLost(Rule):
         """),
     )
 
-    def check_groups(self, change: PassPair) -> Findings:
+    def check_groups(self, pair: PassPair) -> Findings:
         """Instructions of different scheduling groups that a pass made one instruction."""
         merged: dict[Instruction, list[Instruction]] = {}
-        has_group = any(GROUP in attributes_of(row) for row in change.changed_rows(is_before=True))
-        for link in change.map.links(_communicates) if has_group else ():
+        has_group = any(GROUP in attributes_of(row) for row in pair.changed_rows(is_before=True))
+        for link in pair.map.links(_communicates) if has_group else ():
             if link.kind == LinkKind.MERGED:
                 merged.setdefault(link.new, []).append(link.old)
         for new, gone in merged.items():
@@ -370,36 +370,36 @@ class AttributeLost(Rule):
             if len(groups) > 1 and (GROUP in new.attributes_text or "none" not in groups):
                 yield Finding(
                     new,
-                    f"{change.pass_name} made this {new.opcode} of instructions of the scheduling "
+                    f"{pair.pass_name} made this {new.opcode} of instructions of the scheduling "
                     f"groups {listed(sorted(groups))}",
                     notes=(f"before the pass, they were {listed(f'%{old.name}' for old in gone)}",),
                     key=GROUP,
                 )
 
-    def check(self, change: PassPair) -> Findings:
+    def check(self, pair: PassPair) -> Findings:
         """Instructions, computations and modules that lost an attribute."""
-        is_unscheduled = change.before.is_scheduled and not change.after.is_scheduled
-        if is_unscheduled and not may(change.pass_name, "schedule"):
+        is_unscheduled = pair.before.is_scheduled and not pair.after.is_scheduled
+        if is_unscheduled and not may(pair.pass_name, "schedule"):
             yield Finding(
-                header_span(change.after), f"{change.pass_name} lost the schedule", key="schedule"
+                header_span(pair.after), f"{pair.pass_name} lost the schedule", key="schedule"
             )
-        annotates = may(change.pass_name, "annotations")
-        ours, theirs = change.before.attributes, change.after.attributes
-        for name in () if annotates or may(change.pass_name, "shardings") else _OF_MODULE:
+        annotates = may(pair.pass_name, "annotations")
+        ours, theirs = pair.before.attributes, pair.after.attributes
+        for name in () if annotates or may(pair.pass_name, "shardings") else _OF_MODULE:
             is_other = name in _COUNTS and ours.get(name) != theirs.get(name, ours.get(name))
             if name in ours and (name not in theirs or is_other):
                 verb = "changed" if is_other else "lost"
-                message = f"{change.pass_name} {verb} {name} of the module"
-                yield Finding(header_span(change.after), message, key=name)
-        for computation in change.changed:
+                message = f"{pair.pass_name} {verb} {name} of the module"
+                yield Finding(header_span(pair.after), message, key=name)
+        for computation in pair.changed:
             threads = computation.before.thread, computation.after.thread
             is_other = threads[0] not in ("main", threads[1])
             if is_other and computation.after.root and not annotates:
-                message = f"{change.pass_name} lost the thread of %{computation.after.name}"
+                message = f"{pair.pass_name} lost the thread of %{computation.after.name}"
                 note = f"the thread was {threads[0]} before the pass and is {threads[1]} now"
                 yield Finding(computation.after.root, message, (note,), key="execution_thread")
         by_reason: dict[str, list[tuple[Instruction, Instruction]]] = {}
-        for old, new, things in losses(change):
+        for old, new, things in losses(pair):
             by_reason.setdefault(", ".join(things), []).append((old, new))
         for lost_things, pairs in by_reason.items():
             old = pairs[0][0]
@@ -409,7 +409,7 @@ class AttributeLost(Rule):
                 notes.append(f"also lost by {others}{more}")
             yield Finding(
                 pairs[0][1],
-                f"{change.pass_name} lost {lost_things or 'the metadata'}",
+                f"{pair.pass_name} lost {lost_things or 'the metadata'}",
                 tuple(notes),
                 severity=None if lost_things else Severity.INFO,
                 key=lost_things or "metadata",

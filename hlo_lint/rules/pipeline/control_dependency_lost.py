@@ -193,14 +193,14 @@ class ControlDependencyLost(Rule):
         """),
     )
 
-    def check(self, change: PassPair) -> Findings:
+    def check(self, pair: PassPair) -> Findings:
         """Lost or reversed orders, reported at the second instruction."""
-        for ahead, behind, reason in lost_orders(change):
-            is_turned = change.after.is_scheduled
+        for ahead, behind, reason in lost_orders(pair):
+            is_turned = pair.after.is_scheduled
             did = (
                 f"scheduled %{behind.name} before %{ahead.name}"
                 if is_turned
                 else f"lost the order of %{ahead.name} and %{behind.name}"
             )
             notes = (f"before the pass, {reason}",)
-            yield Finding(behind, f"{change.pass_name} {did}", notes)
+            yield Finding(behind, f"{pair.pass_name} {did}", notes)

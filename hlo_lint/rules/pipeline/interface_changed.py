@@ -125,14 +125,14 @@ class InterfaceChanged(Rule):
         """),
     )
 
-    def check(self, change: PassPair) -> Findings:
+    def check(self, pair: PassPair) -> Findings:
         """The first parameter or result of which each property changed."""
-        before, after = change.before, change.after
+        before, after = pair.before, pair.after
         if before.header != after.header:
             for lost, note in (*_donations(before, after), *_spaces(before, after)):
-                yield Finding(header_span(after), f"{change.pass_name} {lost}", notes=(note,))
+                yield Finding(header_span(after), f"{pair.pass_name} {lost}", notes=(note,))
         is_told = "entry_computation_layout" in before.header
-        if (is_told and before.header == after.header) or may(change.pass_name, "interface"):
+        if (is_told and before.header == after.header) or may(pair.pass_name, "interface"):
             return
         ours, theirs = map(_told, (before, after))
         place: Span | Instruction = header_span(after)
@@ -145,7 +145,7 @@ class InterfaceChanged(Rule):
         if difference := _difference(ours, theirs):
             yield Finding(
                 place,
-                f"{change.pass_name} changed the interface of the program: {difference}",
+                f"{pair.pass_name} changed the interface of the program: {difference}",
                 notes=(f"according to {source} before and after the pass",),
             )
 

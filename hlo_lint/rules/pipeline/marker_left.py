@@ -79,9 +79,9 @@ class MarkerLeft(Rule):
         Good.entry(_PROGRAM.format(target="my_kernel", mark=""), artefacts=_FINAL),
     )
 
-    def check_removers(self, change: PassPair) -> Findings:
+    def check_removers(self, pair: PassPair) -> Findings:
         """Markers left by the partitioner, or by any other pass that should remove them."""
-        name = change.pass_name
+        name = pair.pass_name
         remover = "the partitioner" if name == "spmd-partitioning" else name
         if remover not in _REMOVERS:
             return
@@ -91,15 +91,15 @@ class MarkerLeft(Rule):
                 for call in instructions_of(module, "custom-call")
                 if MARKERS.get(call.custom_call_target) == remover
             ]
-            for module in (change.before, change.after)
+            for module in (pair.before, pair.after)
         )
         for call in left:
             message = f"{name} did not remove this {call.custom_call_target}"
             yield Finding(call, message, severity=Severity.WARNING)
         moves = [call.name for call in marks if call.custom_call_target == "MoveToHost"]
-        if moves and not left and not any("S(5)" in text for text in types_in(change.after)):
+        if moves and not left and not any("S(5)" in text for text in types_in(pair.after)):
             message = f"{name} removed %{moves[0]}, a MoveToHost, but no value is in host memory"
-            yield Finding(header_span(change.after), message, severity=Severity.WARNING)
+            yield Finding(header_span(pair.after), message, severity=Severity.WARNING)
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
         """Markers left in a final module."""

@@ -267,31 +267,31 @@ class MeaningChanged(Rule):
         """),
     )
 
-    def check_combined(self, change: PassPair) -> Findings:
+    def check_combined(self, pair: PassPair) -> Findings:
         """Combined or asynchronous collectives whose devices or operation changed."""
         seen = set[str]()
-        for link in change.map.links(_combines):
+        for link in pair.map.links(_combines):
             if link.kind != LinkKind.CONVERTED:
                 continue
             old, new, parts = link.old, link.new, link.parts
             same = (part for part in parts if part.opcode == old.opcode)
-            theirs = _devices(next(same, new), change.after)
-            ours = _devices(old, change.before)
+            theirs = _devices(next(same, new), pair.after)
+            ours = _devices(old, pair.before)
             if ours != theirs and ours[0] and theirs[0] and new.name not in seen:
                 seen.add(new.name)
                 part = "a part of this" if new.opcode == old.opcode else "this"
                 yield Finding(
                     new,
-                    f"{change.pass_name} made %{old.name} {part} {new.opcode}, "
+                    f"{pair.pass_name} made %{old.name} {part} {new.opcode}, "
                     "which has different devices or a different operation",
                     notes=(f"before the pass: {_excerpt(old)}",),
                 )
 
-    def check_sizes(self, change: PassPair) -> Findings:
+    def check_sizes(self, pair: PassPair) -> Findings:
         """Reductions over a whole dimension whose size was dynamic before the pass."""
-        if may(change.pass_name, "sizes"):
+        if may(pair.pass_name, "sizes"):
             return
-        for computation in change.changed:
+        for computation in pair.changed:
             reduces = computation.after.with_opcode("reduce")
             if not reduces or not any("<=" in text for text in types_of(computation.before)):
                 continue  # no size is dynamic
@@ -306,17 +306,17 @@ class MeaningChanged(Rule):
                 if any(ours.is_dynamic(d) and not theirs.is_dynamic(d) for d in reduced):
                     yield Finding(
                         new,
-                        f"{change.pass_name} changed the operand of this reduce from {ours} to "
+                        f"{pair.pass_name} changed the operand of this reduce from {ours} to "
                         f"{theirs}: it now includes elements beyond the dynamic size",
                         severity=Severity.WARNING,
                     )
 
-    def check(self, change: PassPair) -> Findings:
+    def check(self, pair: PassPair) -> Findings:
         """Kept instructions that compute a different value."""
-        for old, new, text, is_sure in changed_operations(change):
+        for old, new, text, is_sure in changed_operations(pair):
             yield Finding(
                 new,
-                f"{change.pass_name} changed {text}",
+                f"{pair.pass_name} changed {text}",
                 notes=(f"before the pass: {_excerpt(old)}",),
                 severity=None if is_sure else Severity.WARNING,
             )

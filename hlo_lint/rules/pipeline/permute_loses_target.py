@@ -76,23 +76,23 @@ class PermuteLosesTarget(Rule):
         """),
     )
 
-    def check(self, change: PassPair) -> Findings:
+    def check(self, pair: PassPair) -> Findings:
         """A finding for each computation that lost targets, at its first new permute."""
-        for pair in change.changed:
-            if _PERMUTES.isdisjoint(pair.after.opcodes):
+        for body in pair.changed:
+            if _PERMUTES.isdisjoint(body.after.opcodes):
                 continue
-            removed = _collectives(pair.before, pair.removed)
-            added = _collectives(pair.after, pair.added)
+            removed = _collectives(body.before, body.removed)
+            added = _collectives(body.after, body.added)
             gone = [removed[key] for key in removed if key not in added]
             new = [added[key] for key in added if key not in removed]
             are_permutes = bool(new) and all(permute.opcode in _PERMUTES for permute in new)
-            if not gone or not are_permutes or _chooses(pair):
+            if not gone or not are_permutes or _chooses(body):
                 continue
-            lost = sorted(_reached(gone, change.before) - _reached(new, change.after))
+            lost = sorted(_reached(gone, pair.before) - _reached(new, pair.after))
             if lost:
                 yield Finding(
                     new[0],
-                    f"{change.pass_name} left no pair with the target {listed(lost)}",
+                    f"{pair.pass_name} left no pair with the target {listed(lost)}",
                     notes=(
                         f"before the pass, %{gone[0].name} ({gone[0].opcode}) sent data there",
                         "a device that is not a target gets zeros",
@@ -115,11 +115,11 @@ def _collectives(
     return collectives
 
 
-def _chooses(pair: ChangedComputation) -> bool:
+def _chooses(body: ChangedComputation) -> bool:
     new = [
         row
-        for row in map(pair.after.rows.__getitem__, pair.added)
-        if name_of(row) not in pair.before.index
+        for row in map(body.after.rows.__getitem__, body.added)
+        if name_of(row) not in body.before.index
     ]
     return any(
         opcode_of(row) in _CHOOSES

@@ -199,29 +199,29 @@ class SideEffectLost(Rule):
         """),
     )
 
-    def check(self, change: PassPair) -> Findings:
+    def check(self, pair: PassPair) -> Findings:
         """Effects that a pass removed, repeated, moved across a loop, or made unconditional."""
-        opcodes = {opcode for computation in change.removed for opcode in computation.opcodes}
+        opcodes = {opcode for computation in pair.removed for opcode in computation.opcodes}
         if opcodes.isdisjoint({*REPEATED, *CONTROL_FLOW}):
             return
-        before, after = runs_of(change.before), runs_of(change.after)
+        before, after = runs_of(pair.before), runs_of(pair.after)
         for effect, ours in before.items():
             theirs = after.get(effect, ())
             if len(ours) > len(theirs):
-                yield from _lost(effect, ours, theirs, change)
+                yield from _lost(effect, ours, theirs, pair)
             elif len(ours) < len(theirs):
-                yield from _repeated(effect, ours, theirs, change)
+                yield from _repeated(effect, ours, theirs, pair)
             else:
-                yield from _moved(effect, ours, theirs, change)
+                yield from _moved(effect, ours, theirs, pair)
 
-    def check_barriers(self, change: PassPair) -> Findings:
+    def check_barriers(self, pair: PassPair) -> Findings:
         """Values that are read past a removed barrier or marker."""
-        for computation in change.changed:
+        for computation in pair.changed:
             before, after = computation.before, computation.after
             gone = {
                 value.name: mark
                 for mark in with_opcodes(before, (_BARRIER, "custom-call"))
-                if mark.name not in after.index and _stops(mark, change.pass_name)
+                if mark.name not in after.index and _stops(mark, pair.pass_name)
                 for value in (mark, *mark.users)
                 if value is mark or value.opcode == "get-tuple-element"
             }
@@ -243,47 +243,47 @@ class SideEffectLost(Rule):
                         title = an(mark.custom_call_target or _BARRIER)
                         yield Finding(
                             new,
-                            f"{change.pass_name} removed %{mark.name}, {title}: this "
+                            f"{pair.pass_name} removed %{mark.name}, {title}: this "
                             f"{new.opcode} reads past it",
                         )
 
-    def check_merged(self, change: PassPair) -> Findings:
+    def check_merged(self, pair: PassPair) -> Findings:
         """Instructions that stand for a different one, too."""
-        for gone, kept, difference in merges(change):
+        for gone, kept, difference in merges(pair):
             yield Finding(
                 kept,
-                f"{change.pass_name} merged %{gone.name} into this {kept.opcode}, which has "
+                f"{pair.pass_name} merged %{gone.name} into this {kept.opcode}, which has "
                 f"{difference}",
             )
 
 
 def _lost(
-    effect: str, ours: Sequence[EffectRun], theirs: Sequence[EffectRun], change: PassPair
+    effect: str, ours: Sequence[EffectRun], theirs: Sequence[EffectRun], pair: PassPair
 ) -> Findings:
     """A finding if fewer places have an effect than must."""
-    root = None if change.after.entry is None else change.after.entry.root
-    if effect == "rng" or root is None or _is_replaced(change):
+    root = None if pair.after.entry is None else pair.after.entry.root
+    if effect == "rng" or root is None or _is_replaced(pair):
         return
-    trips = {loop.instruction: loop.trip_count for loop in loops(change.before)}
+    trips = {loop.instruction: loop.trip_count for loop in loops(pair.before)}
     needed = [
         run
         for run in ours
-        if all(trips.get(loop) or _is_kept(loop, change) for loop in run.loops)
-        and (run.case is None or _is_kept(run.case, change) or _is_decided_later(run.case, change))
+        if all(trips.get(loop) or _is_kept(loop, pair) for loop in run.loops)
+        and (run.case is None or _is_kept(run.case, pair) or _is_decided_later(run.case, pair))
     ]
     if len(needed) <= len(theirs):
         return
     left = {run.instruction.row for run in theirs}
     gone = next((run for run in needed if run.instruction.row not in left), needed[0])
-    body = change.after.computation(gone.instruction.computation.name)
+    body = pair.after.computation(gone.instruction.computation.name)
     yield Finding(
         root if body is None or body.root is None else body.root,
-        f"{change.pass_name} removed %{gone.instruction.name} ({effect}), which has side effects",
+        f"{pair.pass_name} removed %{gone.instruction.name} ({effect}), which has side effects",
     )
 
 
 def _repeated(
-    effect: str, ours: Sequence[EffectRun], theirs: Sequence[EffectRun], change: PassPair
+    effect: str, ours: Sequence[EffectRun], theirs: Sequence[EffectRun], pair: PassPair
 ) -> Findings:
     """A finding if an effect that no loop and no conditional runs has more places."""
     if any(run.loops or run.case for run in (*ours, *theirs)):
@@ -292,17 +292,17 @@ def _repeated(
     place = min(theirs, key=lambda run: run.instruction.name in stayed)
     yield Finding(
         place.instruction,
-        f"{change.pass_name} repeated {effect}, which has side effects: "
+        f"{pair.pass_name} repeated {effect}, which has side effects: "
         f"{len(theirs)} calls, {len(ours)} before the pass",
     )
 
 
 def _moved(
-    effect: str, ours: Sequence[EffectRun], theirs: Sequence[EffectRun], change: PassPair
+    effect: str, ours: Sequence[EffectRun], theirs: Sequence[EffectRun], pair: PassPair
 ) -> Findings:
     """Findings for effects in other loops, or outside of their conditional."""
     was_in, is_in = (sorted(len(run.loops) for run in runs) for runs in (ours, theirs))
-    counts = [len(loops(module)) for module in (change.before, change.after)]
+    counts = [len(loops(module)) for module in (pair.before, pair.after)]
     if was_in != is_in and counts[0] == counts[1]:
         more = Counter(is_in) - Counter(was_in)
         stayed = {(run.instruction.name, len(run.loops)) for run in ours}
@@ -312,20 +312,20 @@ def _moved(
         )
         yield Finding(
             place.instruction,
-            f"{change.pass_name} moved {effect}, which has side effects, "
+            f"{pair.pass_name} moved {effect}, which has side effects, "
             f"{'into' if sum(is_in) > sum(was_in) else 'out of'} a loop",
         )
-    chosen = [run.case for run in ours if run.case and _is_decided_later(run.case, change)]
+    chosen = [run.case for run in ours if run.case and _is_decided_later(run.case, pair)]
     if chosen and not any(run.case for run in theirs):
         yield Finding(
             theirs[0].instruction,
-            f"{change.pass_name} made {effect}, which has side effects, unconditional: "
+            f"{pair.pass_name} made {effect}, which has side effects, unconditional: "
             f"it was in a branch of %{chosen[0].name}",
         )
 
 
-def _is_kept(caller: Instruction, change: PassPair) -> bool:
-    after = change.after.computation(caller.computation.name)
+def _is_kept(caller: Instruction, pair: PassPair) -> bool:
+    after = pair.after.computation(caller.computation.name)
     kept = None if after is None else after.instruction(caller.name)
     return kept is not None and kept.opcode == caller.opcode
 
@@ -346,9 +346,9 @@ def _marked(mark: Instruction, gone: Mapping[str, Instruction]) -> Iterator[str]
     )
 
 
-def _is_decided_later(conditional: Instruction, change: PassPair) -> bool:
+def _is_decided_later(conditional: Instruction, pair: PassPair) -> bool:
     """True if a conditional is gone but its predicate still has users."""
-    after = change.after.computation(conditional.computation.name)
+    after = pair.after.computation(conditional.computation.name)
     if after is None or not conditional.operand_names:  # a text may leave out the operands
         return False
     choice = after.instruction(conditional.operand_names[0])
@@ -358,7 +358,7 @@ def _is_decided_later(conditional: Instruction, change: PassPair) -> bool:
     return conditional.name not in choosing
 
 
-def _is_replaced(change: PassPair) -> bool:
+def _is_replaced(pair: PassPair) -> bool:
     """True if there are more instructions that may carry the effects of removed instructions."""
     before, after = (
         Counter(
@@ -367,6 +367,6 @@ def _is_replaced(change: PassPair) -> bool:
             for row in computation.rows
             if opcode_of(row) in _REPLACES or has_effect(row)
         )
-        for computations in (change.removed, change.added)
+        for computations in (pair.removed, pair.added)
     )
     return bool(after - before)

@@ -95,12 +95,12 @@ class TripCountDisagrees(Rule):
             for loop, message, notes in _wrong(module):
                 yield Finding(loop.instruction, message, notes, severity=severity)
 
-    def check_pass(self, change: PassPair, stage: Stage) -> Findings:
+    def check_pass(self, pair: PassPair, stage: Stage) -> Findings:
         """Annotations that were right before a pass and wrong after it."""
-        if change.after.is_scheduled or stage.assumed:
+        if pair.after.is_scheduled or stage.assumed:
             return
-        wrong = list(_wrong(change.after))
-        earlier = _wrong(change.before) if wrong else ()
+        wrong = list(_wrong(pair.after))
+        earlier = _wrong(pair.before) if wrong else ()
         before = {loop.instruction.name for loop, *_ in earlier}
         for loop, message, notes in wrong:
             if loop.instruction.name not in before:

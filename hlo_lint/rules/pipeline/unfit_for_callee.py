@@ -176,10 +176,10 @@ class UnfitForCallee(Rule):
         Good.module(_COMMANDS.format(operation="slice(x), slice={[32:64]}", mark="")),
     )
 
-    def check_convolutions(self, change: PassPair) -> Findings:
+    def check_convolutions(self, pair: PassPair) -> Findings:
         """New or changed cuDNN and cuBLAS calls whose shapes do not match."""
-        misfits = [call for computation in change.added for call in _misfits(computation)]
-        if misfits and not any(any(_misfits(old)) for old in change.before.computations):
+        misfits = [call for computation in pair.added for call in _misfits(computation)]
+        if misfits and not any(any(_misfits(old)) for old in pair.before.computations):
             for call, message in misfits:
                 yield Finding(call, f"{call.custom_call_target}: {message}")
 

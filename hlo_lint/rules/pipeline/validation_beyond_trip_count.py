@@ -101,9 +101,9 @@ class ValidationBeyondTripCount(Rule):
         """),
     )
 
-    def check_cut(self, change: PassPair) -> Findings:
+    def check_cut(self, pair: PassPair) -> Findings:
         """Transfers that a pass split off a permute with the ranges of different pairs."""
-        for computation in change.changed:
+        for computation in pair.changed:
             before, after = computation.before, computation.after
             of_pair: dict[tuple[int, int], tuple[int, int]] = {}
             for old, ranges in _transfers(before):
@@ -115,12 +115,12 @@ class ValidationBeyondTripCount(Rule):
                 pairs = transfer_pairs(new) if new.opcode in _OPCODES else ()
                 if not pairs or new.name in before.index or not of_pair.keys() >= set(pairs):
                     continue
-                expected = [of_pair[pair] for pair in pairs]
+                expected = [of_pair[transfer] for transfer in pairs]
                 if expected != [*_ranges(new)]:
                     text = ",".join(f"{{{first},{last}}}" for first, last in expected)
                     yield Finding(
                         new,
-                        f"{change.pass_name} changed the ranges of the pairs in this {new.opcode}: "
+                        f"{pair.pass_name} changed the ranges of the pairs in this {new.opcode}: "
                         f"they were {{{text}}}",
                     )
 

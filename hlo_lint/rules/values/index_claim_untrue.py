@@ -82,7 +82,7 @@ class IndexClaimUntrue(Rule):
         Good(_program("constant({{1}, {1}, {2}})", claim="indices_are_sorted")),
     )
 
-    def check_pass(self, change: PassPair) -> Findings:
+    def check_pass(self, pair: PassPair) -> Findings:
         """Claims that a pass makes about arbitrary indices."""
         for claim in _CLAIMS:
             old, new = (
@@ -93,7 +93,7 @@ class IndexClaimUntrue(Rule):
                     for reader in body.with_opcode(opcode)
                     if claim in reader.attributes_text
                 ]
-                for bodies in (change.removed, change.added)
+                for bodies in (pair.removed, pair.added)
             )
             for reader in () if old else new:
                 number = (len(reader.operands) - 1) // 2 if reader.opcode == "scatter" else 1
@@ -101,7 +101,7 @@ class IndexClaimUntrue(Rule):
                 if indices is not None and _may_be_any(indices):
                     yield Finding(
                         reader,
-                        f"{change.pass_name} claims {claim}, but %{indices.name} may be arbitrary",
+                        f"{pair.pass_name} claims {claim}, but %{indices.name} may be arbitrary",
                         operand=number,
                     )
 

@@ -64,17 +64,17 @@ class OffsetWithoutEffect(Rule):
         """),
     )
 
-    def check(self, change: PassPair) -> Findings:
+    def check(self, pair: PassPair) -> Findings:
         """New slices and updates of whole arrays, if the module had none before the pass."""
-        added = [update for computation in change.added for update in _whole(computation)]
-        if not added or any(any(_whole(computation)) for computation in change.before.computations):
+        added = [update for computation in pair.added for update in _whole(computation)]
+        if not added or any(any(_whole(computation)) for computation in pair.before.computations):
             return
-        if _expandable(change.before) > _expandable(change.after):
+        if _expandable(pair.before) > _expandable(pair.after):
             return
         for update in added:
             yield Finding(
                 update,
-                f"{change.pass_name} made a {update.opcode} as large as its array, "
+                f"{pair.pass_name} made a {update.opcode} as large as its array, "
                 f"{operand_array(update, 0)}: its offset has no effect",
             )
 

@@ -159,12 +159,12 @@ class PrecisionLost(Rule):
         """),
     )
 
-    def check_reductions(self, change: PassPair) -> Findings:
+    def check_reductions(self, pair: PassPair) -> Findings:
         """New reductions over devices in a narrower type than the removed reduction."""
-        if may(change.pass_name, "precision"):
+        if may(pair.pass_name, "precision"):
             return
-        gone = list(_reductions(change.removed))
-        added = list(_reductions(change.added)) if gone else []
+        gone = list(_reductions(pair.removed))
+        added = list(_reductions(pair.added)) if gone else []
         counts, fewer = (Counter(size for _, size in side) for side in (added, gone))
         more = counts - fewer
         fewer.subtract(counts)
@@ -183,27 +183,27 @@ class PrecisionLost(Rule):
                 fewer[wide] -= 1
                 yield Finding(
                     new,
-                    f"{change.pass_name} made this reduction over devices round to {narrow[0]}",
+                    f"{pair.pass_name} made this reduction over devices round to {narrow[0]}",
                     notes=(f"before the pass, %{old.name} kept {wide[0]}",),
                     key="reduction",
                 )
                 break
 
-    def check_narrowed(self, change: PassPair) -> Findings:
+    def check_narrowed(self, pair: PassPair) -> Findings:
         """The first operand of a kept instruction, and the first product, that a pass rounds."""
-        if may(change.pass_name, "precision"):
+        if may(pair.pass_name, "precision"):
             return
-        for reader, source, dtype in _rounded_operands(change):
+        for reader, source, dtype in _rounded_operands(pair):
             yield Finding(
                 reader,
-                f"{change.pass_name} rounds %{source.name} to {dtype} for this {reader.opcode}",
+                f"{pair.pass_name} rounds %{source.name} to {dtype} for this {reader.opcode}",
                 key="operand",
             )
             break
-        if _result_types(change.removed) == _result_types(change.added):
+        if _result_types(pair.removed) == _result_types(pair.added):
             return
-        gone = list(products(change.removed, frozenset(ELEMENT_TYPES)))
-        added = list(products(change.added, frozenset(ELEMENT_TYPES))) if gone else []
+        gone = list(products(pair.removed, frozenset(ELEMENT_TYPES)))
+        added = list(products(pair.added, frozenset(ELEMENT_TYPES))) if gone else []
         balance = Counter((product.size, product.result) for product in added)
         balance.subtract((product.size, product.result) for product in gone)
         for old, new in [(old, new) for old in gone for new in added]:
@@ -216,20 +216,20 @@ class PrecisionLost(Rule):
             ):
                 yield Finding(
                     new.instruction,
-                    f"{change.pass_name} made this product return {new.result}; "
+                    f"{pair.pass_name} made this product return {new.result}; "
                     f"%{old.instruction.name} returned {old.result}",
                     key="result",
                 )
                 break
 
-    def check_sums(self, change: PassPair) -> Findings:
+    def check_sums(self, pair: PassPair) -> Findings:
         """The first sum whose steps a pass rounds to fewer bits.
 
         XLA:TPU is skipped: its reductions of bf16 accumulate in f32.
         """
-        if "tpu" in (change.release or change.pass_name) or may(change.pass_name, "precision"):
+        if "tpu" in (pair.release or pair.pass_name) or may(pair.pass_name, "precision"):
             return
-        for computation in change.changed:
+        for computation in pair.changed:
             for old, new in computation.replaced(may_give_sum):
                 ours, theirs = sum_in(old), sum_in(new)
                 if ours is None or theirs is None:
@@ -237,27 +237,27 @@ class PrecisionLost(Rule):
                 kept = computation.before.instruction(theirs.name)
                 if kept is not None and kept.type_text == theirs.type_text:
                     continue
-                wide, narrow = sum_bits(ours, change.before), sum_bits(theirs, change.after)
-                if wide > narrow > 0 and not _is_of_tpu(change.pipeline):
+                wide, narrow = sum_bits(ours, pair.before), sum_bits(theirs, pair.after)
+                if wide > narrow > 0 and not _is_of_tpu(pair.pipeline):
                     dtype = theirs.type_text.partition("[")[0]
                     yield Finding(
                         theirs,
-                        f"{change.pass_name} made this sum round each step to {dtype}",
+                        f"{pair.pass_name} made this sum round each step to {dtype}",
                         notes=(f"before the pass, %{ours.name} accumulated in more bits",),
                         key="sum",
                     )
                     return
 
-    def check(self, change: PassPair) -> Findings:
+    def check(self, pair: PassPair) -> Findings:
         """New products of default precision that replace products of a requested precision."""
-        if not any(map(asked_of, product_instructions(change.removed))):
+        if not any(map(asked_of, product_instructions(pair.removed))):
             return
-        gone = list(products(change.removed))
-        added = list(products(change.added))
+        gone = list(products(pair.removed))
+        added = list(products(pair.added))
         for old, new, note in lost_precisions(gone, added):
             yield Finding(
                 new.instruction,
-                f"{change.pass_name} lost the precision {old.asked} of this product",
+                f"{pair.pass_name} lost the precision {old.asked} of this product",
                 notes=(f"before the pass, %{old.instruction.name} had it{note}",),
                 key="precision",
             )
@@ -309,12 +309,12 @@ def _types_of(instruction: Instruction) -> frozenset[str]:
     return frozenset(array.dtype for array in arrays(instruction.shape_or_none))
 
 
-def _rounded_operands(change: PassPair) -> Iterator[tuple[Instruction, Instruction, str]]:
+def _rounded_operands(pair: PassPair) -> Iterator[tuple[Instruction, Instruction, str]]:
     """Operands that new conversions round, as (user, unrounded value, narrowest type).
 
     Users are kept instructions and replaced products.
     """
-    for computation in change.changed:
+    for computation in pair.changed:
         before, after = computation.before, computation.after
         rows = map(after.rows.__getitem__, computation.added)
         converts = {name_of(row) for row in rows if opcode_of(row) == "convert"}

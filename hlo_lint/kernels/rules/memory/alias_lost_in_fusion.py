@@ -112,9 +112,9 @@ class AliasLostInFusion(Rule):
                     "out of the fusion",
                 )
 
-    def check_clones(self, change: PassPair) -> Findings:
+    def check_clones(self, pair: PassPair) -> Findings:
         """Calls that lost an alias in a pass but kept payload and operands."""
-        for computation in change.changed:
+        for computation in pair.changed:
             for call in computation.after.with_opcode("custom-call"):
                 old = computation.before.instruction(call.name)
                 if old is None or old.attributes_text == call.attributes_text:
@@ -128,9 +128,9 @@ class AliasLostInFusion(Rule):
                     yield from _findings(
                         call,
                         need_of_alias(call, result),
-                        f"{change.pass_name} dropped an alias of this call: its result "
+                        f"{pair.pass_name} dropped an alias of this call: its result "
                         f"{result} should alias operand {had[result.index]}",
-                        f"--xla_disable_hlo_passes={change.pass_name} keeps the alias",
+                        f"--xla_disable_hlo_passes={pair.pass_name} keeps the alias",
                     )
 
     def fix(self, instruction: Instruction, module: Module) -> Fix | None:

@@ -73,9 +73,9 @@ class GemmEpilogueChanged(Rule):
         Good(_CALL % (1, ""), file=_AFTER, beside={_BEFORE: _DOT}),
     )
 
-    def check(self, change: PassPair) -> Findings:
+    def check(self, pair: PassPair) -> Findings:
         """Calls whose factors or bias disagree with the module before the pass."""
-        for call, config, before in _changed_calls(change):
+        for call, config, before in _changed_calls(pair):
             sums = list(_sums(before, call))
             addends = list(_addends(call, config))
             for addend, factor, is_bias in addends:
@@ -92,7 +92,7 @@ class GemmEpilogueChanged(Rule):
                     yield Finding(
                         call,
                         f"%{addend.name} is added with factor {factor:g} to a product with factor "
-                        f"{config.alpha.real:g}: before {change.pass_name} the factors were "
+                        f"{config.alpha.real:g}: before {pair.pass_name} the factors were "
                         f"{term.factor:g} and {total.factor:g}",
                         notes=("alpha scales only A * B; beta * C and the bias are added to it",),
                     )
@@ -101,7 +101,7 @@ class GemmEpilogueChanged(Rule):
                     yield Finding(
                         call,
                         f"the bias %{addend.name} was along dimension {term.dimension} before "
-                        f"{change.pass_name}: cuBLASLt adds it along the most minor dimension",
+                        f"{pair.pass_name}: cuBLASLt adds it along the most minor dimension",
                     )
 
 
@@ -130,13 +130,13 @@ class _Sum(NamedTuple):
         return _Sum(self.shape, self.factor * factor, terms)
 
 
-def _changed_calls(change: PassPair) -> Iterator[tuple[Instruction, GemmConfig, Computation]]:
+def _changed_calls(pair: PassPair) -> Iterator[tuple[Instruction, GemmConfig, Computation]]:
     """New or reconfigured GEMM calls, with their computation before the pass."""
-    for computation in change.after.computations:
+    for computation in pair.after.computations:
         for call in computation.with_opcode("custom-call"):
             if '"__cublas$' not in call.attributes_text:
                 continue
-            before = change.before.computation(computation.name)
+            before = pair.before.computation(computation.name)
             old = None if before is None else before.instruction(call.name)
             if before is None or (old is not None and old.attributes_text == call.attributes_text):
                 continue
