@@ -48,9 +48,8 @@ def test_every_rule_has_a_page_with_its_examples(site: Path) -> None:
     for rule in all_rules():
         page = (site / "rules" / f"{rule.name()}.html").read_text("utf-8")
         assert f"<h1>{rule.name()}" in page
-        assert page.count('<div class="highlight-hlo') >= sum(
-            "HloModule" in example.source for example in rule.examples
-        )
+        texts = re.findall('<div class="highlight-(?:hlo|diff) ', page)  # steps are differences
+        assert len(texts) >= sum("HloModule" in example.source for example in rule.examples)
 
 
 def test_every_command_is_in_the_reference(site: Path) -> None:
