@@ -114,7 +114,7 @@ class Divergence:
     @cached_property
     def cause(self) -> Cause | None:
         """The pass that introduced the difference; None if only final modules were dumped."""
-        ours, theirs = (_pipeline_of(variant.path) for variant in (self.ours, self.theirs))
+        ours, theirs = (_compilation_of(variant.path) for variant in (self.ours, self.theirs))
         if ours is None or theirs is None or not ours.steps or not theirs.steps:
             return None
         bisection = bisect(ours, theirs)
@@ -334,7 +334,7 @@ def _digest(path: Path) -> str:
         return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _pipeline_of(path: Path) -> Compilation | None:
+def _compilation_of(path: Path) -> Compilation | None:
     """The compilation that ends in a text; None for a file name that is not from a compiler."""
     name = parse_name(path.name)
     if name is None:
@@ -347,7 +347,7 @@ def _pipeline_of(path: Path) -> Compilation | None:
 
 def _differ_at_first(first: Variant, second: Variant) -> bool:
     """True if two variants differ before the first pass."""
-    ours, theirs = _pipeline_of(first.path), _pipeline_of(second.path)
+    ours, theirs = _compilation_of(first.path), _compilation_of(second.path)
     if ours is None or theirs is None or not (ours.begins and theirs.begins):
         return False
     apart = bisect(ours, theirs).first
