@@ -10,7 +10,7 @@ from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.step_map.differences import changed_operations
 from hlo_lint.engine.views import checks_of
 from hlo_lint.rules.base import Stage
-from hlo_lint.rules.registry import all_rules
+from hlo_lint.rules.registry import all_rules, find_rule
 from tests.analysis.steps import LOSSES, PRESERVING, Program, alter, plant
 from tests.conftest import DUMPS
 
@@ -106,6 +106,6 @@ ENTRY e {
 """
     after = text.replace("reduce(d", "reduce(p")
     pair = PassPair(hlo_lint.parse(text), hlo_lint.parse(after), "algsimp", "simplification", None)
-    rule = next(rule for rule in all_rules() if rule.name() == "meaning-changed")
-    (finding,) = chain(*(check.run(pair, Stage()) for check in checks_of(rule)))
+    checks = checks_of(find_rule("meaning-changed"))
+    (finding,) = chain(*(check.run(pair, Stage()) for check in checks))
     assert "the dynamic size" in finding.message
