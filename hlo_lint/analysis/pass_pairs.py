@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hlo_lint.analysis.step_map.step_map import StepMap
 
 _layouts = late(r"\{[^}]*\}|/\*[^*]*\*/")
+_element_types = late(r"\w+(?=\[)").sub
 
 
 @dataclass(frozen=True)
@@ -121,11 +122,13 @@ class ChangedComputation:
         """True if a name means the same instruction before and after.
 
         XLA:TPU renumbers instructions mid-pipeline, and a computation may get the name of another.
+        Element types do not count: bfloat16-propagation changes those of most instructions.
         """
         rows, others, kept = self.before.rows, self.after.rows, self.kept
         differ = sum(
-            (opcode_of(rows[number]), bare_type(type_of(rows[number])))
-            != (opcode_of(others[position]), bare_type(type_of(others[position])))
+            opcode_of(rows[number]) != opcode_of(others[position])
+            or _element_types("", bare_type(type_of(rows[number])))
+            != _element_types("", bare_type(type_of(others[position])))
             for number, position in kept
         )
         if differ > 2 and 4 * differ > len(kept):

@@ -193,6 +193,24 @@ class SideEffectLost(Rule):
             }
         """),
         Good.step("""
+            HloModule m, num_partitions=2
+
+            ENTRY e {
+              p = f32[8] parameter(0)
+              a = f32[8] collective-permute(p), channel_id=1, source_target_pairs={{0,1}}
+            - b = f32[8] collective-permute(p), channel_id=2, source_target_pairs={{1,0}}
+            - n = f32[8] negate(b)
+            - s = f32[8] sine(n)
+            + c = bf16[8] convert(p)
+            + b = bf16[8] collective-permute(c), channel_id=2, source_target_pairs={{1,0}}
+            + n = bf16[8] negate(b)
+            + s = bf16[8] sine(n)
+            + w = f32[8] convert(s)
+            - ROOT r = f32[8] subtract(a, s)
+            + ROOT r = f32[8] subtract(a, w)
+            }
+        """),
+        Good.step("""
             - c = () custom-call(f32[8] p), custom_call_target="Sharding",
             -     custom_call_has_side_effect=true
               ROOT n = f32[8] negate(p)
