@@ -262,6 +262,10 @@ def load_runtime() -> Answer:
     return None, ()
 
 
+_find_unknown_flag: Final = re.compile("No such compile option: '([^']*)'").search
+"""jaxlib 0.11 has no xla_cpu_use_fusion_emitters."""
+
+
 @lru_cache(MAX_EXECUTABLES)
 def _compiled(
     text: bytes,
@@ -294,10 +298,14 @@ def _compiled(
 
     if plain:
         return compiled({})
-    try:
-        return compiled(FLAGS)
-    except RuntimeError:
-        return compiled(DEFAULT_FLAGS)
+    own = dict(FLAGS)
+    while True:
+        try:
+            return compiled(own)
+        except RuntimeError as error:
+            unknown = _find_unknown_flag(f"{error}")
+            if unknown is None or own.pop(unknown[1], None) is None:
+                return compiled(DEFAULT_FLAGS)
 
 
 def _bindings() -> ModuleType:

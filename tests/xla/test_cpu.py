@@ -72,6 +72,24 @@ def test_results_are_the_leaves_of_the_root(xla: XlaCpu) -> None:
     assert sum_of(xla) == [4, 6]
 
 
+@pytest.mark.skipif("HLO_LINT_ORACLES" not in os.environ, reason="needs another jaxlib")
+def test_release_without_one_of_the_flags_keeps_the_others() -> None:
+    text = """HloModule m
+
+ENTRY e {
+  x = f32[] parameter(0)
+  y = f32[] parameter(1)
+  quotient = f32[] divide(x, y)
+  ROOT twice = f32[] divide(quotient, y)
+}
+"""
+    inputs = [np.array(1e30, np.float32), np.array(1e20, np.float32)]
+    for python in os.environ["HLO_LINT_ORACLES"].split(os.pathsep):
+        with XlaCpu(python) as other:
+            assert other.run(text, inputs, plain=True) == [0]  # algsimp: x / (y * y)
+            assert other.run(text, inputs) == [np.float32(1e-10)]
+
+
 def test_text_that_xla_refuses_is_a_message_and_the_child_goes_on(xla: XlaCpu) -> None:
     with pytest.raises(NotRun, match=r"^1:\d+: expects"):
         xla.run("HloModule m rubbish", [])
