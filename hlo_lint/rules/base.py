@@ -160,21 +160,14 @@ class Example:
 
     @classmethod
     def entry(cls, instructions: str, **more: Any) -> Self:
-        """An example whose module has only an entry with these instructions.
+        """An example whose module has an entry with these instructions.
 
         Typed operands that none of them defines are the parameters, in the order of the text:
-        `ROOT n = f32[8] negate(f32[8] p)`. The header may come first; without it, it is bare.
+        `ROOT n = f32[8] negate(f32[8] p)`. The header may come first; without it, it is bare. Then
+        come other computations, with parameters likewise. One with a single instruction may be a
+        line: `add { ROOT s = f32[] add(f32[] a, f32[] b) }`.
         """
         return cls(instructions, as_module=_entry_of, **more)
-
-    @classmethod
-    def module(cls, computations: str, **more: Any) -> Self:
-        """An example whose module has these computations and a bare header.
-
-        Computations have parameters as in `entry`. One with a single instruction may be a line:
-        `add { ROOT s = f32[] add(f32[] a, f32[] b) }`.
-        """
-        return cls(computations, as_module=_module_of, **more)
 
     @classmethod
     def step(
@@ -183,7 +176,7 @@ class Example:
         """An example of a pass: it removed the lines that begin with `-`, and added those with `+`.
 
         Without `ENTRY`, the lines are instructions of an entry, with parameters as in `entry`;
-        without `HloModule`, the header is bare. Computations may be lines, as in `module`.
+        without `HloModule`, the header is bare. Computations may be lines, as in `entry`.
         """
         text = cleandoc(lines)
         if not re.search("^[-+]?ENTRY", text, re.M):
@@ -247,29 +240,33 @@ def _without_sign(line: str) -> str:
     return " " + bare if bare != line and bare.startswith(" ") else bare
 
 
-def _module_of(computations: str) -> str:
-    return f"HloModule m\n\n{_whole_of(computations)}"
-
-
 def _spelled_out(computation: re.Match[str]) -> str:
     """A computation with a line for each instruction, and its parameters."""
     line, lines = computation["line"], computation["lines"]
-    return f"{computation['head']}\n{_with_parameters(lines or f'  {line}')}\n}}"
+    body = _with_parameters(lines or f"  {line}")
+    return f"{computation['head']}\n{body}\n}}{computation['tail'] or ''}"
 
 
 _computation = re.compile(
     r"^(?P<head>(?:ENTRY )?[\w.-]+ \{)"
-    r"(?: (?P<line>(?:ROOT )?\S+ = (?:(?! = )[^\n])*) \}$|\n(?P<lines>.*?)\n\}$)",
+    r"(?: (?P<line>(?:ROOT )?\S+ = (?:(?! = )[^\n])*) \}$|\n(?P<lines>.*?)\n\}(?P<tail>.*?)$)",
     re.M | re.S,
 )
+_header = re.compile(r"(?://.*\n)*HloModule.*(?:\n[ \t].*)*")
 
 
 def _entry_of(text: str) -> str:
-    lines = cleandoc(text).splitlines()
-    start = next((n for n, line in enumerate(lines, 1) if line.startswith("HloModule")), 0)
-    header = lines[:start] or ["HloModule m"]
-    body = _with_parameters("\n".join(lines[start:])).replace("\n", "\n  ")
-    return "\n".join([*header, "", "ENTRY e {", f"  {body}", "}"])
+    rest = cleandoc(text)
+    header = _header.match(rest)
+    parts = [header[0] if header else "HloModule m"]
+    rest = rest.removeprefix(parts[0]).lstrip("\n")
+    while computation := _computation.match(rest):
+        parts.append(_spelled_out(computation))
+        rest = rest[computation.end() :].lstrip("\n")
+    if rest:
+        body = _with_parameters(rest).replace("\n", "\n  ")
+        parts.append(f"ENTRY e {{\n  {body}\n}}")
+    return "\n\n".join(parts)
 
 
 def _with_parameters(body: str) -> str:

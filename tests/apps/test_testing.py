@@ -120,7 +120,7 @@ def test_the_header_and_a_continued_line_may_stand_in_an_entry() -> None:
 
 def test_a_computation_of_one_instruction_may_be_a_line() -> None:
     text = "add { ROOT s = f32[] add(f32[] a, f32[] b) }\n\nENTRY e { ROOT p = f32[] parameter(0) }"
-    assert Good.module(text).source.splitlines()[2:6] == [
+    assert Good.entry(text).source.splitlines()[2:6] == [
         *("add {", "  a = f32[] parameter(0)", "  b = f32[] parameter(1)"),
         "  ROOT s = f32[] add(a, b)",
     ]

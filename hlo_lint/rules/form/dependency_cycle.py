@@ -27,13 +27,10 @@ class DependencyCycle(Rule):
             b = f32[8] negate(a)
             ROOT c = f32[8] negate(b)
         """),
-        Bad.module("""
-            f {
-              ROOT d = f32[8] call(f32[8] q), to_apply=f  // error
-            }
-
-            ENTRY e { ROOT c = f32[8] call(f32[8] p), to_apply=f }
-        """),
+        Bad.entry("""
+        f { ROOT d = f32[8] call(f32[8] q), to_apply=f  // error }
+        ROOT c = f32[8] call(f32[8] p), to_apply=f
+    """),
         Good.entry("ROOT t = (f32[8], f32[8]) tuple(f32[8] p, p)"),
     )
 

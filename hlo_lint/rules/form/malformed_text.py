@@ -65,7 +65,9 @@ class MalformedText(Rule):
             p = f32[8,]{0} parameter(0)  // error
             ROOT c = pred[8]{0} compare(p, p), direction=LESS  // error
         """),
-        Bad.module("""
+        Bad("""
+            HloModule m
+
             ENTRY e (p: f32[8]) -> f32[4] {  // error
               p = f32[8]{0} parameter(0)
               ROOT c = f32[8]{0} call(p), to_apply=nothing  // error

@@ -11,8 +11,7 @@ from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule
 
 _FINAL = {".ir-no-opt.ll": ""}
 _PROGRAM = """
-p = c64[4,16]{{{order}}} parameter(0)
-ROOT f = c64[4,16]{{{order}}} fft(p), fft_type=FFT, fft_length={{16}}{mark}
+ROOT f = c64[4,16]{{{order}}} fft(c64[4,16]{{{order}}} p), fft_type=FFT, fft_length={{16}}{mark}
 """
 
 

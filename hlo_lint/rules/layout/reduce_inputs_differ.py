@@ -22,14 +22,11 @@ largest {
   y = s32[] maximum(i, j)
   ROOT t = (f32[], s32[]) tuple(x, y)
 }
-
-ENTRY e {
-  p = f32[8,4]{1,0} parameter(0)
-  q = s32[8,4]{%s} parameter(1)
-  z = f32[] constant(0)
-  n = s32[] constant(0)
-  ROOT r = (f32[8]{0}, s32[8]{0}) reduce(p, q, z, n), dimensions={1}, to_apply=largest%s
-}
+p = f32[8,4]{1,0} parameter(0)
+q = s32[8,4]{%s} parameter(1)
+z = f32[] constant(0)
+n = s32[] constant(0)
+ROOT r = (f32[8]{0}, s32[8]{0}) reduce(p, q, z, n), dimensions={1}, to_apply=largest%s
 """
 
 
@@ -51,8 +48,8 @@ class ReduceInputsDiffer(Rule):
         ),
     )
     examples = (
-        Bad.module(_PROGRAM % ("0,1", "  // error"), file=_FILE),
-        Good.module(_PROGRAM % ("1,0", ""), file=_FILE),
+        Bad.entry(_PROGRAM % ("0,1", "  // error"), file=_FILE),
+        Good.entry(_PROGRAM % ("1,0", ""), file=_FILE),
     )
 
     def check(self, computation: Computation, stage: Stage) -> Findings:

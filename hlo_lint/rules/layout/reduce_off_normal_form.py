@@ -14,11 +14,8 @@ _FILE = (
 )
 _PROGRAM = """
 sum { ROOT s = f32[] add(f32[] a, f32[] b) }
-
-ENTRY e {
-  z = f32[] constant(0)
-  ROOT r = f32[8]{0} reduce(f32[8,4]{%s} p, z), dimensions={1}, to_apply=sum%s
-}
+z = f32[] constant(0)
+ROOT r = f32[8]{0} reduce(f32[8,4]{%s} p, z), dimensions={1}, to_apply=sum%s
 """
 
 
@@ -41,8 +38,8 @@ class ReduceOffNormalForm(Rule):
         ),
     )
     examples = (
-        Bad.module(_PROGRAM % ("0,1", "  // error"), file=_FILE),
-        Good.module(_PROGRAM % ("1,0", ""), file=_FILE),
+        Bad.entry(_PROGRAM % ("0,1", "  // error"), file=_FILE),
+        Good.entry(_PROGRAM % ("1,0", ""), file=_FILE),
     )
 
     def check(self, computation: Computation, stage: Stage) -> Findings:

@@ -94,13 +94,10 @@ class ReshapeMovesData(Rule):
             options={"move-as": "copy"},
         ),
         Good.entry("ROOT r = f32[2,8,128,32]{2,3,1,0} reshape(f32[16,128,32]{1,2,0} p)"),
-        Good.module("""
-            body { ROOT s = f32[4,2,3]{0,1,2} reshape(f32[8,3]{1,0} q) }
-
-            ENTRY e {
-              ROOT r = f32[4,2,3]{0,1,2} fusion(f32[8,3]{1,0} p), kind=kLoop, calls=body
-            }
-        """),
+        Good.entry("""
+        body { ROOT s = f32[4,2,3]{0,1,2} reshape(f32[8,3]{1,0} q) }
+        ROOT r = f32[4,2,3]{0,1,2} fusion(f32[8,3]{1,0} p), kind=kLoop, calls=body
+    """),
     )
 
     def check(self, computation: Computation) -> Findings:

@@ -21,15 +21,12 @@ ONE_RESHAPE = m.reshape(m.parameter())
 
 _PROGRAM = """
 HloModule left_behind, is_scheduled=true
-
 wrapped { ROOT s = f16[16,4096]{1,0} reshape(f16[2,8,4096]{%s} q) }
-
-ENTRY e { ROOT r = f16[16,4096]{1,0} fusion(f16[2,8,4096]{%s} p), kind=kLoop, calls=wrapped%s }
+ROOT r = f16[16,4096]{1,0} fusion(f16[2,8,4096]{%s} p), kind=kLoop, calls=wrapped%s
 """
 _FREE = """
 HloModule left_behind, is_scheduled=true
-
-ENTRY e { ROOT r = f16[16,4096]{1,0} bitcast(f16[2,8,4096]{2,1,0} p) }
+ROOT r = f16[16,4096]{1,0} bitcast(f16[2,8,4096]{2,1,0} p)
 """
 
 
@@ -63,9 +60,9 @@ class ReshapeRunsAsKernel(Rule):
         ),
     )
     examples = (
-        Bad(_PROGRAM % ("2,1,0", "2,1,0", "  // error"), fixed=_FREE),
-        Bad(_PROGRAM % ("2,0,1", "2,0,1", "  // error")),
-        Good(_FREE),
+        Bad.entry(_PROGRAM % ("2,1,0", "2,1,0", "  // error"), fixed=_FREE),
+        Bad.entry(_PROGRAM % ("2,0,1", "2,0,1", "  // error")),
+        Good.entry(_FREE),
     )
 
     def check(self, final: FinalModule) -> Findings:

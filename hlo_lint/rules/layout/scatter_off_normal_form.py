@@ -45,8 +45,8 @@ class ScatterOffNormalForm(Rule):
         ),
     )
     examples = (
-        Bad.module(_PROGRAM % _PAIRS, file=_FILE),
-        Good.module(_PROGRAM % _ONE_ROW, file=_FILE),
+        Bad.entry(_PROGRAM % _PAIRS, file=_FILE),
+        Good.entry(_PROGRAM % _ONE_ROW, file=_FILE),
     )
 
     def check(self, computation: Computation, stage: Stage) -> Findings:

@@ -34,13 +34,12 @@ class TransposeOffNormalForm(Rule):
     examples = (
         Bad.entry(
             """
-            p = f32[2,3,4]{0,2,1} parameter(0)
-            ROOT t = f32[4,2,3]{2,1,0} transpose(p), dimensions={2,0,1}  // error
-            """,
-            fixed="""
-            t.bitcast = f32[3,4,2]{2,1,0} bitcast(f32[2,3,4]{0,2,1} p)
-            ROOT t = f32[4,2,3]{2,1,0} transpose(t.bitcast), dimensions={1,2,0}
+            ROOT t = f32[4,2,3]{2,1,0} transpose(f32[2,3,4]{0,2,1} p), dimensions={2,0,1}  // error
         """,
+            fixed="""
+        t.bitcast = f32[3,4,2]{2,1,0} bitcast(f32[2,3,4]{0,2,1} p)
+        ROOT t = f32[4,2,3]{2,1,0} transpose(t.bitcast), dimensions={1,2,0}
+    """,
             artefacts=_FINAL,
         ),
         Bad.entry(

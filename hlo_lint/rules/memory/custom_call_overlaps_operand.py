@@ -22,11 +22,8 @@ MATRIX, PRODUCT = 2, ((), (0,))
 
 _PROGRAM = """
 HloModule shared, is_scheduled=true
-
-ENTRY e {
-  x = f32[512]{0} negate(f32[512]{0} p)
-  ROOT c = f32[512]{0} custom-call(x), custom_call_target="kernel"%s
-}
+x = f32[512]{0} negate(f32[512]{0} p)
+ROOT c = f32[512]{0} custom-call(x), custom_call_target="kernel"%s
 """
 _ASSIGNMENT = """
 BufferAssignment:
@@ -54,18 +51,20 @@ class CustomCallOverlapsOperand(Rule):
         PublicReport("NVIDIA/TransformerEngine#2730", "payloads/shared_with_operand_legacy"),
     )
     examples = (
-        Bad(_PROGRAM % "  // error", artefacts={"-buffer-assignment.txt": _ASSIGNMENT % 1024}),
-        Good(_PROGRAM % "", artefacts={"-buffer-assignment.txt": _ASSIGNMENT % 2048}),
-        Good(
+        Bad.entry(
+            _PROGRAM % "  // error", artefacts={"-buffer-assignment.txt": _ASSIGNMENT % 1024}
+        ),
+        Good.entry(_PROGRAM % "", artefacts={"-buffer-assignment.txt": _ASSIGNMENT % 2048}),
+        Good.entry(
             _PROGRAM % ", output_to_operand_aliasing={{}: (0, {})}",
             artefacts={"-buffer-assignment.txt": _ASSIGNMENT % 0},
         ),
-        Good(
+        Good.entry(
             _PROGRAM.replace("kernel", "__cublas$lt$matmul").replace("call(x)", "call(p, p, x)")
             % ', backend_config={"gemm_backend_config":{"beta":1}}',
             artefacts={"-buffer-assignment.txt": _ASSIGNMENT % 0},
         ),
-        Good(
+        Good.entry(
             _PROGRAM.replace("kernel", "ConcatBitcast") % "",
             artefacts={"-buffer-assignment.txt": _ASSIGNMENT % 0},
         ),

@@ -27,10 +27,7 @@ f {{
   n = f32[8]{{0}} negate(d)
   ROOT u = f32[16]{{0}} dynamic-update-slice(x, n, i)
 }}
-
-ENTRY e {{
-  ROOT r = f32[16]{{0}} fusion(f32[16]{{0}} p, s32[] i), kind=kLoop, calls=f{mark}
-}}
+ROOT r = f32[16]{{0}} fusion(f32[16]{{0}} p, s32[] i), kind=kLoop, calls=f{mark}
 """
 _BITCAST = """
 f {{
@@ -42,10 +39,7 @@ f {{
   also = s32[] constant(0)
   ROOT u = f32[4,16]{{1,0}} dynamic-update-slice(x, b, also, i)
 }}
-
-ENTRY e {{
-  ROOT r = f32[4,16]{{1,0}} fusion(f32[4,16]{{1,0}} p, s32[] i), kind=kLoop, calls=f{mark}
-}}
+ROOT r = f32[4,16]{{1,0}} fusion(f32[4,16]{{1,0}} p, s32[] i), kind=kLoop, calls=f{mark}
 """
 _CONSTANT = """
 f {{
@@ -54,10 +48,7 @@ f {{
   n = f32[16,2]{{1,0}} negate(d)
   ROOT u = f32[16,4]{{1,0}} dynamic-update-slice(x, n, zero, zero)
 }}
-
-ENTRY e {{
-  ROOT r = f32[16,4]{{1,0}} fusion(f32[16,4]{{1,0}} p), kind=kLoop, calls=f{mark}
-}}
+ROOT r = f32[16,4]{{1,0}} fusion(f32[16,4]{{1,0}} p), kind=kLoop, calls=f{mark}
 """
 _TWICE = """
 f {{
@@ -94,15 +85,15 @@ class FusedUpdateReadsElsewhere(Rule):
     opcodes = frozenset({"dynamic-update-slice"})
     evidence = (PublicReport("openxla/xla#49176"), PublicReport("jax-ml/jax#39100"))
     examples = (
-        Bad.module(_PROGRAM.format(index="next", mark="  // error")),
-        Bad.module(_CONSTANT.format(columns="1:3", mark="  // error")),
-        Bad.module(_TWICE.format(other="x", mark="  // error")),
-        Bad.module(_BITCAST.format(row="i", mark="  // error")),
-        Good.module(_BITCAST.format(row="zero", mark="")),
-        Good.module(_PROGRAM.format(index="i", mark="")),
-        Good.module(_CONSTANT.format(columns="0:2", mark="")),
-        Good.module(_CONSTANT.format(columns="2:4", mark="")),
-        Good.module(_TWICE.format(other="y", mark="")),
+        Bad.entry(_PROGRAM.format(index="next", mark="  // error")),
+        Bad.entry(_CONSTANT.format(columns="1:3", mark="  // error")),
+        Bad.entry(_TWICE.format(other="x", mark="  // error")),
+        Bad.entry(_BITCAST.format(row="i", mark="  // error")),
+        Good.entry(_BITCAST.format(row="zero", mark="")),
+        Good.entry(_PROGRAM.format(index="i", mark="")),
+        Good.entry(_CONSTANT.format(columns="0:2", mark="")),
+        Good.entry(_CONSTANT.format(columns="2:4", mark="")),
+        Good.entry(_TWICE.format(other="y", mark="")),
     )
 
     def check(self, final: FinalModule) -> Findings:

@@ -40,18 +40,14 @@ _UPDATE = "d = f32[8]{0} dynamic-update-slice(x, u, i)"
 _READ = "y = f32[8]{0} sine(x)"
 _CALL = """
 HloModule m, is_scheduled=true, buffer_donor={{ (0, {{0}}) }}
-
 f {{
   a = f32[8]{{0}} get-tuple-element((f32[8]{{0}}, f32[8]{{0}}) s), index={index}
   ROOT y = f32[8]{{0}} sine(a)
 }}
-
-ENTRY e {{
-  x = f32[8]{{0}} get-tuple-element((f32[8]{{0}}, f32[8]{{0}}) s), index=0
-  d = f32[8]{{0}} dynamic-update-slice(x, f32[4]{{0}} u, s32[] i){mark}
-  y = f32[8]{{0}} call(s), to_apply=f
-  ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple(d, y)
-}}
+x = f32[8]{{0}} get-tuple-element((f32[8]{{0}}, f32[8]{{0}}) s), index=0
+d = f32[8]{{0}} dynamic-update-slice(x, f32[4]{{0}} u, s32[] i){mark}
+y = f32[8]{{0}} call(s), to_apply=f
+ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple(d, y)
 """
 _UNSCHEDULED = """
 p = f32[8]{{0}} parameter(0)
@@ -66,23 +62,18 @@ ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple(d, y)
 
 _LOOP = """
 HloModule m, is_scheduled=true
-
 body {{
   x = f32[8]{{0}} get-tuple-element((f32[8]{{0}}, f32[8]{{0}}) b), index=0
   y = f32[8]{{0}} get-tuple-element(b), index=1
   n = f32[8]{{0}} negate(x)
   ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple({given}){mark}
 }}
-
 condition {{
   ROOT goes-on = pred[] custom-call((f32[8]{{0}}, f32[8]{{0}}) c), custom_call_target="goes_on"
 }}
-
-ENTRY e {{
-  k = f32[8]{{0}} copy(f32[8]{{0}} p)
-  first = (f32[8]{{0}}, f32[8]{{0}}) tuple({init}, f32[8]{{0}} q)
-  ROOT w = (f32[8]{{0}}, f32[8]{{0}}) while(first), condition=condition, body=body{at_loop}
-}}
+k = f32[8]{{0}} copy(f32[8]{{0}} p)
+first = (f32[8]{{0}}, f32[8]{{0}}) tuple({init}, f32[8]{{0}} q)
+ROOT w = (f32[8]{{0}}, f32[8]{{0}}) while(first), condition=condition, body=body{at_loop}
 """
 _DONATED = """
 HloModule m, is_scheduled=true, input_output_alias={{ {{0}}: (0, {{}}, may-alias) }}
@@ -201,10 +192,10 @@ class ReadAfterOverwrite(Rule):
             _UNSCHEDULED.format(first="", mark="  // error", second="y = f32[8]{0} add(x, d)"),
             file=f"module_0001.m.0001.copy-insertion.{_COPIED}.txt",
         ),
-        Bad(_LOOP.format(given="y, x", init="k", mark="  // error", at_loop="")),
-        Bad(_LOOP.format(given="n, y", init="p", mark="", at_loop="  // error")),
-        Good(_LOOP.format(given="n, y", init="k", mark="", at_loop="")),
-        Good(_LOOP.format(given="y, y", init="q", mark="", at_loop="")),
+        Bad.entry(_LOOP.format(given="y, x", init="k", mark="  // error", at_loop="")),
+        Bad.entry(_LOOP.format(given="n, y", init="p", mark="", at_loop="  // error")),
+        Good.entry(_LOOP.format(given="n, y", init="k", mark="", at_loop="")),
+        Good.entry(_LOOP.format(given="y, y", init="q", mark="", at_loop="")),
         Bad.entry(_DONATED.format(result="(n, p)", mark="  // error")),
         Good.entry(_DONATED.format(result="(n, n)", mark="")),
         Bad.entry(_GIVEN.format(result="q", mark="  // error")),
@@ -216,8 +207,8 @@ class ReadAfterOverwrite(Rule):
         Good(_CANONICAL),
         Bad(_BRANCHES.format(opcode="sine", mark="  // error")),
         Good(_BRANCHES.format(opcode="copy", mark="")),
-        Bad(_CALL.format(index=0, mark="  // error")),
-        Good(_CALL.format(index=1, mark="")),
+        Bad.entry(_CALL.format(index=0, mark="  // error")),
+        Good.entry(_CALL.format(index=1, mark="")),
         Good.entry(
             _UNSCHEDULED.format(first="y = f32[8]{0} sine(x)", mark="", second=""),
             file=f"module_0001.m.0001.copy-insertion.{_COPIED}.txt",

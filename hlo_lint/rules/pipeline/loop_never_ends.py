@@ -51,7 +51,7 @@ class LoopNeverEnds(Rule):
     examples = (
         Bad(_PROGRAM.format(step=0, limit=10, direction="LT", mark=_ERROR)),
         Bad(_PROGRAM.format(step=2, limit=7, direction="NE", mark=_ERROR)),
-        Bad.module("""
+        Bad.entry("""
             body {
               i = s32[] get-tuple-element((s32[]) b), index=0
               ROOT t = (s32[]) tuple(i)

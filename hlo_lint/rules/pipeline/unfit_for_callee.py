@@ -157,10 +157,10 @@ class UnfitForCallee(Rule):
         Bad.entry(_SCAN.format(operands="p, z", mark="  // error")),
         Bad.entry(_ATTENTION.format(operands="q, k", mark="  // error")),
         Bad.entry(_FACTORS.format(columns=4, mark="  // error")),
-        Bad.module(
+        Bad.entry(
             _SMALL.format(operation="fft(q), fft_type=FFT, fft_length={8}", mark="  // error")
         ),
-        Bad.module(_COMMANDS.format(operation=_MOVE, mark="  // error")),
+        Bad.entry(_COMMANDS.format(operation=_MOVE, mark="  // error")),
         Bad.entry(_ONEDNN.format(scales="5", mark="  // error")),
         Bad.entry(_ONEDNN.format(scales="[5,6]", mark="  // error").replace("TANH", "BIAS")),
         Bad.entry(_CONVOLUTION.format(stride="1x1", mark="  // error"), file=_AFTER, beside=_FITS),
@@ -172,8 +172,8 @@ class UnfitForCallee(Rule):
         Good.entry(_SCAN.format(operands="p", mark="")),
         Good.entry(_ATTENTION.format(operands="q, k, k", mark="")),
         Good.entry(_FACTORS.format(columns=8, mark="")),
-        Good.module(_SMALL.format(operation="negate(q)", mark="")),
-        Good.module(_COMMANDS.format(operation="slice(x), slice={[32:64]}", mark="")),
+        Good.entry(_SMALL.format(operation="negate(q)", mark="")),
+        Good.entry(_COMMANDS.format(operation="slice(x), slice={[32:64]}", mark="")),
     )
 
     def check_convolutions(self, pair: PassPair) -> Findings:

@@ -21,9 +21,7 @@ from hlo_lint.text.phrases import sized
 
 _PROGRAM = """
 HloModule m, is_scheduled=true
-
 negated { ROOT r = f32[1024,1024]{1,0} negate(f32[1024,1024]{1,0} n) }
-
 body {
   i = s32[] get-tuple-element((s32[], f32[1024,1024]{1,0}) b), index=0
   x = f32[1024,1024]{1,0} get-tuple-element(b), index=1
@@ -32,18 +30,14 @@ body {
   next = s32[] add(i, one)
   ROOT t = (s32[], f32[1024,1024]{1,0}) tuple(next, y)
 }
-
 condition {
   j = s32[] get-tuple-element((s32[], f32[1024,1024]{1,0}) c), index=0
   limit = s32[] constant(1000)
   ROOT goes-on = pred[] compare(j, limit), direction=LT
 }
-
-ENTRY e {
-  zero = s32[] constant(0)
-  first = (s32[], f32[1024,1024]{1,0}) tuple(zero, f32[1024,1024]{1,0} p)
-  ROOT w = (s32[], f32[1024,1024]{1,0}) while(first), condition=condition, body=body
-}
+zero = s32[] constant(0)
+first = (s32[], f32[1024,1024]{1,0}) tuple(zero, f32[1024,1024]{1,0} p)
+ROOT w = (s32[], f32[1024,1024]{1,0}) while(first), condition=condition, body=body
 """
 
 
@@ -73,14 +67,14 @@ class CopiedLoopState(Rule):
         PublicReport("jax-ml/jax#38145"),
     )
     examples = (
-        Bad(
+        Bad.entry(
             _PROGRAM.replace(
                 "BODY",
                 "k = f32[1024,1024]{1,0} copy(x)  // error\n"
                 "  y = f32[1024,1024]{1,0} fusion(k), kind=kLoop, calls=negated",
             )
         ),
-        Good(
+        Good.entry(
             _PROGRAM.replace("BODY", "y = f32[1024,1024]{1,0} fusion(x), kind=kLoop, calls=negated")
         ),
     )

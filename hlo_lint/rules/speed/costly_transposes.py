@@ -45,18 +45,15 @@ class CostlyTransposes(Rule):
             "ROOT t = f32[2048,2048] transpose(f32[2048,2048] p), dimensions={1,0}  // error",
             artefacts=_FINAL,
         ),
-        Bad.module(
+        Bad.entry(
             """
             loop {
               c = f32[2048,2048]{0,1} copy(f32[2048,2048]{1,0} q)
               ROOT n = f32[2048,2048]{0,1} tanh(c)
             }
-
-            ENTRY e {
-              p = f32[2048,2048]{1,0} parameter(0)
-              ROOT f = f32[2048,2048]{0,1} fusion(p), kind=kLoop, calls=loop  // error
-            }
-            """,
+            p = f32[2048,2048]{1,0} parameter(0)
+            ROOT f = f32[2048,2048]{0,1} fusion(p), kind=kLoop, calls=loop  // error
+        """,
             artefacts=_FINAL,
         ),
         Good.entry(

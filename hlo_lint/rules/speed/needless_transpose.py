@@ -44,22 +44,16 @@ class NeedlessTranspose(Rule):
             """,
             artefacts=_FINAL,
         ),
-        Bad.module(
+        Bad.entry(
             """
-            one {
-              ROOT u = f32[1024,512]{1,0} transpose(f32[512,1024]{1,0} q), dimensions={1,0}
-            }
-
-            two {
-              u.1 = f32[512,1024]{1,0} transpose(f32[1024,512]{1,0} q.1), dimensions={1,0}
-              ROOT b.1 = f32[64,8,1024]{2,1,0} bitcast(u.1)
-            }
-
-            ENTRY e {
-              there = f32[1024,512]{1,0} fusion(f32[512,1024]{1,0} p), kind=kInput, calls=one
-              ROOT back = f32[64,8,1024]{2,1,0} fusion(there), kind=kInput, calls=two  // error
-            }
-        """,
+        one { ROOT u = f32[1024,512]{1,0} transpose(f32[512,1024]{1,0} q), dimensions={1,0} }
+        two {
+          u.1 = f32[512,1024]{1,0} transpose(f32[1024,512]{1,0} q.1), dimensions={1,0}
+          ROOT b.1 = f32[64,8,1024]{2,1,0} bitcast(u.1)
+        }
+        there = f32[1024,512]{1,0} fusion(f32[512,1024]{1,0} p), kind=kInput, calls=one
+        ROOT back = f32[64,8,1024]{2,1,0} fusion(there), kind=kInput, calls=two  // error
+    """,
             artefacts=_FINAL,
         ),
         Good.entry(

@@ -29,10 +29,7 @@ less {{
   second = pred[] compare(i, j), direction=LT
   ROOT c = pred[] {root}
 }}
-
-ENTRY e {{
-  ROOT s = (s32[64], s32[64]) sort(s32[64] p, s32[64] q), dimensions={{0}}, to_apply=less{mark}
-}}
+ROOT s = (s32[64], s32[64]) sort(s32[64] p, s32[64] q), dimensions={{0}}, to_apply=less{mark}
 """
 
 
@@ -52,18 +49,18 @@ class ComparatorNotStrict(Rule):
     opcodes = frozenset({"sort"})
     evidence = (RefusedByXla("SIGSEGV", by="cpu 0.10.2"),)
     examples = (
-        Bad.module(_PROGRAM.format(direction="LE", root="copy(first)", mark="  // error")),
-        Bad.module(_PROGRAM.format(direction="NE", root="copy(first)", mark="  // error")),
-        Bad.module(
+        Bad.entry(_PROGRAM.format(direction="LE", root="copy(first)", mark="  // error")),
+        Bad.entry(_PROGRAM.format(direction="NE", root="copy(first)", mark="  // error")),
+        Bad.entry(
             _PROGRAM.format(direction="GE", root="select(same, first, second)", mark="  // error")
         ),
-        Bad.module(
+        Bad.entry(
             _PROGRAM.format(direction="LT", root="copy(first)", mark="  // error").replace(
                 *("compare(a, b)", "compare(a, i)")
             )
         ),
-        Good.module(_PROGRAM.format(direction="LT", root="copy(first)", mark="")),
-        Good.module(_PROGRAM.format(direction="GT", root="select(same, second, first)", mark="")),
+        Good.entry(_PROGRAM.format(direction="LT", root="copy(first)", mark="")),
+        Good.entry(_PROGRAM.format(direction="GT", root="select(same, second, first)", mark="")),
     )
 
     def check(self, module: Module) -> Findings:

@@ -30,11 +30,8 @@ _NEUTRAL: Final = {"add": "0", "multiply": "1"}
 """The neutral initial value of each operation."""
 _PROGRAM = """
 step {{ ROOT s = f32[] {step} }}
-
-ENTRY e {{
-  zero = f32[] constant(0)
-  ROOT r = f32[] reduce(f32[64] p, zero), dimensions={{0}}, to_apply=step{mark}
-}}
+zero = f32[] constant(0)
+ROOT r = f32[] reduce(f32[64] p, zero), dimensions={{0}}, to_apply=step{mark}
 """
 _ARGMAX = """
 argmax {{
@@ -51,14 +48,10 @@ argmax {{
   k = s32[] select({test}, i, j)
   ROOT t = (f32[], s32[]) tuple(v, k)
 }}
-
-ENTRY e {{
-  p = f32[64] parameter(0)
-  n = s32[64] iota(), iota_dimension=0
-  least = f32[] constant(-inf)
-  zero = s32[] constant(0)
-  ROOT r = (f32[], s32[]) reduce(p, n, least, zero), dimensions={{0}}, to_apply=argmax{mark}
-}}
+n = s32[64] iota(), iota_dimension=0
+least = f32[] constant(-inf)
+zero = s32[] constant(0)
+ROOT r = (f32[], s32[]) reduce(f32[64] p, n, least, zero), dimensions={{0}}, to_apply=argmax{mark}
 """
 
 
@@ -92,38 +85,32 @@ class OrderDependentReduction(Rule):
         PublicReport("openxla/xla#47374 (a side effect)"),
     )
     examples = (
-        Bad.module(_PROGRAM.format(step="subtract(f32[] a, f32[] b)", mark="  // error")),
-        Bad.module(
+        Bad.entry(_PROGRAM.format(step="subtract(f32[] a, f32[] b)", mark="  // error")),
+        Bad.entry(
             _PROGRAM.format(step="add(f32[] a, f32[] b)", mark="  // error").replace(
                 *("constant(0)", "constant(1)")
             )
         ),
-        Bad.module(_ARGMAX.format(test="greater", mark="  // error")),
-        Good.module(_ARGMAX.format(test="chosen", mark="")),
-        Good.module(_PROGRAM.format(step="add(f32[] a, f32[] b)", mark="")),
-        Good.module(_PROGRAM.format(step="maximum(f32[] a, f32[] b)", mark="")),
-        Bad.module("""
-            first {
-              ROOT a = f32[] parameter(0)
-              b = f32[] parameter(1)
-            }
-
-            ENTRY e {
-              ROOT r = f32[64] all-reduce(f32[64] p), replica_groups={}, to_apply=first  // error
-            }
-        """),
-        Bad.module("""
-            step {
-              t = token[] after-all()
-              o = token[] outfeed(f32[] a, t), outfeed_shape=f32[]
-              ROOT s = f32[] add(a, f32[] b)
-            }
-
-            ENTRY e {
-              zero = f32[] constant(0)
-              ROOT r = f32[] reduce(f32[64] p, zero), dimensions={0}, to_apply=step  // error
-            }
-        """),
+        Bad.entry(_ARGMAX.format(test="greater", mark="  // error")),
+        Good.entry(_ARGMAX.format(test="chosen", mark="")),
+        Good.entry(_PROGRAM.format(step="add(f32[] a, f32[] b)", mark="")),
+        Good.entry(_PROGRAM.format(step="maximum(f32[] a, f32[] b)", mark="")),
+        Bad.entry("""
+        first {
+          ROOT a = f32[] parameter(0)
+          b = f32[] parameter(1)
+        }
+        ROOT r = f32[64] all-reduce(f32[64] p), replica_groups={}, to_apply=first  // error
+    """),
+        Bad.entry("""
+        step {
+          t = token[] after-all()
+          o = token[] outfeed(f32[] a, t), outfeed_shape=f32[]
+          ROOT s = f32[] add(a, f32[] b)
+        }
+        zero = f32[] constant(0)
+        ROOT r = f32[] reduce(f32[64] p, zero), dimensions={0}, to_apply=step  // error
+    """),
     )
 
     def check(self, module: Module, stage: Stage) -> Findings:

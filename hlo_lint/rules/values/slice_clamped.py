@@ -73,8 +73,8 @@ class SliceClamped(Rule):
 start_index_map={0}, index_vector_dim=1, slice_sizes={1}  // error
             """
         ),
-        Bad.module(_LOOP.format(count=10, mark="  // error")),
-        Good.module(_LOOP.format(count=7, mark="")),
+        Bad.entry(_LOOP.format(count=10, mark="  // error")),
+        Good.entry(_LOOP.format(count=7, mark="")),
         Good.entry("""
             i = s32[] constant(2)
             ROOT d = f32[8]{0} dynamic-slice(f32[10]{0} p, i), dynamic_slice_sizes={8}

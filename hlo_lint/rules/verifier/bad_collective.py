@@ -66,28 +66,20 @@ class BadCollective(VerifierRule):
             ROOT g = f32[32,1] all-gather(p), dimensions={0}, replica_groups={{0,1,2,3}}  // error
         """),
         "all-gather-size": Bad.entry("""
-            p = f32[8] parameter(0)
-            ROOT g = f32[24] all-gather(p), dimensions={0}, replica_groups={{0,1,2,3}}  // error
-        """),
-        "all-reduce-shape": Bad.module("""
-            add { ROOT s = f32[] add(f32[] a, f32[] b) }
-
-            ENTRY e {
-              ROOT g = f32[9] all-reduce(f32[8] p), replica_groups={}, to_apply=add  // error
-            }
-        """),
-        "reduce-scatter-shape": Bad.module("""
-            add { ROOT s = f32[] add(f32[] a, f32[] b) }
-
-            ENTRY e {
-              ROOT g = f32[4] reduce-scatter(f32[8] p), dimensions={0},  // error
-                  replica_groups={{0,1,2,3}}, to_apply=add
-            }
-        """),
+        ROOT g = f32[24] all-gather(f32[8] p), dimensions={0}, replica_groups={{0,1,2,3}}  // error
+    """),
+        "all-reduce-shape": Bad.entry("""
+        add { ROOT s = f32[] add(f32[] a, f32[] b) }
+        ROOT g = f32[9] all-reduce(f32[8] p), replica_groups={}, to_apply=add  // error
+    """),
+        "reduce-scatter-shape": Bad.entry("""
+        add { ROOT s = f32[] add(f32[] a, f32[] b) }
+        ROOT g = f32[4] reduce-scatter(f32[8] p), dimensions={0},  // error
+            replica_groups={{0,1,2,3}}, to_apply=add
+    """),
         "all-to-all-shape": Bad.entry("""
-            p = f32[8] parameter(0)
-            ROOT g = f32[8] all-to-all(p, p), dimensions={0}, replica_groups={{0,1}}  // error
-        """),
+        ROOT g = f32[8] all-to-all(f32[8] p, p), dimensions={0}, replica_groups={{0,1}}  // error
+    """),
         "ragged-all-to-all-shape": Bad.entry("""
             p = f32[8] parameter(0)
             n = s32[2] parameter(1)
@@ -100,30 +92,21 @@ class BadCollective(VerifierRule):
         "collective-permute-shape": Bad.entry(
             "ROOT g = f32[9] collective-permute(f32[8] p), source_target_pairs={{0,1}}  // error"
         ),
-        "all-reduce-channel": Bad.module("""
-            add { ROOT s = f32[] add(f32[] a, f32[] b) }
-
-            ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT g = f32[8] all-reduce(p), channel_id=0, replica_groups={}, to_apply=add  // error
-            }
-        """),
-        "reducer-parameters": Bad.module("""
-            one { ROOT n = f32[] negate(f32[] a) }
-
-            ENTRY e {
-              ROOT g = f32[8] all-reduce(f32[8] p), replica_groups={}, to_apply=one  // error
-            }
-        """),
-        "all-reduce-constrained": Bad.module("""
-            add { ROOT s = f32[] add(f32[] a, f32[] b) }
-
-            ENTRY e {
-              q = f32[8] all-reduce(f32[8] p), replica_groups={}, to_apply=add
-              ROOT g = f32[8] all-reduce(q), replica_groups={}, constrain_layout=true,  // error
-                  to_apply=add
-            }
-        """),
+        "all-reduce-channel": Bad.entry("""
+        add { ROOT s = f32[] add(f32[] a, f32[] b) }
+        p = f32[8] parameter(0)
+        ROOT g = f32[8] all-reduce(p), channel_id=0, replica_groups={}, to_apply=add  // error
+    """),
+        "reducer-parameters": Bad.entry("""
+        one { ROOT n = f32[] negate(f32[] a) }
+        ROOT g = f32[8] all-reduce(f32[8] p), replica_groups={}, to_apply=one  // error
+    """),
+        "all-reduce-constrained": Bad.entry("""
+        add { ROOT s = f32[] add(f32[] a, f32[] b) }
+        q = f32[8] all-reduce(f32[8] p), replica_groups={}, to_apply=add
+        ROOT g = f32[8] all-reduce(q), replica_groups={}, constrain_layout=true,  // error
+            to_apply=add
+    """),
     }
     examples = (
         *rows.values(),
@@ -131,28 +114,23 @@ class BadCollective(VerifierRule):
             HloModule m, replica_count=4
             ROOT g = f32[16] all-gather(f32[8] p), dimensions={0}, replica_groups={}  // error
         """),
-        Bad("""
-            HloModule m, replica_count=2, num_partitions=2
-
-            add { ROOT s = f32[] add(f32[] a, f32[] b) }
-
-            ENTRY e {
-              ROOT g = f32[4] reduce-scatter(f32[8] p), dimensions={0}, channel_id=1,  // error
-                  replica_groups={{0,1}}, to_apply=add
-            }
-        """),
+        Bad.entry("""
+        HloModule m, replica_count=2, num_partitions=2
+        add { ROOT s = f32[] add(f32[] a, f32[] b) }
+        ROOT g = f32[4] reduce-scatter(f32[8] p), dimensions={0}, channel_id=1,  // error
+            replica_groups={{0,1}}, to_apply=add
+    """),
         Bad.entry("""
             HloModule m, replica_count=3
             ROOT a = (f32[8], f32[8]) all-to-all(f32[8] p, p), replica_groups={}  // error
         """),
         Good.entry("""
-            HloModule m, replica_count=2, num_partitions=2
-            p = f32[8] parameter(0)
-            g = f32[32] all-gather(p), dimensions={0}, channel_id=1, replica_groups={{0,1}}
-            s = f32[32] all-to-all(g), replica_groups={}, dimensions={0}
-            ROOT a = (f32[32], f32[32]) all-to-all(s, s), replica_groups={}
-        """),
-        Good.module(
+        HloModule m, replica_count=2, num_partitions=2
+        g = f32[32] all-gather(f32[8] p), dimensions={0}, channel_id=1, replica_groups={{0,1}}
+        s = f32[32] all-to-all(g), replica_groups={}, dimensions={0}
+        ROOT a = (f32[32], f32[32]) all-to-all(s, s), replica_groups={}
+    """),
+        Good.entry(
             """
             add {
               a = f32[] parameter(0)
@@ -163,25 +141,19 @@ class BadCollective(VerifierRule):
               t = f32[] add(b, d)
               ROOT r = (f32[], f32[]) tuple(s, t)
             }
-
-            ENTRY e {
-              p = f32[8] parameter(0)
-              q = f32[4] parameter(1)
-              ROOT g = (f32[8], f32[4]) all-reduce(p, q), replica_groups={{0,1}}, to_apply=add
-            }
-            """
+            p = f32[8] parameter(0)
+            q = f32[4] parameter(1)
+            ROOT g = (f32[8], f32[4]) all-reduce(p, q), replica_groups={{0,1}}, to_apply=add
+        """
         ),
         Good.entry(
             "ROOT g = f32[32] all-gather(f32[8] p), dimensions={0}, replica_groups={{0,1,2,3}}"
         ),
-        Good.module("""
-            add { ROOT s = f32[] add(f32[] a, f32[] b) }
-
-            ENTRY e {
-              ROOT g = f32[2] reduce-scatter(f32[8] p), dimensions={0}, channel_id=1,
-                  use_global_device_ids=true, replica_groups={{0,1,2,3}}, to_apply=add
-            }
-        """),
+        Good.entry("""
+        add { ROOT s = f32[] add(f32[] a, f32[] b) }
+        ROOT g = f32[2] reduce-scatter(f32[8] p), dimensions={0}, channel_id=1,
+            use_global_device_ids=true, replica_groups={{0,1,2,3}}, to_apply=add
+    """),
     )
 
     @on("all-reduce", "all-reduce-start", local=True)

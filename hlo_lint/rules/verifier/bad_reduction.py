@@ -25,23 +25,17 @@ class BadReduction(VerifierRule):
             reduce, reduce-window, map: a computation of the element types
     """
     rows = {
-        "reducer-shape": Bad.module("""
-            twice { ROOT s = f32[] add(f32[] a, a) }
-
-            ENTRY e {
-              z = f32[] constant(0)
-              ROOT r = f32[] reduce(f32[8] p, z), dimensions={0}, to_apply=twice  // error
-            }
-        """)
+        "reducer-shape": Bad.entry("""
+        twice { ROOT s = f32[] add(f32[] a, a) }
+        z = f32[] constant(0)
+        ROOT r = f32[] reduce(f32[8] p, z), dimensions={0}, to_apply=twice  // error
+    """)
     }
     examples = (
         *rows.values(),
-        Good.module("""
-            add { ROOT s = f32[] add(f32[] a, f32[] b) }
-
-            ENTRY e {
-              z = f32[] constant(0)
-              ROOT r = f32[] reduce(f32[8] p, z), dimensions={0}, to_apply=add
-            }
-        """),
+        Good.entry("""
+        add { ROOT s = f32[] add(f32[] a, f32[] b) }
+        z = f32[] constant(0)
+        ROOT r = f32[] reduce(f32[8] p, z), dimensions={0}, to_apply=add
+    """),
     )

@@ -30,64 +30,50 @@ class BadScan(VerifierRule):
             scan: carries, inputs and outputs match its step
     """
     rows = {
-        "scan-dimension": Bad.module("""
-            step {
-              s = f32[] add(f32[] x, f32[] c)
-              ROOT t = (f32[], f32[]) tuple(s, s)
-            }
-
-            ENTRY e {
-              p = f32[8,2] parameter(0)
-              z = f32[] constant(0)
-              ROOT r = (f32[8], f32[]) scan(p, z), dimensions={0,1}, num_carries=1,  // error
-                  is_associative=true, to_apply=step
-            }
-        """),
-        "scan-associative": Bad.module(
+        "scan-dimension": Bad.entry("""
+        step {
+          s = f32[] add(f32[] x, f32[] c)
+          ROOT t = (f32[], f32[]) tuple(s, s)
+        }
+        z = f32[] constant(0)
+        ROOT r = (f32[8], f32[]) scan(f32[8,2] p, z), dimensions={0,1}, num_carries=1,  // error
+            is_associative=true, to_apply=step
+    """),
+        "scan-associative": Bad.entry(
             """
-            step {
-              s = f32[] add(f32[] x, f32[] c)
-              ROOT t = (f32[], f32[]) tuple(s, s)
-            }
-
-            ENTRY e {
-              p = f32[8]{0} parameter(0)
-              z = f32[] constant(0)
-              ROOT r = (f32[8]{0}, f32[]) scan(p, z), dimensions={0}, num_carries=1,  // error
-                  is_associative=false, to_apply=step
-            }
-        """,
+        step {
+          s = f32[] add(f32[] x, f32[] c)
+          ROOT t = (f32[], f32[]) tuple(s, s)
+        }
+        z = f32[] constant(0)
+        ROOT r = (f32[8]{0}, f32[]) scan(f32[8]{0} p, z), dimensions={0}, num_carries=1,  // error
+            is_associative=false, to_apply=step
+    """,
             artefacts={".ir-no-opt.ll": ""},
         ),
-        "scan-shape": Bad.module(
+        "scan-shape": Bad.entry(
             """
-            step {
-              s = f32[] add(f32[] x, f32[] c)
-              ROOT t = (f32[], f32[]) tuple(s, s)
-            }
-
-            ENTRY e {
-              z = f32[] constant(0)
-              ROOT r = (f32[8], f32[]) scan(f32[8] p, z), dimensions={0}, num_carries=3,  // error
-                  is_associative=true, to_apply=step
-            }
-        """
+        step {
+          s = f32[] add(f32[] x, f32[] c)
+          ROOT t = (f32[], f32[]) tuple(s, s)
+        }
+        z = f32[] constant(0)
+        ROOT r = (f32[8], f32[]) scan(f32[8] p, z), dimensions={0}, num_carries=3,  // error
+            is_associative=true, to_apply=step
+    """
         ),
     }
     examples = (
         *rows.values(),
-        Good.module("""
-            step {
-              s = f32[] add(f32[] x, f32[] c)
-              ROOT t = (f32[], f32[]) tuple(s, s)
-            }
-
-            ENTRY e {
-              z = f32[] constant(0)
-              ROOT r = (f32[8], f32[]) scan(f32[8] p, z), dimensions={0}, num_carries=1,
-                  is_associative=true, to_apply=step
-            }
-        """),
+        Good.entry("""
+        step {
+          s = f32[] add(f32[] x, f32[] c)
+          ROOT t = (f32[], f32[]) tuple(s, s)
+        }
+        z = f32[] constant(0)
+        ROOT r = (f32[8], f32[]) scan(f32[8] p, z), dimensions={0}, num_carries=1,
+            is_associative=true, to_apply=step
+    """),
     )
 
     @on("scan")

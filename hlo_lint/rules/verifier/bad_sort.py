@@ -20,19 +20,15 @@ class BadSort(VerifierRule):
             sort: a comparator of two scalars per operand that returns a pred[]
     """
     rows = {
-        "sort-comparator": Bad.module("""
-            less { ROOT s = f32[] subtract(f32[] a, f32[] b) }
-
-            ENTRY e {
-              ROOT s = f32[8] sort(f32[8] p), dimensions={0}, to_apply=less  // error
-            }
-        """)
+        "sort-comparator": Bad.entry("""
+        less { ROOT s = f32[] subtract(f32[] a, f32[] b) }
+        ROOT s = f32[8] sort(f32[8] p), dimensions={0}, to_apply=less  // error
+    """)
     }
     examples = (
         *rows.values(),
-        Good.module("""
-            less { ROOT c = pred[] compare(f32[] a, f32[] b), direction=LT }
-
-            ENTRY e { ROOT s = f32[8] sort(f32[8] p), dimensions={0}, to_apply=less }
-        """),
+        Good.entry("""
+        less { ROOT c = pred[] compare(f32[] a, f32[] b), direction=LT }
+        ROOT s = f32[8] sort(f32[8] p), dimensions={0}, to_apply=less
+    """),
     )

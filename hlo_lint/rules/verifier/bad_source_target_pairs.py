@@ -38,9 +38,8 @@ class BadSourceTargetPairs(VerifierRule):
                 source_target_pairs={{0,1},{1,2}}
         """),
         "source-target-repeated": Bad.entry("""
-            p = f32[8] parameter(0)
-            ROOT g = f32[8] collective-permute(p), source_target_pairs={{0,1},{0,2}}  // error
-        """),
+        ROOT g = f32[8] collective-permute(f32[8] p), source_target_pairs={{0,1},{0,2}}  // error
+    """),
     }
     examples = (
         *rows.values(),

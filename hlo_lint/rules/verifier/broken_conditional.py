@@ -34,44 +34,28 @@ class BrokenConditional(VerifierRule):
             conditional: equal shardings
     """
     rows = {
-        "conditional-shapes": Bad.module("""
-            yes { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-
-            no { ROOT c = f32[8]{0} copy(f32[8]{0} b) }
-
-            ENTRY e {
-              i = f32[] parameter(0)
-              p = f32[8]{0} parameter(1)
-              ROOT r = f32[8]{0} conditional(i, p, p), true_computation=yes,  // error
-                  false_computation=no
-            }
-        """),
-        "conditional-sharding": Bad.module("""
-            yes { ROOT n = f32[8]{0} negate(f32[8]{0} a), sharding={replicated} }
-
-            no { ROOT c = f32[8]{0} copy(f32[8]{0} b) }
-
-            ENTRY e {
-              i = pred[] parameter(0)
-              p = f32[8]{0} parameter(1)
-              ROOT r = f32[8]{0} conditional(i, p, p), true_computation=yes,  // error
-                  false_computation=no, sharding={maximal device=0}
-            }
-        """),
+        "conditional-shapes": Bad.entry("""
+        yes { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
+        no { ROOT c = f32[8]{0} copy(f32[8]{0} b) }
+        ROOT r = f32[8]{0} conditional(f32[] i, f32[8]{0} p, p), true_computation=yes,  // error
+            false_computation=no
+    """),
+        "conditional-sharding": Bad.entry("""
+        yes { ROOT n = f32[8]{0} negate(f32[8]{0} a), sharding={replicated} }
+        no { ROOT c = f32[8]{0} copy(f32[8]{0} b) }
+        ROOT r = f32[8]{0} conditional(pred[] i, f32[8]{0} p, p), true_computation=yes,  // error
+            false_computation=no, sharding={maximal device=0}
+    """),
     }
     examples = (
         *rows.values(),
-        Good.module("""
-            yes { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-
-            no { ROOT c = f32[8]{0} copy(f32[8]{0} b) }
-
-            ENTRY e {
-              i = pred[] parameter(0)
-              p = f32[8]{0} parameter(1)
-              ROOT r = f32[8]{0} conditional(i, p, p), true_computation=yes, false_computation=no
-            }
-        """),
+        Good.entry("""
+        yes { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
+        no { ROOT c = f32[8]{0} copy(f32[8]{0} b) }
+        i = pred[] parameter(0)
+        p = f32[8]{0} parameter(1)
+        ROOT r = f32[8]{0} conditional(i, p, p), true_computation=yes, false_computation=no
+    """),
     )
 
     @on("conditional", option="layouts")

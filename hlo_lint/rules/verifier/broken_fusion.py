@@ -48,67 +48,47 @@ class BrokenFusion(VerifierRule):
         "fusion-computation": Bad.entry(
             "ROOT r = f32[8]{0} fusion(f32[8]{0} p), kind=kLoop  // error"
         ),
-        "fusion-shape": Bad.module("""
-            f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-
-            ENTRY e {
-              ROOT r = f32[4]{0} fusion(f32[8]{0} p), kind=kLoop, calls=f  // error
-            }
-        """),
-        "fusion-parameters": Bad.module("""
-            f { ROOT n = f32[8,3]{1,0} negate(f32[8,3]{1,0} a) }
-
-            ENTRY e {
-              ROOT r = f32[8,3]{1,0} fusion(f32[8,3]{0,1} p), kind=kLoop, calls=f  // error
-            }
-        """),
-        "fusion-dead-instruction": Bad.module("""
-            f {
-              m = f32[8]{0} sine(f32[8]{0} a)  // error
-              ROOT n = f32[8]{0} negate(a)
-            }
-
-            ENTRY e { ROOT r = f32[8]{0} fusion(f32[8]{0} p), kind=kLoop, calls=f }
-        """),
-        "fusion-shared": Bad("""
-            HloModule m
-
-            f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-
-            ENTRY e {
-              r = f32[8]{0} fusion(f32[8]{0} p), kind=kLoop, calls=f
-              ROOT s = f32[8]{0} fusion(r), kind=kLoop, calls=f  // error
-            }
-        """),
+        "fusion-shape": Bad.entry("""
+        f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
+        ROOT r = f32[4]{0} fusion(f32[8]{0} p), kind=kLoop, calls=f  // error
+    """),
+        "fusion-parameters": Bad.entry("""
+        f { ROOT n = f32[8,3]{1,0} negate(f32[8,3]{1,0} a) }
+        ROOT r = f32[8,3]{1,0} fusion(f32[8,3]{0,1} p), kind=kLoop, calls=f  // error
+    """),
+        "fusion-dead-instruction": Bad.entry("""
+        f {
+          m = f32[8]{0} sine(f32[8]{0} a)  // error
+          ROOT n = f32[8]{0} negate(a)
+        }
+        ROOT r = f32[8]{0} fusion(f32[8]{0} p), kind=kLoop, calls=f
+    """),
+        "fusion-shared": Bad.entry("""
+        f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
+        r = f32[8]{0} fusion(f32[8]{0} p), kind=kLoop, calls=f
+        ROOT s = f32[8]{0} fusion(r), kind=kLoop, calls=f  // error
+    """),
     }
     examples = (
         *rows.values(),
-        Bad.module("""
-            f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-
-            ENTRY e {
-              q = f32[8]{0} sine(f32[8]{0} p)
-              ROOT r = f32[8]{0} fusion(p, q), kind=kLoop, calls=f  // error
-            }
-        """),
-        Good(
+        Bad.entry("""
+        f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
+        q = f32[8]{0} sine(f32[8]{0} p)
+        ROOT r = f32[8]{0} fusion(p, q), kind=kLoop, calls=f  // error
+    """),
+        Good.entry(
             """
             HloModule m, is_scheduled=true
-
             f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-
-            ENTRY e {
-              r = f32[8]{0:S(1)} fusion(f32[8]{0} p), kind=kLoop, calls=f
-              ROOT c = f32[8]{0} copy(r)
-            }
-            """,
+            r = f32[8]{0:S(1)} fusion(f32[8]{0} p), kind=kLoop, calls=f
+            ROOT c = f32[8]{0} copy(r)
+        """,
             file="module_0001.m.sm_9.0_gpu_after_optimizations.txt",
         ),
-        Good.module("""
-            f { ROOT n = f32[8,3]{0,1} negate(f32[8,3]{0,1} a) }
-
-            ENTRY e { ROOT r = f32[8,3]{0,1} fusion(f32[8,3]{0,1} p), kind=kLoop, calls=f }
-        """),
+        Good.entry("""
+        f { ROOT n = f32[8,3]{0,1} negate(f32[8,3]{0,1} a) }
+        ROOT r = f32[8,3]{0,1} fusion(f32[8,3]{0,1} p), kind=kLoop, calls=f
+    """),
     )
 
     @on("fusion", local=True)

@@ -73,21 +73,19 @@ class EntryLayoutDisagrees(VerifierRule):
             ROOT n = f32[8]{0} negate(p)
             """
         ),
-        "entry-layout": Bad(
+        "entry-layout": Bad.entry(
             """
             HloModule m, entry_computation_layout={(f32[8,3]{1,0})->f32[8,3]{1,1}}  // error
-
-            ENTRY e { ROOT n = f32[8,3]{1,0} negate(f32[8,3]{1,0} p) }
-            """
+            ROOT n = f32[8,3]{1,0} negate(f32[8,3]{1,0} p)
+        """
         ),
     }
     examples = (
         *rows.values(),
-        Good("""
-            HloModule m, entry_computation_layout={(f32[8,3]{1,0})->f32[8,3]{1,0}}
-
-            ENTRY e { ROOT n = f32[8,3]{1,0} negate(f32[8,3]{1,0} p) }
-        """),
+        Good.entry("""
+        HloModule m, entry_computation_layout={(f32[8,3]{1,0})->f32[8,3]{1,0}}
+        ROOT n = f32[8,3]{1,0} negate(f32[8,3]{1,0} p)
+    """),
     )
 
     @on_entry

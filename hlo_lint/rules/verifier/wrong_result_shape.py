@@ -112,18 +112,12 @@ class WrongResultShape(VerifierRule):
         "gather-shape": Bad.entry(
             "ROOT s = f32[<=8] set-dimension-size(f32[8] p, s32[] n), dimensions={1}  // error"
         ),
-        "scatter-dimensions": Bad.module("""
-            add { ROOT s = f32[] add(f32[] a, f32[] b) }
-
-            ENTRY e {
-              p = f32[8] parameter(0)
-              i = s32[2,1] parameter(1)
-              u = f32[2] parameter(2)
-              ROOT s = f32[8] scatter(p, i, u), update_window_dims={},  // error
-                  inserted_window_dims={0}, scatter_dims_to_operand_dims={1}, index_vector_dim=1,
-                  to_apply=add
-            }
-        """),
+        "scatter-dimensions": Bad.entry("""
+        add { ROOT s = f32[] add(f32[] a, f32[] b) }
+        ROOT s = f32[8] scatter(f32[8] p, s32[2,1] i, f32[2] u), update_window_dims={},  // error
+            inserted_window_dims={0}, scatter_dims_to_operand_dims={1}, index_vector_dim=1,
+            to_apply=add
+    """),
         "broadcast-dimensions": Bad.entry(
             "ROOT b = f32[8,3,2] broadcast(f32[8,3] p), dimensions={0}  // error"
         ),
