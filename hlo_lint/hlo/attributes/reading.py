@@ -60,6 +60,8 @@ _READERS = {
 
 KEPT_AS_TEXT = frozenset({"sparsity"})
 """Known attributes whose value is kept as text: releases had them for a few months."""
+ANY_TEXT = KEPT_AS_TEXT | {"backend_config"}
+"""Attributes whose value may be any text."""
 
 ATTRIBUTE_NAMES = frozenset(_READERS) | KEPT_AS_TEXT | frozenset(plain.READERS)
 """The names that some release of XLA prints or reads."""

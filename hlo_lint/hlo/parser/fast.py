@@ -439,7 +439,7 @@ def _make_rows(
     references = read_references(named)
     if references is None:
         return None
-    if " = " in "\n".join(tails) and not all(map(_is_one_tail, tails)):
+    if not all(map(_is_one_tail, {tail for tail in tails if " = " in tail})):
         return None
     shapes = map(interned, types, types)
     return list(zip(roots, names, shapes, words, operands, tails, references, strict=True))
@@ -450,8 +450,6 @@ def _is_one_tail(tail: str) -> bool:
     from hlo_lint.hlo.parser.general import Scanner
     from hlo_lint.hlo.parser.pieces import Unreadable
 
-    if " = " not in tail:
-        return True
     try:
         end, computations = Scanner(tail).attributes_and_computations(0)
     except Unreadable:

@@ -174,7 +174,7 @@ def _is_known(name: str) -> bool:
 def _value_problem(attributes: str, spans: Mapping[str, tuple[int, int]]) -> _Problem:
     if not attributes:
         return ()
-    from hlo_lint.hlo.attributes.reading import read_attribute
+    from hlo_lint.hlo.attributes.reading import ANY_TEXT, read_attribute
 
     last = 0
     for name, (start, end) in [*spans.items(), ("", (len(attributes), len(attributes)))]:
@@ -183,7 +183,8 @@ def _value_problem(attributes: str, spans: Mapping[str, tuple[int, int]]) -> _Pr
             return f"duplicate attribute {heads[0]}", heads[0]
         last, value = end, attributes[start:end]
         try:
-            if name and not ("=" in value and name in CALLING_ATTRIBUTES):
+            is_callee = "=" in value and name in CALLING_ATTRIBUTES  # written inline
+            if name and name not in ANY_TEXT and not is_callee:
                 read_attribute(name, value)
         except AttributeSyntaxError as error:
             # Imported here: it is slow, and most values can be read.
