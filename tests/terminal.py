@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import signal
 import struct
 import sys
 import termios
@@ -48,8 +49,12 @@ def on_terminal(
     *,
     rows: int = ROWS,
     stdout: int | None = None,
+    until: bytes | None = None,
 ) -> Screen:
-    """The screen after a program that has a terminal for its output, its errors or both."""
+    """The screen after a program that has a terminal for its output, its errors or both.
+
+    It is interrupted, as by Ctrl-C, once it has written `until`.
+    """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     with started(
@@ -65,6 +70,9 @@ def on_terminal(
             try:
                 while piece := terminal.read(65536):
                     data += piece
+                    if until is not None and until in data:
+                        process.send_signal(signal.SIGINT)
+                        until = None
             except OSError:
                 pass  # so a terminal says on Linux that nobody writes any more
         process.wait()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from hlo_lint.hlo.opcodes import OPCODES
 from tests.fuzz.graphs import MUTATIONS, every, failure_of, mutant_at, sources
 
 COUNT = 300
 
 
+@pytest.mark.slow
 def test_mutants_of_graphs_are_read_checked_fixed_and_lowered() -> None:
     texts = sources()
     sample, missing = random.Random(26).sample(every(), COUNT), set(MUTATIONS)

@@ -17,6 +17,7 @@ def main(text: str) -> None:
     count = int(found[1]) if (found := re.search(r"replica_count=(\d+)", text)) else 1
     os.environ["XLA_FLAGS"] = (
         f"--xla_force_host_platform_device_count={count} "
+        f"--xla_cpu_collective_call_warn_stuck_timeout_seconds={SECONDS} "
         f"--xla_cpu_collective_call_terminate_timeout_seconds={SECONDS}"
     )
     import jax

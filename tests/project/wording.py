@@ -40,6 +40,7 @@ def patterns_in(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
     for path in paths:
         tree = ast.parse(path.read_text("utf-8"))
         docstrings = set()
+        # Parents come first, so that a docstring is known before its text is met.
         for node in ast.walk(tree):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 text = ast.get_docstring(node)
@@ -51,8 +52,7 @@ def patterns_in(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
                     for name, pattern in _FIRST_LINE.items():
                         for _ in pattern.finditer(first):
                             yield name, f"{path}:{docstring.lineno}: {first}"
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
                 # Docstrings, and the texts under fields and constants.
                 if isinstance(node.value.value, str) and _ODD.match(node.value.value.lstrip()):
                     yield "odd beginning", f"{path}:{node.lineno}: {node.value.value[:80]}"
