@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import keyword
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias
 
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import demands_on
-from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, parse_shape, part
+from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, parse_shape, part, spelled_index
 from hlo_lint.text.phrases import an, counted
 
 Attribute: TypeAlias = "str | int | bool | float | tuple[Attribute, ...]"
@@ -18,15 +18,40 @@ Attribute: TypeAlias = "str | int | bool | float | tuple[Attribute, ...]"
 ELEMENT = "get-tuple-element"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayPattern:
-    """Constraints on an array shape; None matches anything, and within `dims` any size."""
+    """An array shape; a property that is left out may be any.
+
+    >>> ArrayPattern(dtype="bf16", rank=2)
+    m.array(dtype="bf16", rank=2)
+
+    Raises:
+        TypeError: for a value of the wrong Python type.
+    """
 
     dtype: str | None = None
     rank: int | None = None
-    dims: tuple[int | None, ...] | None = None
-    layout: tuple[int, ...] | None = None
+    dims: Sequence[int | None] | None = None
+    """Sizes; None is any size."""
+    layout: Sequence[int] | None = None
     """Minor to major."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.dtype, str | None):
+            raise TypeError('dtype must be an element type, like "bf16"')
+        if not isinstance(self.rank, int | None):
+            raise TypeError("rank must be an integer")
+        for name, number, wanted in (
+            ("dims", int | None, "be sizes, like (8, None)"),
+            ("layout", int, "name every dimension, like (1, 0)"),
+        ):
+            given = getattr(self, name)
+            if isinstance(given, str) or not isinstance(given, Iterable | None):
+                raise TypeError(f"{name} must {wanted}")
+            numbers = given if given is None else tuple(given)
+            if not all(isinstance(entry, number) for entry in numbers or ()):
+                raise TypeError(f"{name} must {wanted}")
+            object.__setattr__(self, name, numbers)
 
     def __repr__(self) -> str:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -41,52 +66,21 @@ class ArrayPattern:
             return f"has the type {shape.dtype}, not {self.dtype}"
         if self.rank is not None and shape.rank != self.rank:
             return f"has the rank {shape.rank}, not {self.rank}"
-        if self.dims is not None and not _fits(self.dims, shape.dims):
+        if self.dims is not None and (
+            len(self.dims) != shape.rank
+            or any(
+                size not in (None, given) for size, given in zip(self.dims, shape.dims, strict=True)
+            )
+        ):
             sizes = ",".join("*" if size is None else str(size) for size in self.dims)
             return f"has the sizes [{','.join(map(str, shape.dims))}], not [{sizes}]"
         if self.layout is not None and shape.minor_to_major != self.layout:
-            order = ",".join(map(str, self.layout))
-            return f"has the layout {{{','.join(map(str, shape.minor_to_major))}}}, not {{{order}}}"
+            layouts = map(spelled_index, (shape.minor_to_major, self.layout))
+            return "has the layout {}, not {}".format(*layouts)
         return ""
 
 
-def _fits(asked: tuple[int | None, ...], dims: tuple[int, ...]) -> bool:
-    return len(asked) == len(dims) and all(
-        size is None or size == there for size, there in zip(asked, dims, strict=True)
-    )
-
-
-def array(
-    *,
-    dtype: str | None = None,
-    rank: int | None = None,
-    dims: Iterable[int | None] | None = None,
-    layout: Iterable[int] | None = None,
-) -> ArrayPattern:
-    """An array shape; a property that is left out may be any. `layout` is minor to major.
-
-    >>> array(dtype="bf16", rank=2)
-    m.array(dtype="bf16", rank=2)
-
-    Raises:
-        TypeError: for a value of the wrong Python type.
-    """
-    if not isinstance(dtype, str | None):
-        raise TypeError('dtype must be an element type, like "bf16"')
-    if not isinstance(rank, int | None):
-        raise TypeError("rank must be an integer")
-    sizes = None if dims is None else _numbers(dims, "dims must be sizes, like (8, None)")
-    order = None if layout is None else _numbers(layout, "layout must be dimensions, like (1, 0)")
-    if order is not None and None in order:
-        raise TypeError("layout must name every dimension")
-    return ArrayPattern(dtype, rank, sizes, cast("tuple[int, ...] | None", order))
-
-
-def _numbers(given: object, message: str) -> tuple[int | None, ...]:
-    numbers = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else ("",)
-    if not all(isinstance(number, int | None) for number in numbers):
-        raise TypeError(message)
-    return cast("tuple[int | None, ...]", numbers)
+array = ArrayPattern
 
 
 class _Node(NamedTuple):
@@ -381,50 +375,35 @@ def _matches(
     if reason:
         reasons.append(reason)
         return
-    places = range(node.operand_count)
-    if pattern.takes_any_order:
-        yield from _in_any_order(pattern.operands, node, frozenset(places), captures, reasons)
-    else:
-        yield from _in_order(pattern.operands, node, 0, captures, reasons)
+    places = tuple(range(node.operand_count))
+    yield from _operands(pattern, pattern.operands, node, places, captures, reasons)
 
 
-def _in_order(
-    patterns: tuple[Pattern, ...], node: _Node, place: int, captures: _Captures, reasons: list[str]
-) -> Iterator[_Captures]:
-    if not patterns:
-        yield captures
-        return
-    for extended in _operand(patterns[0], node, place, captures, reasons):
-        yield from _in_order(patterns[1:], node, place + 1, extended, reasons)
-
-
-def _in_any_order(
-    patterns: tuple[Pattern, ...],
+def _operands(
+    pattern: Pattern,
+    wanted: tuple[Pattern, ...],
     node: _Node,
-    places: frozenset[int],
+    places: tuple[int, ...],
     captures: _Captures,
     reasons: list[str],
 ) -> Iterator[_Captures]:
-    if not patterns:
+    """The captures of each way in which the operands at some places are as wanted."""
+    if not wanted:
         yield captures
         return
-    mismatches: list[str] = []
-    for place in sorted(places):
-        for extended in _operand(patterns[0], node, place, captures, mismatches):
-            yield from _in_any_order(patterns[1:], node, places - {place}, extended, reasons)
-    if mismatches:
-        asked = an(" or ".join(patterns[0].opcodes) or "instruction")
+    any_order = pattern.takes_any_order
+    mismatches = list[str]() if any_order else reasons
+    for place in places if any_order else places[:1]:
+        operand = node.operand(place)
+        if operand is None:
+            mismatches.append(f"the text does not define operand {place} of {node.title}")
+            continue
+        rest = tuple(other for other in places if other != place)
+        for extended in _matches(wanted[0], operand, captures, mismatches):
+            yield from _operands(pattern, wanted[1:], node, rest, extended, reasons)
+    if any_order and mismatches:
+        asked = an(" or ".join(wanted[0].opcodes) or "instruction")
         reasons.append(f"no operand of {node.title} is {asked} as asked: {mismatches[0]}")
-
-
-def _operand(
-    pattern: Pattern, node: _Node, place: int, captures: _Captures, reasons: list[str]
-) -> Iterator[_Captures]:
-    operand = node.operand(place)
-    if operand is None:
-        reasons.append(f"the text does not define operand {place} of {node.title}")
-        return
-    yield from _matches(pattern, operand, captures, reasons)
 
 
 def _why_not(pattern: Pattern, node: _Node) -> str:

@@ -28,9 +28,9 @@ class DependencyCycle(Rule):
             ROOT c = f32[8] negate(b)
         """),
         Bad.entry("""
-        f { ROOT d = f32[8] call(f32[8] q), to_apply=f  // error }
-        ROOT c = f32[8] call(f32[8] p), to_apply=f
-    """),
+            f { ROOT d = f32[8] call(f32[8] q), to_apply=f  // error }
+            ROOT c = f32[8] call(f32[8] p), to_apply=f
+        """),
         Good.entry("ROOT t = (f32[8], f32[8]) tuple(f32[8] p, p)"),
     )
 

@@ -56,10 +56,10 @@ class UnknownWord(Rule):
             ROOT n = f32[8]{0} negate(p)
         """),
         Bad.entry("""
-        sum { ROOT c = f32[] add(f32[] a, f32[] b) }
-        z = f32[] constant(0)
-        ROOT r = f32[] reduce(f32[8]{0} p, z), dimensions={0}, to_aply=sum  // error
-    """),
+            sum { ROOT c = f32[] add(f32[] a, f32[] b) }
+            z = f32[] constant(0)
+            ROOT r = f32[] reduce(f32[8]{0} p, z), dimensions={0}, to_aply=sum  // error
+        """),
         Good.entry("""
             s = ((f32[8,3]{1,0}), f32[24]{0}, s32[]) reshape-start(f32[8,3]{1,0} p)
             ROOT d = f32[24]{0} reshape-done(s)

@@ -32,10 +32,10 @@ class UnusedAllowance(Rule):
             fixed="ROOT r = f32[24]{0} bitcast(f32[8,3]{1,0} p)",
         ),
         Bad.entry("""
-        q = f32[24]{0} reshape(f32[8,3]{1,0} p)  // hlo-lint: allow reshape-moves-data  // error
-        // hlo-lint: allow reshape-move-data -- for the test of the fix  // error
-        ROOT r = f32[4,2,3]{0,1,2} reshape(q)
-    """),
+            q = f32[24]{0} reshape(f32[8,3]{1,0} p)  // hlo-lint: allow reshape-moves-data  // error
+            // hlo-lint: allow reshape-move-data -- for the test of the fix  // error
+            ROOT r = f32[4,2,3]{0,1,2} reshape(q)
+        """),
         Good.entry("""
             // hlo-lint: allow reshape-moves-data -- for the test of the fix
             ROOT r = f32[4,2,3]{0,1,2} reshape(f32[8,3]{1,0} p)

@@ -65,9 +65,9 @@ class LayoutChanged(Rule):
         Bad.entry(
             "ROOT half = f32[4,8]{0,1} slice(f32[8,8]{1,0} p), slice={[0:4], [0:8]}  // error",
             fixed="""
-            half.copy = f32[8,8]{0,1} copy(f32[8,8]{1,0} p)
-            ROOT half = f32[4,8]{0,1} slice(half.copy), slice={[0:4], [0:8]}
-        """,
+                half.copy = f32[8,8]{0,1} copy(f32[8,8]{1,0} p)
+                ROOT half = f32[4,8]{0,1} slice(half.copy), slice={[0:4], [0:8]}
+            """,
             **_DUMPED,
         ),
         Bad.entry(

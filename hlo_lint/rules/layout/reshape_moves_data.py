@@ -95,9 +95,9 @@ class ReshapeMovesData(Rule):
         ),
         Good.entry("ROOT r = f32[2,8,128,32]{2,3,1,0} reshape(f32[16,128,32]{1,2,0} p)"),
         Good.entry("""
-        body { ROOT s = f32[4,2,3]{0,1,2} reshape(f32[8,3]{1,0} q) }
-        ROOT r = f32[4,2,3]{0,1,2} fusion(f32[8,3]{1,0} p), kind=kLoop, calls=body
-    """),
+            body { ROOT s = f32[4,2,3]{0,1,2} reshape(f32[8,3]{1,0} q) }
+            ROOT r = f32[4,2,3]{0,1,2} fusion(f32[8,3]{1,0} p), kind=kLoop, calls=body
+        """),
     )
 
     def check(self, computation: Computation) -> Findings:

@@ -34,8 +34,9 @@ class TransposeOffNormalForm(Rule):
     examples = (
         Bad.entry(
             """
-            ROOT t = f32[4,2,3]{2,1,0} transpose(f32[2,3,4]{0,2,1} p), dimensions={2,0,1}  // error
-        """,
+                ROOT t = f32[4,2,3]{2,1,0} transpose(f32[2,3,4]{0,2,1} p),  // error
+                    dimensions={2,0,1}
+            """,
             fixed="""
         t.bitcast = f32[3,4,2]{2,1,0} bitcast(f32[2,3,4]{0,2,1} p)
         ROOT t = f32[4,2,3]{2,1,0} transpose(t.bitcast), dimensions={1,2,0}

@@ -45,9 +45,9 @@ class HandedOnDifferently(Rule):
             ROOT d = f32[8]{0} copy-done(c)  // error
         """),
         Bad.entry("""
-        f { ROOT c = f32[8]{0} copy(f32[8]{0:S(5)} x) }
-        ROOT r = f32[8]{0} fusion(f32[8]{0} p), kind=kLoop, calls=f  // error
-    """),
+            f { ROOT c = f32[8]{0} copy(f32[8]{0:S(5)} x) }
+            ROOT r = f32[8]{0} fusion(f32[8]{0} p), kind=kLoop, calls=f  // error
+        """),
         Bad.entry("""
             p = f32[8]{0:S(5)} parameter(0)
             u = f32[1]{0:S(5)} parameter(1)

@@ -48,26 +48,26 @@ class StartWithoutDone(Rule):
             ROOT r = f32[8]{0} add(d, d.1)
         """),
         Good.entry("""
-        HloModule carried, is_scheduled=true
-        body {
-          q = ((f32[8]{0}, f32[8]{0}, u32[]), s32[]) parameter(0)
-          s = (f32[8]{0}, f32[8]{0}, u32[]) get-tuple-element(q), index=0
-          d = f32[8]{0} copy-done(s)
-          s.1 = (f32[8]{0}, f32[8]{0}, u32[]) copy-start(d)
-          n = s32[] get-tuple-element(q), index=1
-          ROOT t = ((f32[8]{0}, f32[8]{0}, u32[]), s32[]) tuple(s.1, n)
-        }
-        condition {
-          n.1 = s32[] get-tuple-element(((f32[8]{0}, f32[8]{0}, u32[]), s32[]) q.1), index=1
-          ROOT c = pred[] compare(n.1, n.1), direction=LT
-        }
-        i = s32[] constant(0)
-        s.2 = (f32[8]{0}, f32[8]{0}, u32[]) copy-start(f32[8]{0} p)
-        t.1 = ((f32[8]{0}, f32[8]{0}, u32[]), s32[]) tuple(s.2, i)
-        w = ((f32[8]{0}, f32[8]{0}, u32[]), s32[]) while(t.1), condition=condition, body=body
-        s.3 = (f32[8]{0}, f32[8]{0}, u32[]) get-tuple-element(w), index=0
-        ROOT d.1 = f32[8]{0} copy-done(s.3)
-    """),
+            HloModule carried, is_scheduled=true
+            body {
+              q = ((f32[8]{0}, f32[8]{0}, u32[]), s32[]) parameter(0)
+              s = (f32[8]{0}, f32[8]{0}, u32[]) get-tuple-element(q), index=0
+              d = f32[8]{0} copy-done(s)
+              s.1 = (f32[8]{0}, f32[8]{0}, u32[]) copy-start(d)
+              n = s32[] get-tuple-element(q), index=1
+              ROOT t = ((f32[8]{0}, f32[8]{0}, u32[]), s32[]) tuple(s.1, n)
+            }
+            condition {
+              n.1 = s32[] get-tuple-element(((f32[8]{0}, f32[8]{0}, u32[]), s32[]) q.1), index=1
+              ROOT c = pred[] compare(n.1, n.1), direction=LT
+            }
+            i = s32[] constant(0)
+            s.2 = (f32[8]{0}, f32[8]{0}, u32[]) copy-start(f32[8]{0} p)
+            t.1 = ((f32[8]{0}, f32[8]{0}, u32[]), s32[]) tuple(s.2, i)
+            w = ((f32[8]{0}, f32[8]{0}, u32[]), s32[]) while(t.1), condition=condition, body=body
+            s.3 = (f32[8]{0}, f32[8]{0}, u32[]) get-tuple-element(w), index=0
+            ROOT d.1 = f32[8]{0} copy-done(s.3)
+        """),
     )
 
     def is_applicable(self, module: Module) -> bool:

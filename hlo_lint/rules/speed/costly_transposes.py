@@ -47,13 +47,13 @@ class CostlyTransposes(Rule):
         ),
         Bad.entry(
             """
-            loop {
-              c = f32[2048,2048]{0,1} copy(f32[2048,2048]{1,0} q)
-              ROOT n = f32[2048,2048]{0,1} tanh(c)
-            }
-            p = f32[2048,2048]{1,0} parameter(0)
-            ROOT f = f32[2048,2048]{0,1} fusion(p), kind=kLoop, calls=loop  // error
-        """,
+                loop {
+                  c = f32[2048,2048]{0,1} copy(f32[2048,2048]{1,0} q)
+                  ROOT n = f32[2048,2048]{0,1} tanh(c)
+                }
+                p = f32[2048,2048]{1,0} parameter(0)
+                ROOT f = f32[2048,2048]{0,1} fusion(p), kind=kLoop, calls=loop  // error
+            """,
             artefacts=_FINAL,
         ),
         Good.entry(

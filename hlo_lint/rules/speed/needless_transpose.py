@@ -58,10 +58,10 @@ class NeedlessTranspose(Rule):
         ),
         Good.entry(
             """
-            t = f32[128,64,64]{2,1,0} transpose(f32[64,64,128]{2,1,0} p), dimensions={2,0,1}
-            u = f32[64,128,64]{2,1,0} transpose(t), dimensions={2,0,1}
-            ROOT c = f32[64,128,64]{2,1,0} copy(u)
-        """,
+                t = f32[128,64,64]{2,1,0} transpose(f32[64,64,128]{2,1,0} p), dimensions={2,0,1}
+                u = f32[64,128,64]{2,1,0} transpose(t), dimensions={2,0,1}
+                ROOT c = f32[64,128,64]{2,1,0} copy(u)
+            """,
             artefacts=_FINAL,
         ),
     )

@@ -96,21 +96,21 @@ class OrderDependentReduction(Rule):
         Good.entry(_PROGRAM.format(step="add(f32[] a, f32[] b)", mark="")),
         Good.entry(_PROGRAM.format(step="maximum(f32[] a, f32[] b)", mark="")),
         Bad.entry("""
-        first {
-          ROOT a = f32[] parameter(0)
-          b = f32[] parameter(1)
-        }
-        ROOT r = f32[64] all-reduce(f32[64] p), replica_groups={}, to_apply=first  // error
-    """),
+            first {
+              ROOT a = f32[] parameter(0)
+              b = f32[] parameter(1)
+            }
+            ROOT r = f32[64] all-reduce(f32[64] p), replica_groups={}, to_apply=first  // error
+        """),
         Bad.entry("""
-        step {
-          t = token[] after-all()
-          o = token[] outfeed(f32[] a, t), outfeed_shape=f32[]
-          ROOT s = f32[] add(a, f32[] b)
-        }
-        zero = f32[] constant(0)
-        ROOT r = f32[] reduce(f32[64] p, zero), dimensions={0}, to_apply=step  // error
-    """),
+            step {
+              t = token[] after-all()
+              o = token[] outfeed(f32[] a, t), outfeed_shape=f32[]
+              ROOT s = f32[] add(a, f32[] b)
+            }
+            zero = f32[] constant(0)
+            ROOT r = f32[] reduce(f32[64] p, zero), dimensions={0}, to_apply=step  // error
+        """),
     )
 
     def check(self, module: Module, stage: Stage) -> Findings:

@@ -41,43 +41,43 @@ class BadAliasing(VerifierRule):
     """
     rows = {
         "must-alias-shape": Bad.entry("""
-        HloModule m, input_output_alias={ {}: (0, {}, must-alias) },  // error
-            entry_computation_layout={(f32[8,3]{1,0})->f32[8,3]{0,1}}
-        ROOT n = f32[8,3]{0,1} negate(f32[8,3]{1,0} p)
-    """),
+            HloModule m, input_output_alias={ {}: (0, {}, must-alias) },  // error
+                entry_computation_layout={(f32[8,3]{1,0})->f32[8,3]{0,1}}
+            ROOT n = f32[8,3]{0,1} negate(f32[8,3]{1,0} p)
+        """),
         "input-output-alias": Bad.entry("""
-        HloModule m, input_output_alias={ {}: (1, {}, may-alias) }  // error
-        ROOT n = f32[8,3]{1,0} negate(f32[8,3]{1,0} p)
-    """),
+            HloModule m, input_output_alias={ {}: (1, {}, may-alias) }  // error
+            ROOT n = f32[8,3]{1,0} negate(f32[8,3]{1,0} p)
+        """),
         "alias-size": Bad.entry("""
-        HloModule m, is_scheduled=true, input_output_alias={ {}: (0, {}, may-alias) }  // error
-        ROOT r = f32[8] concatenate(f32[4] p, p), dimensions={0}
-    """),
+            HloModule m, is_scheduled=true, input_output_alias={ {}: (0, {}, may-alias) }  // error
+            ROOT r = f32[8] concatenate(f32[4] p, p), dimensions={0}
+        """),
         "buffer-donor": Bad.entry("""
-        HloModule m, input_output_alias={ {}: (0, {}, may-alias) },  // error
-            buffer_donor={ (0, {}) }
-        ROOT n = f32[8,3]{1,0} negate(f32[8,3]{1,0} p)
-    """),
+            HloModule m, input_output_alias={ {}: (0, {}, may-alias) },  // error
+                buffer_donor={ (0, {}) }
+            ROOT n = f32[8,3]{1,0} negate(f32[8,3]{1,0} p)
+        """),
     }
     examples = (
         *rows.values(),
         Bad.entry("""
-        HloModule m, input_output_alias={ {}: (0, {}, must-alias) }  // error
-        ROOT r = s32[8] bitcast-convert(f32[8] p)
-    """),
+            HloModule m, input_output_alias={ {}: (0, {}, must-alias) }  // error
+            ROOT r = s32[8] bitcast-convert(f32[8] p)
+        """),
         Good.entry("""
-        HloModule m, input_output_alias={ {}: (0, {}, must-alias) },
-            entry_computation_layout={(f32[8,3]{1,0})->f32[8,3]{1,0}}
-        ROOT n = f32[8,3]{1,0} negate(f32[8,3]{1,0} p)
-    """),
+            HloModule m, input_output_alias={ {}: (0, {}, must-alias) },
+                entry_computation_layout={(f32[8,3]{1,0})->f32[8,3]{1,0}}
+            ROOT n = f32[8,3]{1,0} negate(f32[8,3]{1,0} p)
+        """),
         Good.entry("""
-        HloModule m, input_output_alias={ {}: (0, {}, may-alias) }
-        ROOT r = f32[4] slice(f32[8] p), slice={[0:4]}
-    """),
+            HloModule m, input_output_alias={ {}: (0, {}, may-alias) }
+            ROOT r = f32[4] slice(f32[8] p), slice={[0:4]}
+        """),
         Good.entry("""
-        HloModule m, buffer_donor={ (0, {}) }
-        ROOT n = f32[8,3]{1,0} negate(f32[8,3]{1,0} p)
-    """),
+            HloModule m, buffer_donor={ (0, {}) }
+            ROOT n = f32[8,3]{1,0} negate(f32[8,3]{1,0} p)
+        """),
     )
 
     @on_entry

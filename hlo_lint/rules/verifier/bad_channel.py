@@ -40,21 +40,23 @@ class BadChannel(VerifierRule):
             ROOT d = token[] send-done(s), channel_id=2  // error
         """),
         "host-channel": Bad.entry("""
-        t = token[] after-all()
-        s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1, is_host_transfer=true
-        d = token[] send-done(s), channel_id=1, is_host_transfer=true
-        s.1 = (f32[9]{0}, u32[], token[]) send(f32[9]{0} q, t), channel_id=1,  // error
-            is_host_transfer=true
-        ROOT d.1 = token[] send-done(s.1), channel_id=1, is_host_transfer=true
-    """),
+            t = token[] after-all()
+            s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1,
+                is_host_transfer=true
+            d = token[] send-done(s), channel_id=1, is_host_transfer=true
+            s.1 = (f32[9]{0}, u32[], token[]) send(f32[9]{0} q, t), channel_id=1,  // error
+                is_host_transfer=true
+            ROOT d.1 = token[] send-done(s.1), channel_id=1, is_host_transfer=true
+        """),
     }
     examples = (
         *rows.values(),
         Good.entry("""
-        t = token[] after-all()
-        s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1, is_host_transfer=true
-        ROOT d = token[] send-done(s), channel_id=1, is_host_transfer=true
-    """),
+            t = token[] after-all()
+            s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1,
+                is_host_transfer=true
+            ROOT d = token[] send-done(s), channel_id=1, is_host_transfer=true
+        """),
     )
 
     @on_computation_if(lambda opcodes: not opcodes.isdisjoint(TRANSFERS))

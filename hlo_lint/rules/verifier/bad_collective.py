@@ -66,20 +66,22 @@ class BadCollective(VerifierRule):
             ROOT g = f32[32,1] all-gather(p), dimensions={0}, replica_groups={{0,1,2,3}}  // error
         """),
         "all-gather-size": Bad.entry("""
-        ROOT g = f32[24] all-gather(f32[8] p), dimensions={0}, replica_groups={{0,1,2,3}}  // error
-    """),
+            ROOT g = f32[24] all-gather(f32[8] p), dimensions={0},  // error
+                replica_groups={{0,1,2,3}}
+        """),
         "all-reduce-shape": Bad.entry("""
-        add { ROOT s = f32[] add(f32[] a, f32[] b) }
-        ROOT g = f32[9] all-reduce(f32[8] p), replica_groups={}, to_apply=add  // error
-    """),
+            add { ROOT s = f32[] add(f32[] a, f32[] b) }
+            ROOT g = f32[9] all-reduce(f32[8] p), replica_groups={}, to_apply=add  // error
+        """),
         "reduce-scatter-shape": Bad.entry("""
-        add { ROOT s = f32[] add(f32[] a, f32[] b) }
-        ROOT g = f32[4] reduce-scatter(f32[8] p), dimensions={0},  // error
-            replica_groups={{0,1,2,3}}, to_apply=add
-    """),
+            add { ROOT s = f32[] add(f32[] a, f32[] b) }
+            ROOT g = f32[4] reduce-scatter(f32[8] p), dimensions={0},  // error
+                replica_groups={{0,1,2,3}}, to_apply=add
+        """),
         "all-to-all-shape": Bad.entry("""
-        ROOT g = f32[8] all-to-all(f32[8] p, p), dimensions={0}, replica_groups={{0,1}}  // error
-    """),
+            ROOT g = f32[8] all-to-all(f32[8] p, p), dimensions={0},  // error
+                replica_groups={{0,1}}
+        """),
         "ragged-all-to-all-shape": Bad.entry("""
             p = f32[8] parameter(0)
             n = s32[2] parameter(1)
@@ -93,20 +95,20 @@ class BadCollective(VerifierRule):
             "ROOT g = f32[9] collective-permute(f32[8] p), source_target_pairs={{0,1}}  // error"
         ),
         "all-reduce-channel": Bad.entry("""
-        add { ROOT s = f32[] add(f32[] a, f32[] b) }
-        p = f32[8] parameter(0)
-        ROOT g = f32[8] all-reduce(p), channel_id=0, replica_groups={}, to_apply=add  // error
-    """),
+            add { ROOT s = f32[] add(f32[] a, f32[] b) }
+            p = f32[8] parameter(0)
+            ROOT g = f32[8] all-reduce(p), channel_id=0, replica_groups={}, to_apply=add  // error
+        """),
         "reducer-parameters": Bad.entry("""
-        one { ROOT n = f32[] negate(f32[] a) }
-        ROOT g = f32[8] all-reduce(f32[8] p), replica_groups={}, to_apply=one  // error
-    """),
+            one { ROOT n = f32[] negate(f32[] a) }
+            ROOT g = f32[8] all-reduce(f32[8] p), replica_groups={}, to_apply=one  // error
+        """),
         "all-reduce-constrained": Bad.entry("""
-        add { ROOT s = f32[] add(f32[] a, f32[] b) }
-        q = f32[8] all-reduce(f32[8] p), replica_groups={}, to_apply=add
-        ROOT g = f32[8] all-reduce(q), replica_groups={}, constrain_layout=true,  // error
-            to_apply=add
-    """),
+            add { ROOT s = f32[] add(f32[] a, f32[] b) }
+            q = f32[8] all-reduce(f32[8] p), replica_groups={}, to_apply=add
+            ROOT g = f32[8] all-reduce(q), replica_groups={}, constrain_layout=true,  // error
+                to_apply=add
+        """),
     }
     examples = (
         *rows.values(),
@@ -115,45 +117,45 @@ class BadCollective(VerifierRule):
             ROOT g = f32[16] all-gather(f32[8] p), dimensions={0}, replica_groups={}  // error
         """),
         Bad.entry("""
-        HloModule m, replica_count=2, num_partitions=2
-        add { ROOT s = f32[] add(f32[] a, f32[] b) }
-        ROOT g = f32[4] reduce-scatter(f32[8] p), dimensions={0}, channel_id=1,  // error
-            replica_groups={{0,1}}, to_apply=add
-    """),
+            HloModule m, replica_count=2, num_partitions=2
+            add { ROOT s = f32[] add(f32[] a, f32[] b) }
+            ROOT g = f32[4] reduce-scatter(f32[8] p), dimensions={0}, channel_id=1,  // error
+                replica_groups={{0,1}}, to_apply=add
+        """),
         Bad.entry("""
             HloModule m, replica_count=3
             ROOT a = (f32[8], f32[8]) all-to-all(f32[8] p, p), replica_groups={}  // error
         """),
         Good.entry("""
-        HloModule m, replica_count=2, num_partitions=2
-        g = f32[32] all-gather(f32[8] p), dimensions={0}, channel_id=1, replica_groups={{0,1}}
-        s = f32[32] all-to-all(g), replica_groups={}, dimensions={0}
-        ROOT a = (f32[32], f32[32]) all-to-all(s, s), replica_groups={}
-    """),
+            HloModule m, replica_count=2, num_partitions=2
+            g = f32[32] all-gather(f32[8] p), dimensions={0}, channel_id=1, replica_groups={{0,1}}
+            s = f32[32] all-to-all(g), replica_groups={}, dimensions={0}
+            ROOT a = (f32[32], f32[32]) all-to-all(s, s), replica_groups={}
+        """),
         Good.entry(
             """
-            add {
-              a = f32[] parameter(0)
-              b = f32[] parameter(1)
-              c = f32[] parameter(2)
-              d = f32[] parameter(3)
-              s = f32[] add(a, c)
-              t = f32[] add(b, d)
-              ROOT r = (f32[], f32[]) tuple(s, t)
-            }
-            p = f32[8] parameter(0)
-            q = f32[4] parameter(1)
-            ROOT g = (f32[8], f32[4]) all-reduce(p, q), replica_groups={{0,1}}, to_apply=add
-        """
+                add {
+                  a = f32[] parameter(0)
+                  b = f32[] parameter(1)
+                  c = f32[] parameter(2)
+                  d = f32[] parameter(3)
+                  s = f32[] add(a, c)
+                  t = f32[] add(b, d)
+                  ROOT r = (f32[], f32[]) tuple(s, t)
+                }
+                p = f32[8] parameter(0)
+                q = f32[4] parameter(1)
+                ROOT g = (f32[8], f32[4]) all-reduce(p, q), replica_groups={{0,1}}, to_apply=add
+            """
         ),
         Good.entry(
             "ROOT g = f32[32] all-gather(f32[8] p), dimensions={0}, replica_groups={{0,1,2,3}}"
         ),
         Good.entry("""
-        add { ROOT s = f32[] add(f32[] a, f32[] b) }
-        ROOT g = f32[2] reduce-scatter(f32[8] p), dimensions={0}, channel_id=1,
-            use_global_device_ids=true, replica_groups={{0,1,2,3}}, to_apply=add
-    """),
+            add { ROOT s = f32[] add(f32[] a, f32[] b) }
+            ROOT g = f32[2] reduce-scatter(f32[8] p), dimensions={0}, channel_id=1,
+                use_global_device_ids=true, replica_groups={{0,1,2,3}}, to_apply=add
+        """),
     )
 
     @on("all-reduce", "all-reduce-start", local=True)

@@ -37,9 +37,9 @@ class BadCopy(VerifierRule):
         ),
         "copy-start-shape": Bad.entry(
             """
-            s = (f32[9]{0}, f32[8]{0}, u32[]) copy-start(f32[8]{0} p)  // error
-            ROOT n = f32[8]{0} negate(p)
-        """
+                s = (f32[9]{0}, f32[8]{0}, u32[]) copy-start(f32[8]{0} p)  // error
+                ROOT n = f32[8]{0} negate(p)
+            """
         ),
         "copy-done-shape": Bad.entry(
             "ROOT d = f32[8]{0} copy-done((f32[8]{0}, f32[9]{0}, u32[]) p)  // error"

@@ -47,28 +47,28 @@ class BadOutputAliasing(VerifierRule):
     """
     rows = {
         "fusion-aliasing": Bad.entry("""
-        wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-        ROOT r = f32[8]{0} fusion(f32[8]{0} p), kind=kCustom,  // error
-            output_to_operand_aliasing={{}: (1, {})}, calls=wrapped
-    """),
+            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
+            ROOT r = f32[8]{0} fusion(f32[8]{0} p), kind=kCustom,  // error
+                output_to_operand_aliasing={{}: (1, {})}, calls=wrapped
+        """),
         "custom-call-aliasing": Bad.entry("""
             p = f32[8]{0} parameter(0)
             ROOT c = f32[9]{0} custom-call(p), custom_call_target="f",  // error
                 output_to_operand_aliasing={{}: (0, {})}
         """),
         "async-start-aliasing": Bad.entry("""
-        wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-        s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p),  // error
-            output_to_operand_aliasing={{}: (0, {})}, calls=wrapped
-        ROOT d = f32[8]{0} async-done(s)
-    """),
+            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
+            s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p),  // error
+                output_to_operand_aliasing={{}: (0, {})}, calls=wrapped
+            ROOT d = f32[8]{0} async-done(s)
+        """),
         "async-update-aliasing": Bad.entry("""
-        wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-        s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped
-        u = ((f32[8]{0}), f32[8]{0}, u32[]) async-update(s),  // error
-            output_to_operand_aliasing={{2}: (1, {2})}
-        ROOT d = f32[8]{0} async-done(u)
-    """),
+            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
+            s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped
+            u = ((f32[8]{0}), f32[8]{0}, u32[]) async-update(s),  // error
+                output_to_operand_aliasing={{2}: (1, {2})}
+            ROOT d = f32[8]{0} async-done(u)
+        """),
     }
     examples = (
         *rows.values(),

@@ -26,16 +26,16 @@ class BadReduction(VerifierRule):
     """
     rows = {
         "reducer-shape": Bad.entry("""
-        twice { ROOT s = f32[] add(f32[] a, a) }
-        z = f32[] constant(0)
-        ROOT r = f32[] reduce(f32[8] p, z), dimensions={0}, to_apply=twice  // error
-    """)
+            twice { ROOT s = f32[] add(f32[] a, a) }
+            z = f32[] constant(0)
+            ROOT r = f32[] reduce(f32[8] p, z), dimensions={0}, to_apply=twice  // error
+        """)
     }
     examples = (
         *rows.values(),
         Good.entry("""
-        add { ROOT s = f32[] add(f32[] a, f32[] b) }
-        z = f32[] constant(0)
-        ROOT r = f32[] reduce(f32[8] p, z), dimensions={0}, to_apply=add
-    """),
+            add { ROOT s = f32[] add(f32[] a, f32[] b) }
+            z = f32[] constant(0)
+            ROOT r = f32[] reduce(f32[8] p, z), dimensions={0}, to_apply=add
+        """),
     )

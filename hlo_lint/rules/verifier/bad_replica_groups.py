@@ -65,8 +65,9 @@ class BadReplicaGroups(VerifierRule):
                 replica_groups={{0,1,2,3},{}}
         """),
         "replica-id-range": Bad.entry("""
-        ROOT g = f32[32] all-gather(f32[8] p), dimensions={0}, replica_groups={{0,1,2,4}}  // error
-    """),
+            ROOT g = f32[32] all-gather(f32[8] p), dimensions={0},  // error
+                replica_groups={{0,1,2,4}}
+        """),
         "replica-group-mesh": Bad.entry("""
             p = f32[8] parameter(0)
             ROOT g = f32[16] all-gather(p), dimensions={0},  // error
@@ -77,9 +78,10 @@ class BadReplicaGroups(VerifierRule):
             ROOT g = f32[16] all-gather(p), dimensions={0}, replica_groups={{0,1},{2,1}}  // error
         """),
         "replica-count": Bad.entry("""
-        HloModule m, replica_count=8
-        ROOT g = f32[32] all-gather(f32[8] p), dimensions={0}, replica_groups={{0,1,2,3}}  // error
-    """),
+            HloModule m, replica_count=8
+            ROOT g = f32[32] all-gather(f32[8] p), dimensions={0},  // error
+                replica_groups={{0,1,2,3}}
+        """),
         "partition-count": Bad.entry("""
             HloModule m, num_partitions=8
             ROOT g = f32[8] all-to-all(f32[8] p), dimensions={0}, channel_id=1,  // error
@@ -96,23 +98,23 @@ class BadReplicaGroups(VerifierRule):
                 replica_groups={{0,1,2,3},{4,5}}
         """),
         "replica-groups-missing": Bad.entry("""
-        add { ROOT s = f32[] add(f32[] a, f32[] b) }
-        ROOT g = f32[8] all-reduce(f32[8] p), channel_id=1, use_global_device_ids=true,  // error
-            replica_groups={}, to_apply=add
-    """),
+            add { ROOT s = f32[] add(f32[] a, f32[] b) }
+            ROOT g = f32[8] all-reduce(f32[8] p), channel_id=1,  // error
+                use_global_device_ids=true, replica_groups={}, to_apply=add
+        """),
         "device-ids-without-channel": Bad.entry("""
-        sum { ROOT c = f32[] add(f32[] a, f32[] b) }
-        ROOT r = f32[8] all-reduce(f32[8] p), replica_groups={{0,1}},  // error
-            use_global_device_ids=true, to_apply=sum
-    """),
+            sum { ROOT c = f32[] add(f32[] a, f32[] b) }
+            ROOT r = f32[8] all-reduce(f32[8] p), replica_groups={{0,1}},  // error
+                use_global_device_ids=true, to_apply=sum
+        """),
     }
     examples = (
         *rows.values(),
         Bad.entry("""
-        add { ROOT s = f32[] add(f32[] a, f32[] b) }
-        ROOT g = f32[8] all-reduce(f32[8] p), channel_id=1, to_apply=add,  // error
-            use_global_device_ids=true
-    """),
+            add { ROOT s = f32[] add(f32[] a, f32[] b) }
+            ROOT g = f32[8] all-reduce(f32[8] p), channel_id=1, to_apply=add,  // error
+                use_global_device_ids=true
+        """),
         Good.entry("ROOT g = f32[8] collective-broadcast(f32[8] p), replica_groups={{0,1},{1,2}}"),
         Good.entry("""
             HloModule m, num_partitions=8

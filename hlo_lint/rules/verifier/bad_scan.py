@@ -31,14 +31,14 @@ class BadScan(VerifierRule):
     """
     rows = {
         "scan-dimension": Bad.entry("""
-        step {
-          s = f32[] add(f32[] x, f32[] c)
-          ROOT t = (f32[], f32[]) tuple(s, s)
-        }
-        z = f32[] constant(0)
-        ROOT r = (f32[8], f32[]) scan(f32[8,2] p, z), dimensions={0,1}, num_carries=1,  // error
-            is_associative=true, to_apply=step
-    """),
+            step {
+              s = f32[] add(f32[] x, f32[] c)
+              ROOT t = (f32[], f32[]) tuple(s, s)
+            }
+            z = f32[] constant(0)
+            ROOT r = (f32[8], f32[]) scan(f32[8,2] p, z), dimensions={0,1}, num_carries=1,  // error
+                is_associative=true, to_apply=step
+        """),
         "scan-associative": Bad.entry(
             """
         step {
@@ -66,14 +66,14 @@ class BadScan(VerifierRule):
     examples = (
         *rows.values(),
         Good.entry("""
-        step {
-          s = f32[] add(f32[] x, f32[] c)
-          ROOT t = (f32[], f32[]) tuple(s, s)
-        }
-        z = f32[] constant(0)
-        ROOT r = (f32[8], f32[]) scan(f32[8] p, z), dimensions={0}, num_carries=1,
-            is_associative=true, to_apply=step
-    """),
+            step {
+              s = f32[] add(f32[] x, f32[] c)
+              ROOT t = (f32[], f32[]) tuple(s, s)
+            }
+            z = f32[] constant(0)
+            ROOT r = (f32[8], f32[]) scan(f32[8] p, z), dimensions={0}, num_carries=1,
+                is_associative=true, to_apply=step
+        """),
     )
 
     @on("scan")

@@ -21,14 +21,14 @@ class BadSort(VerifierRule):
     """
     rows = {
         "sort-comparator": Bad.entry("""
-        less { ROOT s = f32[] subtract(f32[] a, f32[] b) }
-        ROOT s = f32[8] sort(f32[8] p), dimensions={0}, to_apply=less  // error
-    """)
+            less { ROOT s = f32[] subtract(f32[] a, f32[] b) }
+            ROOT s = f32[8] sort(f32[8] p), dimensions={0}, to_apply=less  // error
+        """)
     }
     examples = (
         *rows.values(),
         Good.entry("""
-        less { ROOT c = pred[] compare(f32[] a, f32[] b), direction=LT }
-        ROOT s = f32[8] sort(f32[8] p), dimensions={0}, to_apply=less
-    """),
+            less { ROOT c = pred[] compare(f32[] a, f32[] b), direction=LT }
+            ROOT s = f32[8] sort(f32[8] p), dimensions={0}, to_apply=less
+        """),
     )

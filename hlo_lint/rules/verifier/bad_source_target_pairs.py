@@ -38,8 +38,9 @@ class BadSourceTargetPairs(VerifierRule):
                 source_target_pairs={{0,1},{1,2}}
         """),
         "source-target-repeated": Bad.entry("""
-        ROOT g = f32[8] collective-permute(f32[8] p), source_target_pairs={{0,1},{0,2}}  // error
-    """),
+            ROOT g = f32[8] collective-permute(f32[8] p),  // error
+                source_target_pairs={{0,1},{0,2}}
+        """),
     }
     examples = (
         *rows.values(),

@@ -86,47 +86,47 @@ class BrokenAsync(VerifierRule):
     }
     rows = {
         "async-shape": Bad.entry("""
-        wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-        s = (f32[8]{0}, f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped  // error
-        ROOT d = f32[8]{0} negate(p)
-    """),
+            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
+            s = (f32[8]{0}, f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped  // error
+            ROOT d = f32[8]{0} negate(p)
+        """),
         "async-start-operands": Bad.entry("""
-        wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-        s = ((f32[9]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped  // error
-        ROOT d = f32[8]{0} async-done(s)
-    """),
+            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
+            s = ((f32[9]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped  // error
+            ROOT d = f32[8]{0} async-done(s)
+        """),
         "async-update-shape": Bad.entry("""
-        wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-        p = f32[8]{0} parameter(0)
-        q = f32[9]{0} parameter(1)
-        s = ((), f32[8]{0}, u32[]) async-start(), calls=wrapped
-        u = ((f32[9]{0}), f32[8]{0}, u32[]) async-update(s, q)  // error
-        ROOT d = f32[8]{0} async-done(u)
-    """),
+            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
+            p = f32[8]{0} parameter(0)
+            q = f32[9]{0} parameter(1)
+            s = ((), f32[8]{0}, u32[]) async-start(), calls=wrapped
+            u = ((f32[9]{0}), f32[8]{0}, u32[]) async-update(s, q)  // error
+            ROOT d = f32[8]{0} async-done(u)
+        """),
         "async-update-computation": Bad.entry("""
-        wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-        other { ROOT n.1 = f32[8]{0} sine(f32[8]{0} a.1) }
-        s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped
-        u = ((f32[8]{0}), f32[8]{0}, u32[]) async-update(s), calls=other  // error
-        ROOT d = f32[8]{0} async-done(u)
-    """),
+            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
+            other { ROOT n.1 = f32[8]{0} sine(f32[8]{0} a.1) }
+            s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped
+            u = ((f32[8]{0}), f32[8]{0}, u32[]) async-update(s), calls=other  // error
+            ROOT d = f32[8]{0} async-done(u)
+        """),
         "async-done-computation": Bad.entry("""
-        wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-        other { ROOT n.1 = f32[8]{0} sine(f32[8]{0} a.1) }
-        s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped
-        ROOT d = f32[8]{0} async-done(s), calls=other  // error
-    """),
+            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
+            other { ROOT n.1 = f32[8]{0} sine(f32[8]{0} a.1) }
+            s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped
+            ROOT d = f32[8]{0} async-done(s), calls=other  // error
+        """),
         "async-computation-shapes": Bad.entry("""
-        wrapped { ROOT n = f32[8,3]{0,1} negate(f32[8,3]{0,1} a) }
-        p = f32[8,3]{1,0} parameter(0)
-        s = ((f32[8,3]{1,0}), f32[8,3]{1,0}, u32[]) async-start(p), calls=wrapped  // error
-        ROOT d = f32[8,3]{1,0} async-done(s)
-    """),
+            wrapped { ROOT n = f32[8,3]{0,1} negate(f32[8,3]{0,1} a) }
+            p = f32[8,3]{1,0} parameter(0)
+            s = ((f32[8,3]{1,0}), f32[8,3]{1,0}, u32[]) async-start(p), calls=wrapped  // error
+            ROOT d = f32[8,3]{1,0} async-done(s)
+        """),
         "async-done-shape": Bad.entry("""
-        wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-        s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped
-        ROOT d = f32[9]{0} async-done(s)  // error
-    """),
+            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
+            s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped
+            ROOT d = f32[9]{0} async-done(s)  // error
+        """),
         "start-consumer": Bad.entry("""
             s = (f32[8]{0}, f32[8]{0}) collective-permute-start(f32[8]{0} p),  // error
                 source_target_pairs={{0,1}}
@@ -138,32 +138,32 @@ class BrokenAsync(VerifierRule):
             ROOT d = f32[8]{0} collective-permute-done(p)  // error
         """),
         "async-consumer": Bad.entry("""
-        wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-        s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped  // error
-        c = f32[8]{0} custom-call(s), custom_call_target="peek"
-        ROOT d = f32[8]{0} async-done(s)
-    """),
+            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
+            s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped  // error
+            c = f32[8]{0} custom-call(s), custom_call_target="peek"
+            ROOT d = f32[8]{0} async-done(s)
+        """),
         "async-operand-count": Bad.entry("""
-        wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-        s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped
-        ROOT d = f32[8]{0} async-done(s, p)  // error
-    """),
+            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
+            s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped
+            ROOT d = f32[8]{0} async-done(s, p)  // error
+        """),
         "async-chain": Bad.entry("""
-        wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-        s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped
-        u = ((f32[8]{0}), f32[8]{0}, u32[]) async-update(s)
-        v = ((f32[8]{0}), f32[8]{0}, u32[]) async-update(s)  // error
-        d.1 = f32[8]{0} async-done(u)
-        ROOT d = f32[8]{0} async-done(v)
-    """),
+            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
+            s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped
+            u = ((f32[8]{0}), f32[8]{0}, u32[]) async-update(s)
+            v = ((f32[8]{0}), f32[8]{0}, u32[]) async-update(s)  // error
+            d.1 = f32[8]{0} async-done(u)
+            ROOT d = f32[8]{0} async-done(v)
+        """),
         "async-computation": Bad.entry("""
-        wrapped {
-          b = f32[8]{0} sine(f32[8]{0} a)
-          ROOT n = f32[8]{0} negate(b)
-        }
-        s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped  // error
-        ROOT d = f32[8]{0} async-done(s)
-    """),
+            wrapped {
+              b = f32[8]{0} sine(f32[8]{0} a)
+              ROOT n = f32[8]{0} negate(b)
+            }
+            s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped  // error
+            ROOT d = f32[8]{0} async-done(s)
+        """),
     }
     subsumes = frozenset({"bad-channel"})
     examples = (
@@ -180,16 +180,16 @@ class BrokenAsync(VerifierRule):
             ROOT d = f32[8]{0} collective-permute-done(s)
         """),
         Good.entry("""
-        wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-        s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped
-        u = ((f32[8]{0}), f32[8]{0}, u32[]) async-update(s)
-        ROOT d = f32[8]{0} async-done(u)
-    """),
+            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
+            s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped
+            u = ((f32[8]{0}), f32[8]{0}, u32[]) async-update(s)
+            ROOT d = f32[8]{0} async-done(u)
+        """),
         Good.entry("""
-        wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-        s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped
-        ROOT d = f32[8]{0} async-done(s)
-    """),
+            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
+            s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped
+            ROOT d = f32[8]{0} async-done(s)
+        """),
     )
 
     @on("async-start")

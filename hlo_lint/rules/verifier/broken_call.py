@@ -43,38 +43,38 @@ class BrokenCall(VerifierRule):
     """
     rows = {
         "control-flow-thread": Bad.entry("""
-        yes {
-          ROOT n = f32[8] negate(f32[8] a)
-        }, execution_thread="host"
-        no { ROOT c = f32[8] copy(f32[8] b) }
-        ROOT r = f32[8] conditional(pred[] i, f32[8] p, p), true_computation=yes,  // error
-            false_computation=no
-    """),
+            yes {
+              ROOT n = f32[8] negate(f32[8] a)
+            }, execution_thread="host"
+            no { ROOT c = f32[8] copy(f32[8] b) }
+            ROOT r = f32[8] conditional(pred[] i, f32[8] p, p), true_computation=yes,  // error
+                false_computation=no
+        """),
         "caller-opcode": Bad.entry("""
-        f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-        ROOT r = f32[8]{0} negate(f32[8]{0} p), to_apply=f  // error
-    """),
+            f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
+            ROOT r = f32[8]{0} negate(f32[8]{0} p), to_apply=f  // error
+        """),
         "call-shapes": Bad.entry("""
-        f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-        ROOT r = f32[8]{0} call(f32[9]{0} p), to_apply=f  // error
-    """),
+            f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
+            ROOT r = f32[8]{0} call(f32[9]{0} p), to_apply=f  // error
+        """),
         "composite-name": Bad.entry("""
-        f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-        ROOT r = f32[8]{0} call(f32[8]{0} p), to_apply=f, is_composite=true,  // error
-            frontend_attributes={composite.version="1"}
-    """),
+            f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
+            ROOT r = f32[8]{0} call(f32[8]{0} p), to_apply=f, is_composite=true,  // error
+                frontend_attributes={composite.version="1"}
+        """),
         "call-aliasing": Bad.entry("""
-        f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-        ROOT r = f32[8]{0} call(f32[8]{0} p), to_apply=f,  // error
-            output_to_operand_aliasing={{}: (0, {})}
-    """),
+            f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
+            ROOT r = f32[8]{0} call(f32[8]{0} p), to_apply=f,  // error
+                output_to_operand_aliasing={{}: (0, {})}
+        """),
     }
     examples = (
         *rows.values(),
         Good.entry("""
-        f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-        ROOT r = f32[8]{0} call(f32[8]{0} p), to_apply=f
-    """),
+            f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
+            ROOT r = f32[8]{0} call(f32[8]{0} p), to_apply=f
+        """),
     )
 
     @on("call", option="layouts")

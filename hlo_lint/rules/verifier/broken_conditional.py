@@ -35,27 +35,27 @@ class BrokenConditional(VerifierRule):
     """
     rows = {
         "conditional-shapes": Bad.entry("""
-        yes { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-        no { ROOT c = f32[8]{0} copy(f32[8]{0} b) }
-        ROOT r = f32[8]{0} conditional(f32[] i, f32[8]{0} p, p), true_computation=yes,  // error
-            false_computation=no
-    """),
+            yes { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
+            no { ROOT c = f32[8]{0} copy(f32[8]{0} b) }
+            ROOT r = f32[8]{0} conditional(f32[] i, f32[8]{0} p, p), true_computation=yes,  // error
+                false_computation=no
+        """),
         "conditional-sharding": Bad.entry("""
-        yes { ROOT n = f32[8]{0} negate(f32[8]{0} a), sharding={replicated} }
-        no { ROOT c = f32[8]{0} copy(f32[8]{0} b) }
-        ROOT r = f32[8]{0} conditional(pred[] i, f32[8]{0} p, p), true_computation=yes,  // error
-            false_computation=no, sharding={maximal device=0}
-    """),
+            yes { ROOT n = f32[8]{0} negate(f32[8]{0} a), sharding={replicated} }
+            no { ROOT c = f32[8]{0} copy(f32[8]{0} b) }
+            ROOT r = f32[8]{0} conditional(pred[] i, f32[8]{0} p, p),  // error
+                true_computation=yes, false_computation=no, sharding={maximal device=0}
+        """),
     }
     examples = (
         *rows.values(),
         Good.entry("""
-        yes { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-        no { ROOT c = f32[8]{0} copy(f32[8]{0} b) }
-        i = pred[] parameter(0)
-        p = f32[8]{0} parameter(1)
-        ROOT r = f32[8]{0} conditional(i, p, p), true_computation=yes, false_computation=no
-    """),
+            yes { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
+            no { ROOT c = f32[8]{0} copy(f32[8]{0} b) }
+            i = pred[] parameter(0)
+            p = f32[8]{0} parameter(1)
+            ROOT r = f32[8]{0} conditional(i, p, p), true_computation=yes, false_computation=no
+        """),
     )
 
     @on("conditional", option="layouts")

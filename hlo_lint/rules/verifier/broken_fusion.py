@@ -49,46 +49,46 @@ class BrokenFusion(VerifierRule):
             "ROOT r = f32[8]{0} fusion(f32[8]{0} p), kind=kLoop  // error"
         ),
         "fusion-shape": Bad.entry("""
-        f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-        ROOT r = f32[4]{0} fusion(f32[8]{0} p), kind=kLoop, calls=f  // error
-    """),
+            f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
+            ROOT r = f32[4]{0} fusion(f32[8]{0} p), kind=kLoop, calls=f  // error
+        """),
         "fusion-parameters": Bad.entry("""
-        f { ROOT n = f32[8,3]{1,0} negate(f32[8,3]{1,0} a) }
-        ROOT r = f32[8,3]{1,0} fusion(f32[8,3]{0,1} p), kind=kLoop, calls=f  // error
-    """),
+            f { ROOT n = f32[8,3]{1,0} negate(f32[8,3]{1,0} a) }
+            ROOT r = f32[8,3]{1,0} fusion(f32[8,3]{0,1} p), kind=kLoop, calls=f  // error
+        """),
         "fusion-dead-instruction": Bad.entry("""
-        f {
-          m = f32[8]{0} sine(f32[8]{0} a)  // error
-          ROOT n = f32[8]{0} negate(a)
-        }
-        ROOT r = f32[8]{0} fusion(f32[8]{0} p), kind=kLoop, calls=f
-    """),
+            f {
+              m = f32[8]{0} sine(f32[8]{0} a)  // error
+              ROOT n = f32[8]{0} negate(a)
+            }
+            ROOT r = f32[8]{0} fusion(f32[8]{0} p), kind=kLoop, calls=f
+        """),
         "fusion-shared": Bad.entry("""
-        f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-        r = f32[8]{0} fusion(f32[8]{0} p), kind=kLoop, calls=f
-        ROOT s = f32[8]{0} fusion(r), kind=kLoop, calls=f  // error
-    """),
+            f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
+            r = f32[8]{0} fusion(f32[8]{0} p), kind=kLoop, calls=f
+            ROOT s = f32[8]{0} fusion(r), kind=kLoop, calls=f  // error
+        """),
     }
     examples = (
         *rows.values(),
         Bad.entry("""
-        f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-        q = f32[8]{0} sine(f32[8]{0} p)
-        ROOT r = f32[8]{0} fusion(p, q), kind=kLoop, calls=f  // error
-    """),
+            f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
+            q = f32[8]{0} sine(f32[8]{0} p)
+            ROOT r = f32[8]{0} fusion(p, q), kind=kLoop, calls=f  // error
+        """),
         Good.entry(
             """
-            HloModule m, is_scheduled=true
-            f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-            r = f32[8]{0:S(1)} fusion(f32[8]{0} p), kind=kLoop, calls=f
-            ROOT c = f32[8]{0} copy(r)
-        """,
+                HloModule m, is_scheduled=true
+                f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
+                r = f32[8]{0:S(1)} fusion(f32[8]{0} p), kind=kLoop, calls=f
+                ROOT c = f32[8]{0} copy(r)
+            """,
             file="module_0001.m.sm_9.0_gpu_after_optimizations.txt",
         ),
         Good.entry("""
-        f { ROOT n = f32[8,3]{0,1} negate(f32[8,3]{0,1} a) }
-        ROOT r = f32[8,3]{0,1} fusion(f32[8,3]{0,1} p), kind=kLoop, calls=f
-    """),
+            f { ROOT n = f32[8,3]{0,1} negate(f32[8,3]{0,1} a) }
+            ROOT r = f32[8,3]{0,1} fusion(f32[8,3]{0,1} p), kind=kLoop, calls=f
+        """),
     )
 
     @on("fusion", local=True)

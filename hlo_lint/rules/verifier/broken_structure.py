@@ -61,13 +61,13 @@ class BrokenStructure(VerifierRule):
             ROOT r = f32[8] add(p, q)  // error
         """),
         "module-entry": Bad.entry("""
-        f { ROOT b = f32[8] fusion(f32[8] a), kind=kLoop, calls=e  // error }
-        ROOT r = f32[8] negate(f32[8] p)
-    """),
+            f { ROOT b = f32[8] fusion(f32[8] a), kind=kLoop, calls=e  // error }
+            ROOT r = f32[8] negate(f32[8] p)
+        """),
         "operand-defined": Bad.entry("""
-        f { ROOT b = f32[8] negate(f32[8] a) }
-        ROOT r = f32[8] add(f32[8] p, a)  // error
-    """),
+            f { ROOT b = f32[8] negate(f32[8] a) }
+            ROOT r = f32[8] add(f32[8] p, a)  // error
+        """),
     }
     examples = (*rows.values(), Good.entry("ROOT r = f32[8] add(f32[8] p, f32[8] q)"))
 

@@ -32,49 +32,49 @@ class BrokenWhile(VerifierRule):
     """
     rows = {
         "while-parameters": Bad.entry("""
-        body { ROOT b = (s32[], f32[8]{0}) copy((s32[], f32[8]{0}) q) }
-        condition {
-          q.1 = (s32[], f32[8]{0}) parameter(0)
-          q.2 = s32[] parameter(1)
-          n = s32[] get-tuple-element(q.1), index=0
-          ROOT c = pred[] compare(n, n), direction=LT
-        }
-        p = (s32[], f32[8]{0}) parameter(0)
-        ROOT w = (s32[], f32[8]{0}) while(p), condition=condition, body=body  // error
-    """),
+            body { ROOT b = (s32[], f32[8]{0}) copy((s32[], f32[8]{0}) q) }
+            condition {
+              q.1 = (s32[], f32[8]{0}) parameter(0)
+              q.2 = s32[] parameter(1)
+              n = s32[] get-tuple-element(q.1), index=0
+              ROOT c = pred[] compare(n, n), direction=LT
+            }
+            p = (s32[], f32[8]{0}) parameter(0)
+            ROOT w = (s32[], f32[8]{0}) while(p), condition=condition, body=body  // error
+        """),
         "while-shapes": Bad.entry("""
-        body { ROOT b = (s32[], f32[8]{0}) copy((s32[], f32[8]{0}) q) }
-        condition {
-          n = s32[] get-tuple-element((s32[], f32[8]{0}) q.1), index=0
-          ROOT c = s32[] add(n, n)
-        }
-        p = (s32[], f32[8]{0}) parameter(0)
-        ROOT w = (s32[], f32[8]{0}) while(p), condition=condition, body=body  // error
-    """),
+            body { ROOT b = (s32[], f32[8]{0}) copy((s32[], f32[8]{0}) q) }
+            condition {
+              n = s32[] get-tuple-element((s32[], f32[8]{0}) q.1), index=0
+              ROOT c = s32[] add(n, n)
+            }
+            p = (s32[], f32[8]{0}) parameter(0)
+            ROOT w = (s32[], f32[8]{0}) while(p), condition=condition, body=body  // error
+        """),
         "while-sharding": Bad.entry("""
-        body {
-          q = (s32[], f32[8]{0}) parameter(0)
-          ROOT b = (s32[], f32[8]{0}) copy(q), sharding={{replicated}, {maximal device=0}}
-        }
-        condition {
-          n = s32[] get-tuple-element((s32[], f32[8]{0}) q.1), index=0
-          ROOT c = pred[] compare(n, n), direction=LT
-        }
-        p = (s32[], f32[8]{0}) parameter(0)
-        ROOT w = (s32[], f32[8]{0}) while(p), condition=condition, body=body,  // error
-            sharding={{replicated}, {replicated}}
-    """),
+            body {
+              q = (s32[], f32[8]{0}) parameter(0)
+              ROOT b = (s32[], f32[8]{0}) copy(q), sharding={{replicated}, {maximal device=0}}
+            }
+            condition {
+              n = s32[] get-tuple-element((s32[], f32[8]{0}) q.1), index=0
+              ROOT c = pred[] compare(n, n), direction=LT
+            }
+            p = (s32[], f32[8]{0}) parameter(0)
+            ROOT w = (s32[], f32[8]{0}) while(p), condition=condition, body=body,  // error
+                sharding={{replicated}, {replicated}}
+        """),
     }
     examples = (
         *rows.values(),
         Good.entry("""
-        body { ROOT b = (s32[], f32[8]{0}) copy((s32[], f32[8]{0}) q) }
-        condition {
-          n = s32[] get-tuple-element((s32[], f32[8]{0}) q.1), index=0
-          ROOT c = pred[] compare(n, n), direction=LT
-        }
-        ROOT w = (s32[], f32[8]{0}) while((s32[], f32[8]{0}) p), condition=condition, body=body
-    """),
+            body { ROOT b = (s32[], f32[8]{0}) copy((s32[], f32[8]{0}) q) }
+            condition {
+              n = s32[] get-tuple-element((s32[], f32[8]{0}) q.1), index=0
+              ROOT c = pred[] compare(n, n), direction=LT
+            }
+            ROOT w = (s32[], f32[8]{0}) while((s32[], f32[8]{0}) p), condition=condition, body=body
+        """),
     )
 
     @on("while", option="layouts")

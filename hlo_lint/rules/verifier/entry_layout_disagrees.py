@@ -75,17 +75,17 @@ class EntryLayoutDisagrees(VerifierRule):
         ),
         "entry-layout": Bad.entry(
             """
-            HloModule m, entry_computation_layout={(f32[8,3]{1,0})->f32[8,3]{1,1}}  // error
-            ROOT n = f32[8,3]{1,0} negate(f32[8,3]{1,0} p)
-        """
+                HloModule m, entry_computation_layout={(f32[8,3]{1,0})->f32[8,3]{1,1}}  // error
+                ROOT n = f32[8,3]{1,0} negate(f32[8,3]{1,0} p)
+            """
         ),
     }
     examples = (
         *rows.values(),
         Good.entry("""
-        HloModule m, entry_computation_layout={(f32[8,3]{1,0})->f32[8,3]{1,0}}
-        ROOT n = f32[8,3]{1,0} negate(f32[8,3]{1,0} p)
-    """),
+            HloModule m, entry_computation_layout={(f32[8,3]{1,0})->f32[8,3]{1,0}}
+            ROOT n = f32[8,3]{1,0} negate(f32[8,3]{1,0} p)
+        """),
     )
 
     @on_entry

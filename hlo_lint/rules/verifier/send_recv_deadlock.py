@@ -113,32 +113,32 @@ class SendRecvDeadlock(VerifierRule):
     examples = (
         *rows.values(),
         Good.entry("""
-        HloModule m, is_scheduled=true
-        body {
-          t = token[] after-all()
-          s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} x, t), channel_id=1,
-              frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
-          sd = token[] send-done(s), channel_id=1
-          r = (f32[8]{0}, u32[], token[]) recv(sd), channel_id=2,
-              frontend_attributes={_xla_send_recv_source_target_pairs="{{1,2}}"}
-          d = (f32[8]{0}, token[]) recv-done(r), channel_id=2
-          ROOT g = f32[8]{0} get-tuple-element(d), index=0
-        }
-        on {
-          one = f32[8]{0} constant({1, 1, 1, 1, 1, 1, 1, 1})
-          b = pred[8]{0} compare(f32[8]{0} x, one), direction=LT
-          first = pred[1]{0} slice(b), slice={[0:1]}
-          ROOT c = pred[] reshape(first)
-        }
-        t = token[] after-all()
-        r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1,
-            frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
-        d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
-        w = f32[8]{0} while(f32[8]{0} p), condition=on, body=body
-        s = (f32[8]{0}, u32[], token[]) send(w, t), channel_id=2,
-            frontend_attributes={_xla_send_recv_source_target_pairs="{{1,2}}"}
-        ROOT sd = token[] send-done(s), channel_id=2
-    """),
+            HloModule m, is_scheduled=true
+            body {
+              t = token[] after-all()
+              s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} x, t), channel_id=1,
+                  frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
+              sd = token[] send-done(s), channel_id=1
+              r = (f32[8]{0}, u32[], token[]) recv(sd), channel_id=2,
+                  frontend_attributes={_xla_send_recv_source_target_pairs="{{1,2}}"}
+              d = (f32[8]{0}, token[]) recv-done(r), channel_id=2
+              ROOT g = f32[8]{0} get-tuple-element(d), index=0
+            }
+            on {
+              one = f32[8]{0} constant({1, 1, 1, 1, 1, 1, 1, 1})
+              b = pred[8]{0} compare(f32[8]{0} x, one), direction=LT
+              first = pred[1]{0} slice(b), slice={[0:1]}
+              ROOT c = pred[] reshape(first)
+            }
+            t = token[] after-all()
+            r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1,
+                frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
+            d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
+            w = f32[8]{0} while(f32[8]{0} p), condition=on, body=body
+            s = (f32[8]{0}, u32[], token[]) send(w, t), channel_id=2,
+                frontend_attributes={_xla_send_recv_source_target_pairs="{{1,2}}"}
+            ROOT sd = token[] send-done(s), channel_id=2
+        """),
         Bad.entry("""
             HloModule m, is_scheduled=true
             t = token[] after-all()

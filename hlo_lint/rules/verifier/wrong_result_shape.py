@@ -113,11 +113,12 @@ class WrongResultShape(VerifierRule):
             "ROOT s = f32[<=8] set-dimension-size(f32[8] p, s32[] n), dimensions={1}  // error"
         ),
         "scatter-dimensions": Bad.entry("""
-        add { ROOT s = f32[] add(f32[] a, f32[] b) }
-        ROOT s = f32[8] scatter(f32[8] p, s32[2,1] i, f32[2] u), update_window_dims={},  // error
-            inserted_window_dims={0}, scatter_dims_to_operand_dims={1}, index_vector_dim=1,
-            to_apply=add
-    """),
+            add { ROOT s = f32[] add(f32[] a, f32[] b) }
+            ROOT s = f32[8] scatter(f32[8] p, s32[2,1] i, f32[2] u),  // error
+                update_window_dims={},
+                inserted_window_dims={0}, scatter_dims_to_operand_dims={1}, index_vector_dim=1,
+                to_apply=add
+        """),
         "broadcast-dimensions": Bad.entry(
             "ROOT b = f32[8,3,2] broadcast(f32[8,3] p), dimensions={0}  // error"
         ),
