@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from hlo_lint.analysis.device_groups import count_of
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.pass_dump import PassDump
-from hlo_lint.dumps.phases import LAYOUT_ASSIGNMENT
 from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
 from hlo_lint.engine.values.lowering.lower import Lowering
 from hlo_lint.engine.values.lowering.program import Program
@@ -105,7 +105,7 @@ class RunSteps:
         self._deadline, self._nodes = deadline, Nodes(deadline)
         self._replicated = shared_parameters(dumps, deadline)
         self._first, self._layout = partitioned(dumps, deadline)
-        self._assigned = _assigned(dumps)
+        self._compilation = Compilation([*dumps], [])
         self._texts: dict[tuple[tuple[int, ...], bool, bool, int], ValidatedStep] = {}
 
     def lower(self, step: ValidatedStep, before: ValidatedStep | None = None) -> Program | None:
@@ -114,8 +114,8 @@ class RunSteps:
             self.progress(step.dump.path.name)
             program = None if before is None or self._layout is not None else before.program
             devices = 1 if program is None else program.devices
-            places = step.number >= self._first, step.number >= self._assigned
-            key = step.dump.text_identity, *places, devices
+            bind = self._compilation.layouts_bind(step.dump) is not False
+            key = step.dump.text_identity, step.number >= self._first, bind, devices
             same = self._texts.setdefault(key, step)
             if same is step:
                 step.lower(self._nodes, self._replicated, self._deadline, self._layout, *key[1:])
@@ -171,19 +171,6 @@ def partitioned(
             break
         return number, layout
     return len(dumps), None
-
-
-def _assigned(dumps: Sequence[PassDump]) -> int:
-    """The position of the first dump with assigned layouts; 0 if no dump tells."""
-    names = (dump.name for dump in dumps)
-    return next(
-        (
-            number
-            for number, name in enumerate(names)
-            if name is not None and (name.after == LAYOUT_ASSIGNMENT or name.is_final)
-        ),
-        0,
-    )
 
 
 def _may_be_partitioned(dumps: Sequence[PassDump]) -> bool:
