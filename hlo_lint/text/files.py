@@ -232,6 +232,7 @@ def is_proto(name: str) -> bool:
     return is_one and not name.endswith("-memory-usage-report.pb")
 
 
+SNAPSHOT = ".hlo_unoptimized_snapshot.pb"
+"""A module and its arguments, of `--xla_dump_hlo_unoptimized_snapshots`."""
 SNAPSHOT_TEXT = ".hlo_unoptimized_snapshot.txt"
-"""A module and its arguments in protobuf's text format, written beside texts with
-`--xla_dump_hlo_unoptimized_snapshots`."""
+"""The same in protobuf's text format, which XLA writes beside texts."""

@@ -5,25 +5,22 @@ file.
 
     HloProto       { hlo_module = 1; buffer_assignment = 3; }     --xla_dump_hlo_as_proto
     HloSnapshot    { hlo = 1; arguments = 2; result = 3; … }      --xla_dump_hlo_snapshots
+    HloUnoptimizedSnapshot { hlo_module = 1; }       --xla_dump_hlo_unoptimized_snapshots
     HloModuleProto { name = 1; entry_computation_name = 2; computations = 3; … }
 """
 
 from __future__ import annotations
 
 import atexit
-import gzip
-import os
-import sys
-import zlib
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from hlo_lint.text.errors import DumpError, PayloadError, os_errors_as
-from hlo_lint.text.files import SNAPSHOT_TEXT
+from hlo_lint.text.files import SNAPSHOT, SNAPSHOT_TEXT
 from hlo_lint.text.source import decode, encode, shown
-from hlo_lint.text.stored import plain_name, read_expanded
+from hlo_lint.text.stored import expanded, plain_name, read_stored
 from hlo_lint.xla.bindings import long_text, release, xla_message
 from hlo_lint.xla.child import Child, ChildDied, ChildError, Pool
 from hlo_lint.xla.limits import ChildLimits
@@ -34,21 +31,15 @@ if TYPE_CHECKING:  # loaded with the first protocol buffer
 
 MAX_BYTES: Final = 1 << 31
 """Protobuf's own limit: messages are smaller than 2 GiB."""
-MAX_EXPANSION: Final = 200
-"""Largest factor by which a compressed file may expand, beyond `ANY_EXPANSION` bytes."""
-ANY_EXPANSION: Final = 64 << 20
-
+MAX_SECONDS: Final = 300.0
+"""The time limit per file, unless the environment sets another."""
 INSTALL: Final = "pip install 'hlo-lint[xla]' to read protocol buffers"
 _ADVICE: Final = "give the text, or another jaxlib"
 TEXT_SUFFIXES: Final = (".pbtxt", ".textproto", ".txtpb", SNAPSHOT_TEXT)
 
 
 def read_proto(
-    path: Path,
-    *,
-    programs_in: Callable[[bytes], Sequence[bytes]] = lambda data: (data,),
-    timeout: float = 300.0,
-    search_path: Sequence[str] | None = None,
+    path: Path, *, programs_in: Callable[[bytes], Sequence[bytes]] = lambda data: (data,)
 ) -> str:
     """The HLO text of a protocol buffer, binary or text, compressed or not.
 
@@ -57,22 +48,20 @@ def read_proto(
     Args:
         path: a `.pb`, `.hlo.pb`, `.pbtxt` or `.hlo.pbtxt`, or any of these with `.gz`.
         programs_in: finds the messages with a module in a binary file with several.
-        timeout: seconds that XLA's code may take.
-        search_path: `sys.path` of the child process; by default that of this process.
 
     Raises:
         DumpError: it cannot be read, holds no module, or jaxlib is not installed.
     """
-    data = stored_message(path)
-    if plain_name(path.name).endswith(TEXT_SUFFIXES):
-        return decode(_asked(path, printed_text_proto, [data], timeout, search_path))
     try:
+        data = stored_message(path)
+        if plain_name(path.name).endswith(TEXT_SUFFIXES):
+            return _asked(path, printed_text_proto, [data])
         modules = [module_bytes(program) for program in programs_in(data)]
     except PayloadError as error:
         raise DumpError(
             f"{path}: not an HloProto or HloModuleProto: {error}; dump it again, or give the text"
         ) from error
-    return decode(_asked(path, printed, modules, timeout, search_path))
+    return _asked(path, printed, modules)
 
 
 def module_bytes(data: bytes) -> bytes:
@@ -121,44 +110,27 @@ def _is_module(reader: Reader, message: Field | None) -> bool:
 
 
 def stored_message(path: Path) -> bytes:
-    """The bytes of the file, decompressed if they begin like gzip, unlike any message."""
-    try:
-        # gzip.BadGzipFile is an OSError
-        with os_errors_as(f"{path}: cannot be read"), path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size >= MAX_BYTES:
-                raise DumpError(f"{path}: {size} bytes; protobuf reads less than {MAX_BYTES}")
-            if path.name.endswith((".xz", ".zst")):
-                return read_expanded(file, path)
-            if file.peek(2)[:2] != b"\x1f\x8b":
-                return file.read()
-            limit = min(MAX_BYTES, max(ANY_EXPANSION, size * MAX_EXPANSION))
-            with gzip.open(file) as expanded:
-                data = expanded.read(limit + 1)
-    except (EOFError, zlib.error) as error:
-        raise DumpError(f"{path}: its gzip data is damaged or cut off: {error}") from error
-    if len(data) > limit:
-        raise DumpError(
-            f"{path}: {size} compressed bytes expand to more than {limit}; "
-            "decompress the file first if that is intended"
-        )
+    """The bytes of a file, expanded whatever its name, less the length before a message."""
+    from hlo_lint.hlo.wire import Reader
+
+    with os_errors_as(f"{path}: cannot be read"):
+        if (size := path.stat().st_size) >= MAX_BYTES:
+            raise DumpError(f"{path}: {size} bytes; protobuf reads less than {MAX_BYTES}")
+        # No message begins like compressed data.
+        data, _ = expanded(read_stored(path), str(path))
+    if plain_name(path.name).endswith(SNAPSHOT) and not data.startswith(b"\n"):
+        # With --xla_dump_hlo_as_proto the message follows its length, and the arguments follow it.
+        data = next(Reader(b"\n" + data).iterate()).content
     return data
 
 
-def _asked(
-    path: Path,
-    function: Callable[..., Answer],
-    blocks: Sequence[bytes],
-    timeout: float,
-    search_path: Sequence[str] | None,
-) -> bytes:
-    """The bytes that a function in the child returns for some blocks.
+def _asked(path: Path, function: Callable[..., Answer], blocks: Sequence[bytes]) -> str:
+    """The text that a function in the child returns for some blocks.
 
     Raises:
         DumpError: it refuses them, crashes, or takes too long.
     """
-    limits = ChildLimits.by_default(timeout)
-    with _readers(limits, tuple(search_path or sys.path)).one() as child:
+    with _readers(ChildLimits.by_default(MAX_SECONDS)).one() as child:
         try:
             _, (result,) = child.call(function, *blocks)
         except ChildDied as death:
@@ -175,15 +147,13 @@ def _asked(
             raise DumpError(
                 f"{path}: not an HLO module: jaxlib {child.state}: {reason}; {_ADVICE}"
             ) from None
-    return result
+    return decode(result)
 
 
 @cache
-def _readers(limits: ChildLimits, search_path: tuple[str, ...]) -> Pool[Child]:
+def _readers(limits: ChildLimits) -> Pool[Child]:
     """The child processes that read all files of this process."""
-    readers = Pool(
-        partial(Child, limits=limits, setup=release, forks="after death", search_path=search_path)
-    )
+    readers = Pool(partial(Child, limits=limits, setup=release, forks="after death"))
     atexit.register(readers.close)
     return readers
 

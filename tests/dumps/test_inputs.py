@@ -77,7 +77,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("inputs")
     (folder / "model.py").write_text(PROGRAM)
     compiled(folder, 1, f"{EVERYTHING} --xla_dump_to=dump")
-    for flag, name in (("", "unoptimized"), (" --xla_dump_hlo_as_text", "unoptimized_text")):
+    for flag, name in (
+        ("", "unoptimized"),
+        (" --xla_dump_hlo_as_text", "unoptimized_text"),
+        (" --xla_dump_hlo_as_proto", "unoptimized_proto"),
+    ):
         flags = f"--xla_dump_hlo_unoptimized_snapshots{flag} --xla_dump_to={name}"
         compiled(folder, 1, flags)
     return folder
@@ -126,6 +130,7 @@ def test_a_dump_of_four_devices_is_of_a_known_release_as_that_of_one(folder: Pat
         "dump/*.jit_step.snapshot.*.pb",
         "unoptimized/*.jit_step.*.hlo_unoptimized_snapshot.pb",
         "unoptimized_text/*.jit_step.*.hlo_unoptimized_snapshot.txt",
+        "unoptimized_proto/*.jit_step.*.hlo_unoptimized_snapshot.pb",
         "lowered.hlo",
         "trace/plugins/profile/*/*.xplane.pb",
     ],
