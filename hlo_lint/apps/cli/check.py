@@ -206,7 +206,8 @@ def _explain_logs(dump: Dump, logs: Sequence[Path], *, is_asked: bool) -> None:
         # A log beside some of the dumps is about these.
         beside = [run for run in dump if not is_asked and path.parent in run.dumps[0].path.parents]
         try:
-            click.echo(answer(text, Dump(beside) if beside else dump), nl=False)
+            named = answer(text, Dump(beside) if beside else dump, has_page=is_asked)
+            click.echo(named, nl=False)
         except UsageError as error:
             click.echo(f"{error}" if is_asked else "nothing is known of its messages")
 

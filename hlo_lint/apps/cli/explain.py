@@ -91,9 +91,9 @@ _WIDTH = 160
 _is_name = re.compile(r"[a-z\d_-]+").fullmatch
 
 
-def answer(log: str, dump: Dump | None = None) -> str:
+def answer(log: str, dump: Dump | None = None, *, has_page: bool = True) -> str:
     """The component, the rules and the command for a message, and the instructions of a dump that
-    it names; for a single rule, its page.
+    it names; for a single rule, its page or, without `has_page`, what it is about.
 
     Raises:
         UsageError: nothing is known of it.
@@ -116,7 +116,8 @@ def answer(log: str, dump: Dump | None = None) -> str:
         parts += [places] if places else []
         only = rules[0].load()
         command = only.command if only.command != "check" else f"check --select {only.name()}"
-        return "\n".join([*parts, f"`hlo-lint {command} DUMP`\n\n{render_page(only)}"])
+        rest = f"\n{render_page(only)}" if has_page else f"  {only.name()}: {only.summary()}\n"
+        return "\n".join([*parts, f"`hlo-lint {command} DUMP`\n{rest}"])
     if rules:
         title = f"{len(rules)} rules stand for such messages"
     else:
