@@ -317,7 +317,9 @@ def test_two_modules_run_on_the_same_inputs(tmp_path: Path) -> None:
     words = ("--results", "--inputs", tmp_path / "given.npz", "--output-format", "json")
     (finding,) = json.loads(compare(*words, a, b).stdout)["findings"]
     assert "result 0[0] is 4 and was 0.25" in finding["message"]
-    assert "--inputs goes with --results" in compare(*words[1:], a, b, status=2).output
+    assert (
+        "--inputs and --show-inputs go with --results" in compare(*words[1:], a, b, status=2).output
+    )
 
 
 @pytest.mark.slow

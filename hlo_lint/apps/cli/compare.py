@@ -46,6 +46,7 @@ MAX_LINES = 5
     help="Run the modules on the same inputs instead, and compare the results.",
 )
 @parameters.inputs_option
+@parameters.show_inputs_option
 @parameters.target_option()
 @parameters.all_option
 @parameters.output_format("text", "json", "html")
@@ -60,6 +61,7 @@ def command(
     of_settings: bool,
     of_results: bool,
     inputs: Path | None,
+    show_inputs: bool,
     target: str | None,
     everything: bool,
     output_format: str,
@@ -79,15 +81,16 @@ def command(
     """
     if of_settings and of_results:
         raise UsageError("give one of --settings and --results")
-    if inputs is not None and not of_results:
-        raise UsageError("--inputs goes with --results")
+    if (inputs is not None or show_inputs) and not of_results:
+        raise UsageError("--inputs and --show-inputs go with --results")
     is_other = of_settings or of_results
     if is_other and (target or everything or out is not None or output_format == "html"):
         option = "--settings" if of_settings else "--results"
         raise UsageError(f"{option} goes with --module and --output-format json alone")
     if of_results:
-        pairs = _pairs(before, after, module)
-        ctx.exit(1 if _compare_results(pairs, inputs, as_json=output_format == "json") else 0)
+        pairs, as_json = _pairs(before, after, module), output_format == "json"
+        differ = _compare_results(pairs, inputs, as_json=as_json, show_inputs=show_inputs)
+        ctx.exit(1 if differ else 0)
     if of_settings:
         different = _compare_settings(before, after, module, as_json=output_format == "json")
         ctx.exit(1 if different else 0)
@@ -118,7 +121,11 @@ def command(
 
 
 def _compare_results(
-    pairs: Sequence[tuple[Compilation, Compilation]], inputs: Path | None, *, as_json: bool
+    pairs: Sequence[tuple[Compilation, Compilation]],
+    inputs: Path | None,
+    *,
+    as_json: bool,
+    show_inputs: bool,
 ) -> bool:
     """Print whether modules compute different values on the same inputs; True if some do.
 
@@ -147,7 +154,7 @@ def _compare_results(
     else:
         if findings:
             print_text(common.console(), findings)
-        print_validations(compared)
+        print_validations(compared, show_inputs=show_inputs)
     if not any(result.compared for result in compared):
         raise DumpError("nothing compared: no module of both runs here")
     return bool(findings)

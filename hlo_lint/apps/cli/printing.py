@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -14,7 +15,7 @@ from hlo_lint.text.phrases import NOT_LOOKED_AT, counted
 from hlo_lint.text.source import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -119,8 +120,16 @@ MAX_PRINTED: Final = 1000
 """Number of elements of an array that is printed in full; of a larger array the edges are."""
 
 
-def print_validations(validations: Iterable[Validation]) -> None:
-    """A line for each module, and the reasons why steps were not compared."""
+def print_validations(validations: Sequence[Validation], *, show_inputs: bool) -> None:
+    """A line for each module, and the reasons why steps were not compared.
+
+    With `show_inputs` first the inputs on which each change shows.
+    """
+    for change in chain(*(validation.changes for validation in validations if show_inputs)):
+        for name, array, is_given in change.inputs:
+            origin = "given" if is_given else "made up"
+            click.echo(shown(f"%{name}, {origin}, shows {change.after.path.name}:"))
+            click.echo(shown_array(array))
     for validation in validations:
         counts, runs = validation.counts, validation.runs
         outcomes = ", ".join(f"{n} {outcome.value}" for outcome, n in counts.most_common())

@@ -9,13 +9,12 @@ from typing import Any
 import click
 
 from hlo_lint.apps.cli import common, parameters
-from hlo_lint.apps.cli.printing import print_validations, shown_array, write_report
+from hlo_lint.apps.cli.printing import print_validations, write_report
 from hlo_lint.apps.validation import ValidationResult, validate
 from hlo_lint.dumps.directory import Dump
 from hlo_lint.report.formats import FORMATS, render
 from hlo_lint.report.text import print_text
 from hlo_lint.text.errors import DumpError
-from hlo_lint.text.source import shown
 
 
 @click.command("validate")
@@ -129,9 +128,7 @@ def command(
     if output_format == "text" and output is None:
         if result.report.findings:  # rich takes 0.1 s to import
             print_text(common.console(), result.report.findings, verbose=verbose)
-        if show_inputs:
-            _print_inputs(result)
-        print_validations(result.validations)
+        print_validations(result.validations, show_inputs=show_inputs)
     else:
         opened = common.open_given(paths, settings, shared)
         write_report(_rendered(result, output_format, opened, paths[0]), output)
@@ -151,13 +148,3 @@ def _rendered(result: ValidationResult, output_format: str, dump: Dump, title: s
     return render(
         result.report, output_format, lambda line: click.echo(f"hlo-lint: {line}", err=True)
     )
-
-
-def _print_inputs(result: ValidationResult) -> None:
-    """The inputs on which each change shows."""
-    for validation in result.validations:
-        for change in validation.changes:
-            for name, array, is_given in change.inputs:
-                origin = "given" if is_given else "made up"
-                click.echo(shown(f"%{name}, {origin}, shows {change.after.path.name}:"))
-                click.echo(shown_array(array))
