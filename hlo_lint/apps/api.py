@@ -21,7 +21,6 @@ from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.report.report import Report
 from hlo_lint.rules.base import Rule, Stage
-from hlo_lint.rules.entry import ChosenRules
 from hlo_lint.rules.findings import Severity
 from hlo_lint.text.errors import DumpError, HloSyntaxError
 
@@ -194,6 +193,11 @@ def _cache(dump: Dump, checker: Checker, settings: Settings) -> CachedParts | No
     from hlo_lint.engine.cache.parts import CachedParts
     from hlo_lint.engine.cache.store import Store, findings_folder
 
+    judge = ""
+    if checker.rules.named("parser-refuses") is not None:
+        from hlo_lint.xla.environments import release_here
+
+        judge = release_here()
     # `repr` of a stage is cut to a line.
     per_path = sorted((path, tuple(stage)) for path, stage in settings.per_path_stages.items())
     stages = settings.stage and tuple(settings.stage), per_path, str(settings.root)
@@ -205,21 +209,9 @@ def _cache(dump: Dump, checker: Checker, settings: Settings) -> CachedParts | No
         task.limits.nesting,
         task.notes_files,
         stages if settings.has_stages else (),
-        _installed_judge(checker.rules),
+        judge,
     )
     return CachedParts(Store(findings_folder()), run_digest(checker.rules, *facts))
-
-
-def _installed_judge(rules: ChosenRules) -> str:
-    """The release of the installed jaxlib; empty unless the rule parser-refuses is selected."""
-    if rules.named("parser-refuses") is None:
-        return ""
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("jaxlib")
-    except PackageNotFoundError:
-        return ""
 
 
 def overridden(

@@ -42,7 +42,11 @@ def as_dump(target: CheckTarget, settings: Settings | None = None) -> Dump:
         case str() | Path() | list() | tuple():
             return open_paths(target, settings)
         case _ if hasattr(target, "as_text"):
-            return _jax_dump(target)
+            if hasattr(target, "compile"):
+                text = target.as_text(dialect="hlo")
+                return _text_dump(parse_file(text, Path("<lowered>.before_optimizations.txt")))
+            final = Path("<compiled>.after_optimizations.txt")
+            return final_dump(parse_file(target.as_text(), final))
         case _:
             raise TypeError(
                 f"cannot lint {type(target).__name__}: expected a path, HLO text, a Module, a "
@@ -66,14 +70,6 @@ def _text_dump(file: HloFile) -> Dump:
     if not any(module.header or module.computations for module in file.modules):
         file_type = file_type_of(path.name, file.text)
     return Dump([Compilation([PassDump.of(file, path, file_type)], [], lone=True)])
-
-
-def _jax_dump(stage: Any) -> Dump:
-    """The dump of `jax.jit(f).lower(…)` or `.compile()`, named for its stage."""
-    if hasattr(stage, "compile"):
-        text = stage.as_text(dialect="hlo")
-        return _text_dump(parse_file(text, Path("<lowered>.before_optimizations.txt")))
-    return final_dump(parse_file(stage.as_text(), Path("<compiled>.after_optimizations.txt")))
 
 
 def final_dump(file: HloFile) -> Dump:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.targets import CheckTarget, as_dump
-from hlo_lint.dumps.directory import Dump, Skipped
+from hlo_lint.dumps.directory import Skipped
 from hlo_lint.dumps.file_types import FileType
 from hlo_lint.dumps.selection import by_module, in_order, main_compilations, names_of, only_module
 from hlo_lint.engine.fingerprints import numbered
@@ -91,7 +91,12 @@ def validate(
     dump = only_module(as_dump(target, settings), module, ["the dump"])
     compilations: list[tuple[Compilation, ...]]
     if against is None:
-        compilations = [(compilation,) for compilation in _compilations(dump)]
+        compilations = [
+            (compilation,)
+            for compilation in dump
+            if len(compilation.dumps) > 1
+            and all(step.file_type is FileType.HLO for step in compilation.dumps)
+        ]
     else:
         others = by_module(as_dump(against, settings))
         compilations = [
@@ -193,12 +198,3 @@ def _needing_xla() -> Iterator[None]:
         yield
     except ImportError as error:
         raise DumpError(f"pip install 'hlo-lint[xla]' to run modules: {error}") from error
-
-
-def _compilations(dump: Dump) -> Iterator[Compilation]:
-    """The compilations with steps to compare."""
-    for compilation in dump:
-        file_types = {dump.file_type for dump in compilation.dumps}
-        if file_types != {FileType.HLO} or len(compilation.dumps) < 2:
-            continue
-        yield compilation

@@ -48,7 +48,13 @@ def disagreements(compilation: Compilation) -> Iterator[Disagreement]:
             reported = False if is_complete and not after.module.is_scheduled else None
         else:
             reported = True if only_changes else reports.get(after.path.name)
-        if reported is not None and _same(before, after) == reported:
+        if reported is None:
+            continue
+        if before.memo is None or before.memo is not after.memo:
+            is_same = before.file.text == after.file.text
+        else:  # equal texts share their pieces
+            is_same = before.text_identity == after.text_identity
+        if is_same == reported:
             yield Disagreement(before, after, reported)
 
 
@@ -60,14 +66,6 @@ def _are_neighbours(before: NumberedDump, after: NumberedDump) -> bool:
     # layout_normalization is itself a pipeline.
     is_record = theirs.after != "pipeline-start" and ours.pipeline != theirs.pipeline
     return bool(ours.before and theirs.before) and not is_record and after.step == before.step + 1
-
-
-def _same(before: PassDump, after: PassDump) -> bool:
-    """True if two dumps have equal texts. Equal texts share their pieces."""
-    if before.memo is None or before.memo is not after.memo:
-        return before.file.text == after.file.text
-    ours, theirs = before.file.modules, after.file.modules
-    return [id(module.pieces) for module in ours] == [id(module.pieces) for module in theirs]
 
 
 def adds_only_unread(before: Module, after: Module) -> bool:

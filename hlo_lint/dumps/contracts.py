@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from hlo_lint.dumps.pass_lists import PassList, PassName
-from hlo_lint.dumps.phases import PRECONDITIONS, Precondition
+from hlo_lint.dumps.phases import PRECONDITIONS
 
 
 class OrderKind(Enum):
@@ -92,33 +92,19 @@ class Order(NamedTuple):
             passes = [entry for entry in passes if entry[0] in self.pipelines]
         match self.kind:
             case OrderKind.BEFORE:
-                return self._out_of_order(passes)
+                last = max(
+                    (n for n, (_, name) in enumerate(passes) if name in self.first), default=0
+                )
+                return next((entry for entry in passes[:last] if entry[1] in self.then), None)
             case OrderKind.FOLLOWS:
-                return self._not_followed(passes)
+                end = max(
+                    (n for n, (_, name) in enumerate(passes, 1) if name in self.then), default=0
+                )
+                return next((entry for entry in passes[end:] if entry[1] in self.first), None)
             case OrderKind.NOT_BETWEEN:
                 return self._between(passes)
             case _:
                 return self._unprepared(passes)
-
-    def _out_of_order(self, passes: Sequence[PassName]) -> PassName | None:
-        earlier: PassName | None = None
-        # The first of `then` that runs before the last of `first` is guilty.
-        for entry in passes:
-            if entry[1] in self.first and earlier is not None:
-                return earlier
-            if entry[1] in self.then and earlier is None:
-                earlier = entry
-        return None
-
-    def _not_followed(self, passes: Sequence[PassName]) -> PassName | None:
-        open_: PassName | None = None
-        # The first of `first` after the last of `then` is guilty: no `then` follows it.
-        for entry in passes:
-            if entry[1] in self.then:
-                open_ = None
-            elif entry[1] in self.first and open_ is None:
-                open_ = entry
-        return open_
 
     def _between(self, passes: Sequence[PassName]) -> PassName | None:
         begun: str | None = None
@@ -162,13 +148,13 @@ class Contract(NamedTuple):
     source: str
     """The file of XLA that states it."""
     symptom: str
-    unchecked: bool
+    unchecked: bool = False
     """True if no release build of XLA checks it."""
-    backends: tuple[str, ...]
+    backends: tuple[str, ...] = ("gpu",)
     """`gpu`, `cpu`"""
-    rules: tuple[str, ...]
+    rules: tuple[str, ...] = ()
     """The rules that check it on modules."""
-    orders: tuple[Order, ...]
+    orders: tuple[Order, ...] = ()
     """The orders of passes that it demands."""
 
 
@@ -196,35 +182,20 @@ def unlisted_passes() -> frozenset[str]:
     return frozenset(tomllib.loads(_FILE.read_text("utf-8"))["unlisted"])
 
 
-def _contract(number: int, row: Mapping[str, Any]) -> Contract:
-    demand: Precondition | None = None
-    if "precondition" in row:
-        demand = PRECONDITIONS[row["precondition"]]
-        relies, promise, symptom = demand.demanded_by, demand.fact, demand.failure
-        kept_by = ", ".join(demand.established_by)
-    else:
-        relies, promise, kept_by, symptom = (
-            row[name] for name in ("relies", "promise", "kept_by", "symptom")
-        )
-    return Contract(
-        number,
-        relies,
-        promise,
-        kept_by,
-        row["broken_by"],
-        row["source"],
-        symptom,
-        row.get("unchecked", False),
-        tuple(row.get("backends", ("gpu",))),
-        tuple(row.get("rules", ())),
-        tuple(_order(order, demand) for order in row.get("orders", ())),
-    )
-
-
-def _order(row: Mapping[str, Any], demand: Precondition | None) -> Order:
-    if demand is not None:
-        row = {"first": demand.established_by, "then": (demand.demanded_by,), **row}
-    return Order(OrderKind(row["kind"]), *(tuple(row.get(name, ())) for name in Order._fields[1:]))
+def _contract(number: int, row: dict[str, Any]) -> Contract:
+    orders = row.pop("orders", ())
+    if name := row.pop("precondition", ""):
+        demand = PRECONDITIONS[name]
+        row |= {"relies": demand.demanded_by, "promise": demand.fact, "symptom": demand.failure}
+        row["kept_by"] = ", ".join(demand.established_by)
+        passes = {"first": demand.established_by, "then": (demand.demanded_by,)}
+        orders = [{**passes, **order} for order in orders]
+    row["orders"] = [
+        Order(OrderKind(order["kind"]), *(tuple(order.get(key, ())) for key in Order._fields[1:]))
+        for order in orders
+    ]
+    lists = {key: tuple(value) for key, value in row.items() if isinstance(value, list)}
+    return Contract(number, **{**row, **lists})
 
 
 @lru_cache(maxsize=64)

@@ -30,7 +30,8 @@ def left_over(dumps: list[PassDump]) -> list[Skipped]:
     if numbered_twice(names) is None or "://" in str(dumps[0].path) or archive_of(dumps[0].path):
         return []
     times = {dump: dump.path.stat().st_mtime_ns for dump in dumps}
-    begun = max((times[dump] for dump in dumps if _begins(dump)), default=0)
+    starts = (d for d in dumps if d.name is not None and d.name.rest.startswith(BEFORE_LAYOUTS[0]))
+    begun = max(map(times.__getitem__, starts), default=0)
     kept = [dump for dump in dumps if times[dump] >= begun]
     steps = {dump.name.step for dump in kept if dump.name and dump.name.step is not None}
     rest = [dump.name for dump in kept if dump.name]
@@ -42,10 +43,6 @@ def left_over(dumps: list[PassDump]) -> list[Skipped]:
         return []
     dumps[:] = kept
     return [Skipped(str(dump.path), EARLIER) for dump in earlier]
-
-
-def _begins(dump: PassDump) -> bool:
-    return dump.name is not None and dump.name.rest.startswith(BEFORE_LAYOUTS[0])
 
 
 def gaps(folder: Path, compilations: Sequence[Compilation]) -> list[Skipped]:

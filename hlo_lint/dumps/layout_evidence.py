@@ -83,7 +83,12 @@ def _evidence_in_module(module: Module) -> Evidence:
         return Evidence.NOT_INFERRED
     if _has_removed_call(module):
         return Evidence.UNASSIGNED
-    odd = {text for text in types if not all(map(_descends, _printed_orders(text)))}
+    odd = {
+        text
+        for text in types
+        for order in _printed_orders(text)
+        if order != ",".join(map(str, range(order.count(","), -1, -1)))
+    }
     # Usually there are none, and no instruction needs to be read.
     inferred = not odd or all(_is_inferred(computation, odd) for computation in module.computations)
     return Evidence.INFERRED if inferred else Evidence.NOT_INFERRED
@@ -115,10 +120,6 @@ def _is_inferred(computation: Computation, odd: Set[str]) -> bool:
         if kind[1] in odd or (kind[0] == "copy" and not odd.isdisjoint(kind[3])):
             different.setdefault(kind if kind[0] in _ASKED_WHOLE else kind[:2], kind)
     return all(_has_inferred_order(kind, computation.is_entry) for kind in different.values())
-
-
-def _descends(order: str) -> bool:
-    return order == ",".join(map(str, range(order.count(","), -1, -1)))
 
 
 def _has_inferred_order(kind: RowKind, in_entry: bool) -> bool:

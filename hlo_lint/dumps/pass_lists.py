@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, cached_property
+from itertools import filterfalse, islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -101,21 +102,16 @@ class PassList:
         Empty if the release has no such pass.
         """
         key = pipeline, after, before
-        positions = self._known_places.get(key)
-        if positions is None:
-            positions = self._find(pipeline, unnumbered(after), unnumbered(before))
-            self._known_places[key] = positions
-        return positions
-
-    def _find(self, pipeline: str, after: str, before: str) -> list[int]:
-        after_places = self._places.get((pipeline, after), [])
-        before_places = self._places.get((pipeline, before), [])
-        if not after_places:  # a pass this release does not have, before one that it has
-            return [place - 1 for place in before_places]
-        # The following pass identifies the run of a repeated pass. If none fits, a flag added or
-        # removed the following pass, and every run is possible.
-        fitting = [place for place in after_places if self._next(place, pipeline) == before]
-        return fitting or after_places
+        if key not in self._known_places:
+            after, before = unnumbered(after), unnumbered(before)
+            places = self._places.get((pipeline, after), [])
+            # The following pass identifies the run of a repeated pass. If none fits, a flag added
+            # or removed the following pass, and every run is possible.
+            fitting = [place for place in places if self._next(place, pipeline) == before]
+            if not places:  # a pass this release does not have, before one that it has
+                fitting = [place - 1 for place in self._places.get((pipeline, before), ())]
+            self._known_places[key] = fitting or places
+        return self._known_places[key]
 
     def last_place(self, name: str) -> int | None:
         """The place of the last run of a pass in any pipeline, or None."""
@@ -168,17 +164,15 @@ class PassList:
     def knows(self, step: PassStep) -> float:
         """The fit of a step of a run: 1 if the passes are adjacent, less if others are between them
         or only one is in the list, 0 if neither is."""
-        share = self._known_shares.get(step)
-        if share is None:
-            share = self._known_shares[step] = self._known_share(*step)
-        return share
-
-    def _known_share(self, pipeline: str, after: str, before: str) -> float:
-        after_places = self._places.get((pipeline, after), [])
-        if any(self._next(place, pipeline) == before for place in after_places):
-            return 1
-        is_before_known = (pipeline, before) in self._places if before else bool(after_places)
-        return (bool(after_places) + is_before_known) / 4  # half for both, a quarter for one
+        if step not in self._known_shares:
+            pipeline, after, before = step
+            places = self._places.get((pipeline, after), [])
+            is_before_known = (pipeline, before) in self._places if before else bool(places)
+            share = (bool(places) + is_before_known) / 4  # half for both, a quarter for one
+            if any(self._next(place, pipeline) == before for place in places):
+                share = 1
+            self._known_shares[step] = share
+        return self._known_shares[step]
 
     def contradictions(self, steps: PassSteps) -> tuple[int, int]:
         """The numbers of misfits and of strangers in a run.
@@ -198,10 +192,10 @@ class PassList:
                 )
             if places and (pipeline, before) in self._places:
                 nexts = {self._next(place, pipeline) for place in places}
-                if before not in nexts and before not in {
-                    self._next_enabled(place, is_disabled) for place in places
-                }:
-                    misfits += 1
+                for place in places if before not in nexts else ():
+                    later = (name for run, name in self.passes[place + 1 :] if run == pipeline)
+                    nexts.update(islice(filterfalse(is_disabled, later), 1))
+                misfits += before not in nexts
         return misfits, len(strangers)
 
     def fits(self, steps: PassSteps) -> bool:
@@ -214,13 +208,6 @@ class PassList:
             and misfits <= len(steps) * MAX_MISFIT_SHARE
             and strangers <= len(steps) * MAX_STRANGER_SHARE
         )
-
-    def _next_enabled(self, place: int, is_disabled: Callable[[str], bool]) -> str:
-        pipeline = self.passes[place][0]
-        for entry_pipeline, name in self.passes[place + 1 :]:
-            if entry_pipeline == pipeline and not is_disabled(name):
-                return name
-        return ""
 
 
 def jax_release(name: str | None) -> tuple[int, ...]:

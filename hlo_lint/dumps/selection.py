@@ -137,7 +137,12 @@ def in_order(compilation: Compilation) -> list[PassDump]:
     if not compilation.steps:
         whole = [dump for dump in compilation.dumps if dump.path.suffix != ".hlo"]
         return whole or compilation.dumps
-    return [dump for dump in compilation.dumps if dump.name is None or _is_in_order(dump.name)]
+    names = ((dump, dump.name) for dump in compilation.dumps)
+    return [
+        dump
+        for dump, name in names
+        if not name or name.step is not None or name.is_final or name.rest.startswith(FIRST)
+    ]
 
 
 def outer_pass(dumps: Sequence[PassDump], start: int) -> str:
@@ -155,10 +160,6 @@ def outer_pass(dumps: Sequence[PassDump], start: int) -> str:
     if after is None or after.pipeline not in opened or after.after == "pipeline-start":
         return ""
     return after.after
-
-
-def _is_in_order(name: DumpName) -> bool:
-    return name.step is not None or name.is_final or name.rest.startswith(FIRST)
 
 
 def names_of(compilation: Compilation) -> tuple[str, ...]:

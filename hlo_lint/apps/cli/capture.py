@@ -6,7 +6,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -142,7 +142,8 @@ def command(
     question = Question(job, winners, settings, seconds if runs else 0)
     interpreters = _interpreters(job, releases, pythons, packages)
     is_kept = keep is not None
-    with _folder(keep) as folder:
+    temporary = partial(tempfile.TemporaryDirectory, ignore_cleanup_errors=True)
+    with nullcontext(f"{empty_folder(keep)}") if keep else temporary(prefix="hlo_lint_") as folder:
         with common.status_line(line_after=common.LINE_AFTER) as progress:
             comparisons = compare_releases(
                 question, interpreters, Path(folder), progress, keep=is_kept
@@ -228,12 +229,6 @@ def _interpreters(
     if packages:
         return [with_packages(python, packages, announce) for python in interpreters]
     return interpreters
-
-
-def _folder(keep: Path | None) -> AbstractContextManager[str]:
-    if keep is not None:
-        return nullcontext(f"{empty_folder(keep)}")
-    return tempfile.TemporaryDirectory(prefix="hlo_lint_", ignore_cleanup_errors=True)
 
 
 def _show(comparison: ProgramTrials, *, has_winners: bool, verbose: bool) -> None:

@@ -157,7 +157,8 @@ def _checked(
     settings = common.settings_of(paths, shared).overridden(output_format=options.output_format)
     if settings.max_findings is None:
         settings = settings.overridden(max_findings=MAX_FINDINGS)
-    printing.refuse_statistics(settings, options)
+    if options.statistics and settings.output_format not in ("text", "concise", "json"):
+        raise UsageError(f"--statistics is text or json, not {settings.output_format}")
     dump = common.open_given(paths, settings, shared)
     report, jobs = _run(dump, settings, options)
     if options.asked is not None:

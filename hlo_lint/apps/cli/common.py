@@ -176,11 +176,15 @@ def standard_input() -> bytes:
         return sys.stdin.buffer.read()
 
 
-def write_output(content: bytes, out: Path | None) -> None:
+def write_output(content: str | bytes, out: Path | None) -> None:
     """Write to a file; without a path, or for `-`, to standard output."""
     if out is None or str(out) == "-":
-        sys.stdout.buffer.write(content)
-        sys.stdout.buffer.flush()
+        if isinstance(content, str):
+            sys.stdout.write(content)
+            sys.stdout.flush()
+        else:
+            sys.stdout.buffer.write(content)
+            sys.stdout.buffer.flush()
         return
     from hlo_lint.text.files import write
 

@@ -225,9 +225,13 @@ def page(ending: ProgramEnd, folder: Path, log: Path) -> Iterator[str]:
 
 def _page(ending: ProgramEnd, folder: Path, log: Path) -> Iterator[str]:
     text = read_end(log)
-    logs = _rank_logs(folder)
+    # The ranks that a launcher started, by the time of their last line.
+    paths = sorted(folder.glob("rank*.log"), key=lambda path: path.stat().st_mtime_ns)
+    logs = {path.stem: read_end(path) for path in paths}
     # The log of the launcher mixes the lines of all ranks.
-    died_first = next((rank for rank, end in logs.items() if _ends_in_error(end)), None)
+    died_first = next(
+        (rank for rank, end in logs.items() if _find_fatal(end) or any(_find_stacks(end))), None
+    )
     if died_first is not None and ending.hung_for is None:
         text, log, folder = logs[died_first], folder / f"{died_first}.log", folder / died_first
     compilations = [compilation for compilation in _by_time(folder) if not compilation.is_helper]
@@ -266,16 +270,6 @@ def _page(ending: ProgramEnd, folder: Path, log: Path) -> Iterator[str]:
         next_commands.append(_command("report", folder))
     for command in next_commands[:2]:
         yield f"next: {command}"
-
-
-def _rank_logs(folder: Path) -> dict[str, str]:
-    """The ends of the logs of the ranks that a launcher started, by the time of their last line."""
-    paths = sorted(folder.glob("rank*.log"), key=lambda path: path.stat().st_mtime_ns)
-    return {path.stem: read_end(path) for path in paths}
-
-
-def _ends_in_error(log: str) -> bool:
-    return bool(_find_fatal(log)) or next(_find_stacks(log), None) is not None
 
 
 def _python_places(log: str, logs: Mapping[str, str]) -> Iterator[str]:

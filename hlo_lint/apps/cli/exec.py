@@ -137,15 +137,12 @@ def command(
     if died:
         for line in ending.page(end, folder, log):
             click.echo(line, err=True)
-        if (place := ending.folder_of_ranks(folder)) and _speaks_for_all(folder, place):
+        place = ending.folder_of_ranks(folder)
+        # The launcher, else the first rank, speaks for all.
+        if place and folder.name in (place.name, min(path.name for path in place.glob("rank*/"))):
             with suppress(DumpError):  # nothing to compare yet
                 _status(ctx, ranks.command, place, output_format="text", quiet=quiet)
     ctx.exit(died or max(statuses))
-
-
-def _speaks_for_all(folder: Path, place: Path) -> bool:
-    """True for the launcher, else for the first rank."""
-    return folder == place or folder.name == min(path.name for path in place.glob("rank*/"))
 
 
 def _run(

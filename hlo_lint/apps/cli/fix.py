@@ -105,7 +105,12 @@ def command(
             remove_left_over(folder)  # of a run that was killed
         written = list(_write_fixed(result, [Path(path) for path in paths], out))
         if not quiet and (written or not fix_only):
-            errors.print(_fixed(result, written), highlight=False, markup=False, soft_wrap=True)
+            # A fix may be there that is unsafe, or was refused.
+            outcome = "nothing fixed" if any(at.fix for at in result.findings) else "nothing to fix"
+            if result.edits:
+                where = f"{written[0]}" if len(written) == 1 else f"{len(written)} files"
+                outcome = f"fixed {counted(len(result.fixed), 'finding')} in {shown(where)}"
+            errors.print(outcome, highlight=False, markup=False, soft_wrap=True)
     if not fix_only:
         remaining = common.without_errors(result.remaining, shared)
         print_report(errors, remaining, quiet=quiet, verbose=verbose)
@@ -186,11 +191,3 @@ def _write_fixed(result: FixResult, inputs: Sequence[Path], out: Path | None) ->
             yield target
         else:
             copy_file(path, target)
-
-
-def _fixed(result: FixResult, written: Sequence[Path]) -> str:
-    if not result.edits:
-        # A fix may be there that is unsafe, or was refused.
-        return "nothing fixed" if any(at.fix for at in result.findings) else "nothing to fix"
-    where = shown(str(written[0])) if len(written) == 1 else f"{len(written)} files"
-    return f"fixed {counted(len(result.fixed), 'finding')} in {where}"

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from hlo_lint.apps.cli import common
-from hlo_lint.text.errors import UsageError
 from hlo_lint.text.phrases import NOT_LOOKED_AT, counted
 from hlo_lint.text.source import shown
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hlo_lint.apps.settings.settings import Settings
     from hlo_lint.engine.values.validate import Validation
     from hlo_lint.report.report import Report
 
@@ -46,16 +44,6 @@ class ReportOptions(NamedTuple):
     """True to explain the messages of logs."""
 
 
-def refuse_statistics(settings: Settings, options: ReportOptions) -> None:
-    """Refuse formats that have no statistics.
-
-    Raises:
-        UsageError: they are asked for in such a format.
-    """
-    if options.statistics and settings.output_format not in ("text", "concise", "json"):
-        raise UsageError(f"--statistics is text or json, not {settings.output_format}")
-
-
 def output_report(
     report: Report, output_format: str, options: ReportOptions, seconds: float | None = None
 ) -> None:
@@ -63,12 +51,12 @@ def output_report(
     output, details = options.output, {"quiet": options.quiet, "verbose": options.verbose}
     is_plain = output is not None or common.is_plain()
     if output_format != "text" or options.statistics:
-        write_report(_rendered(report, output_format, options), output)
+        common.write_output(_rendered(report, output_format, options), output)
     elif options.blame:
         from hlo_lint.report.history import plain_history, print_history
 
         if is_plain:
-            write_report(plain_history(report, **details), output)
+            common.write_output(plain_history(report, **details), output)
         else:
             print_history(common.console(), report, **details)
     else:
@@ -77,20 +65,9 @@ def output_report(
         # rich takes longer to import than to check
         if is_plain or not (report.findings or report.skipped):
             on_terminal = seconds if output is None else None
-            write_report("".join(plain_report(report, on_terminal, **details)), output)
+            common.write_output("".join(plain_report(report, on_terminal, **details)), output)
         else:
             print_report(common.console(), report, seconds, **details)
-
-
-def write_report(text: str, output: Path | None) -> None:
-    """Write a report to a file, or to standard output."""
-    if output is None:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-        return
-    from hlo_lint.text.files import write
-
-    write(output, text)
 
 
 def _rendered(report: Report, output_format: str, options: ReportOptions) -> str:

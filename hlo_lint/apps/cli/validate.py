@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from hlo_lint.apps.cli import common, parameters
-from hlo_lint.apps.cli.printing import print_validations, write_report
+from hlo_lint.apps.cli.printing import print_validations
 from hlo_lint.apps.validation import ValidationResult, validate
 from hlo_lint.dumps.directory import Dump
 from hlo_lint.report.formats import FORMATS, render
@@ -131,7 +131,7 @@ def command(
         print_validations(result.validations, show_inputs=show_inputs)
     else:
         opened = common.open_given(paths, settings, shared)
-        write_report(_rendered(result, output_format, opened, paths[0]), output)
+        common.write_output(_rendered(result, output_format, opened, paths[0]), output)
     if not (result.validations or shared.allow_empty):
         raise DumpError(
             f"nothing compared: no compilation of {', '.join(paths)} has two dumps "

@@ -27,7 +27,6 @@ from hlo_lint.dumps.names import DumpName
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pass_lists import pass_lists
 from hlo_lint.dumps.selection import FIRST, in_order, longest_run
-from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.reduce.interest import ONLY_PASSES, cause_of, skeleton
 from hlo_lint.engine.reduce.values import DUMPING
 from hlo_lint.engine.values.compare import OWN_BOUND, result_difference
@@ -246,7 +245,7 @@ class Judge(ExitStack):
         died_in = last if compiled.status == "error" else (running or [""])[-1]
         if died_in and compiled.status == "error" and [*folder.glob("*after_optimizations*")]:
             return CODE
-        return died_in or _last_pass(folder)
+        return died_in or ([name.before for _, name in _steps(folder)] or [""])[-1] or ""
 
     def _runner(self, python: Path | None, target: str) -> cpu.XlaCpu:
         xla = cpu.XlaCpu(python, deadline=self._deadline, **LIMITS[target])
@@ -261,11 +260,11 @@ class Judge(ExitStack):
             folder = Path(name)
             verdict = self.bug(text, [hunt_inputs(module, seed) for seed in SEEDS], folder)
             if verdict is None and not self._only:
-                findings = lint(open_dump(folder)).findings
-                verdict = next(
-                    (_of_rule(error) for error in findings if error.severity is Severity.ERROR),
-                    None,
-                )
+                for error in lint(open_dump(folder)).findings:
+                    if error.severity is Severity.ERROR:
+                        by = error.introduced_by.pass_name if error.introduced_by else ""
+                        verdict = BugFinding(error.rule, by, skeleton(error.message))
+                        break
             # What has no next pass is written from inside of one.
             names = [name for _, name in _steps(folder) if name.before and name.step is not None]
         passes = sorted({name.after for name in names} - {"pipeline-start"})
@@ -419,13 +418,3 @@ def _steps(folder: Path) -> list[tuple[PassDump, DumpName]]:
         return []
     named = [(dump, dump.name) for dump in dumps if dump.name]
     return [(d, name) for d, name in named if name.step is not None or name.rest.startswith(FIRST)]
-
-
-def _last_pass(folder: Path) -> str:
-    """The pass before which the last dump was written."""
-    return ([name.before for _, name in _steps(folder)] or [""])[-1] or ""
-
-
-def _of_rule(finding: Diagnostic) -> BugFinding:
-    by = finding.introduced_by.pass_name if finding.introduced_by else ""
-    return BugFinding(finding.rule, by, skeleton(finding.message))

@@ -277,14 +277,11 @@ def _answers(handler: Callable[_P, Awaitable[_T]]) -> Callable[_P, Awaitable[_T]
     return answer
 
 
-def _is_defect(record: logging.LogRecord) -> bool:
-    """True if a log record is not just a refused request."""
-    return record.exc_info is None or not isinstance(record.exc_info[1], JsonRpcException)
-
-
 def make_server() -> HloServer:
     """Make a server with all features, not yet started."""
-    logging.getLogger("pygls.protocol.json_rpc").addFilter(_is_defect)
+    logging.getLogger("pygls.protocol.json_rpc").addFilter(
+        lambda record: not record.exc_info or not isinstance(record.exc_info[1], JsonRpcException)
+    )
     server = HloServer()
     _offer_texts(server)
     _offer_answers(server)

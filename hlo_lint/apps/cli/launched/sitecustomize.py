@@ -23,12 +23,6 @@ def _dump_apart() -> None:
         _log_errors(f"{own}.log")
 
 
-def _record_inputs() -> None:
-    if folder := os.environ.get("HLO_LINT_INPUTS"):
-        finder = importlib.import_module("hlo_lint_recording").RecordsInputs(folder)
-        sys.meta_path.insert(0, finder)
-
-
 def _log_errors(log: str) -> None:
     """Copy standard error into a log, also that of native code that ends the process."""
     if not (os.path.exists("/bin/sh") and shutil.which("tee")):
@@ -62,5 +56,7 @@ def _give_way() -> None:
 
 if __name__ == "sitecustomize":
     _dump_apart()
-    _record_inputs()
+    if recorded_to := os.environ.get("HLO_LINT_INPUTS"):
+        hook = importlib.import_module("hlo_lint_recording").RecordsInputs(recorded_to)
+        sys.meta_path.insert(0, hook)
     _give_way()

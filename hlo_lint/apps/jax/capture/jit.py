@@ -181,7 +181,10 @@ def capture_jit(
         DumpError: for a target that cannot be read.
         CaptureError: if the folder is not empty.
     """
-    jax = _jax()
+    try:
+        import jax
+    except ImportError as error:
+        raise UsageError(f"jax is not installed ({error})") from error
     topology = None if target is None else target_of(target).topology()
     is_lowered = hasattr(function, "compile")
     if is_lowered and (arguments or keywords or target is not None):
@@ -330,11 +333,3 @@ def empty_folder(path: str | Path) -> Path:
         if any(folder.iterdir()):
             raise CaptureError(f"{folder} is not empty; give a folder that does not exist")
     return folder
-
-
-def _jax() -> Any:
-    try:
-        import jax
-    except ImportError as error:
-        raise UsageError(f"jax is not installed ({error})") from error
-    return jax

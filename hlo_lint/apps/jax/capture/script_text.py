@@ -65,7 +65,11 @@ def _without(
     if _changes_names.search(source):
         return None
     table = symtable.symtable(source, str(path), "exec")
-    names = {symbol.get_name() for symbol in table.get_symbols() if _is_bound(symbol)}
+    names = {
+        symbol.get_name()
+        for symbol in table.get_symbols()
+        if symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace()
+    }
     names |= set(_globals(table))
     definitions = [
         node
@@ -91,10 +95,6 @@ def unknown_arguments(function: str, script: Path) -> str:
         f"the arguments of {function} in {script} are unknown: give --shape for each argument, "
         "or set example_args in the script"
     )
-
-
-def _is_bound(symbol: symtable.Symbol) -> bool:
-    return symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace()
 
 
 def _globals(table: symtable.SymbolTable) -> Iterator[str]:
@@ -125,7 +125,9 @@ def _missing(
             places = [path.resolve().parents[level - 1]] if level else roots
             files = list(_files(name, places))
             top = name.partition(".")[0]
-            if not (level or files or top in importable or _is_there(top, roots)):
+            # An extension module, and a folder of modules without `__init__.py`.
+            there = any((root / top).is_dir() or any(root.glob(f"{top}.*")) for root in roots)
+            if not (level or files or top in importable or there):
                 yield path, node.lineno, top
             for file in files:
                 if file.resolve() not in seen:
@@ -169,8 +171,3 @@ def _files(module: str, roots: Sequence[Path]) -> Iterator[Path]:
                 return
         else:
             folders = [folder / part for folder in folders]
-
-
-def _is_there(module: str, roots: Sequence[Path]) -> bool:
-    """True for an extension module, and for a folder of modules without `__init__.py`."""
-    return any((root / module).is_dir() or any(root.glob(f"{module}.*")) for root in roots)

@@ -298,7 +298,10 @@ def script_function(script: Path, name: str, shapes: list[Any] | None) -> Called
     function = getattr(module, name, None)
     if not callable(function):
         functions = [
-            public for public, value in vars(module).items() if _is_public(public, value, module)
+            public
+            for public, value in vars(module).items()
+            if callable(value) and not public.startswith("_")
+            if getattr(value, "__module__", None) == module.__name__
         ]
         raise ScriptFailed(
             f"{script} has no function {name}; there is {', '.join(functions) or 'none'}"
@@ -425,11 +428,6 @@ def _line_in(script: Path, error: BaseException | None) -> int | None:
                 return frame.lineno
         error = error.__cause__
     return None
-
-
-def _is_public(name: str, value: Any, module: Any) -> bool:
-    own = getattr(value, "__module__", None) == module.__name__
-    return callable(value) and own and not name.startswith("_")
 
 
 def _takes_none(function: Callable[..., Any]) -> bool:
