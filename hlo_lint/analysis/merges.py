@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from hlo_lint.analysis.calls import positions_with
 from hlo_lint.analysis.device_groups import count_of, device_groups
@@ -16,9 +15,6 @@ from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.opcodes import COMMUNICATES
 from hlo_lint.hlo.records import opcode_of
-
-_ASKED: Final = ("algorithm", "operand_precision", "result_accuracy")
-"""Attributes that ask for more precision than the default."""
 
 
 def merges(pair: PassPair) -> Iterator[tuple[Instruction, Instruction, str]]:
@@ -56,8 +52,6 @@ def _difference(
             return f"the target {kept.custom_call_target}"
         if gone.attributes.get("backend_config") != kept.attributes.get("backend_config"):
             return "a different backend_config"
-    if any(name in gone.attributes and name not in kept.attributes for name in _ASKED):
-        return "a different precision"
     if gone.opcode in COMMUNICATES:
         ours, theirs = (list(device_groups(collective, module)) for collective in (gone, kept))
         if ours != theirs:

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from hlo_lint.analysis.callees import configuration
 from hlo_lint.analysis.pass_pairs import bare_type
 from hlo_lint.analysis.step_map.links import Link, LinkKind
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.opcodes import COMMUNICATES, RUNS_SCHEDULE, TUPLES
-from hlo_lint.hlo.shape import ArrayShape
+from hlo_lint.hlo.shape import ArrayShape, arrays
 from hlo_lint.text.patterns import late
 
 PLACES: Final = ("_xla_compute_type", "_xla_stream_annotation")
@@ -26,6 +27,15 @@ _HERE: Final = frozenset({LinkKind.KEPT, LinkKind.RENAMED, LinkKind.CLONED})
 _KEPT: Final = frozenset({LinkKind.KEPT})
 _CONVERTED: Final = _HERE | {LinkKind.CONVERTED}
 _ANYWHERE: Final = frozenset(LinkKind) - {LinkKind.MERGED}
+_PRODUCT: Final = frozenset(LinkKind) - {LinkKind.CONVERTED}
+_PRODUCTS: Final = frozenset({"convolution", "custom-call", "dot"})
+_ROUNDED: Final = frozenset({"f32", "f64", "c64", "c128"})
+"""Element types that the default precision may round."""
+# XLA:TPU computes in dot_bf16_bf16_f32 by default.
+_DEFAULT: Final = frozenset(
+    {"default", "none", "alg_unset", "dot_any_f8_any_f8_f32", "dot_bf16_bf16_f32"}
+)
+"""Precisions and algorithms without a request."""
 _REDUCES: Final = frozenset({"convolution", "dot", "reduce", "reduce-window", "scatter"})
 """Opcodes whose result may be left unreduced."""
 HANDS_ON: Final = TUPLES | {"bitcast", "copy", "reshape"}
@@ -42,6 +52,7 @@ _find_places = late(
 ).findall
 """The fields of XLA:GPU's configurations that say where and when an instruction runs."""
 _without_calls = late(r'(?<=")[^"]*/').sub
+_find_words = late(r"\w+").findall
 _find_tiles = late(r'"kind":\s*"__triton".*"(block_level_fusion_config)"').findall
 
 Held = Mapping[str, str]
@@ -128,12 +139,14 @@ def _may_be_unstable(link: Link) -> bool:
     return len(link.new.operand_names) > 1
 
 
-def _asks_more(link: Link) -> bool:
-    """True unless it asks for the default of XLA:TPU, or the replacement is that algorithm."""
-    algorithm = link.old.attribute_text("algorithm") or ""
-    factor = algorithm.removeprefix("dot_").partition("_")[0]
-    is_expanded = any(part.type_text.startswith(f"{factor}[") for part in link.parts)
-    return algorithm != "dot_bf16_bf16_f32" and not (link.kind == LinkKind.REPLACED and is_expanded)
+def _is_product(link: Link) -> bool:
+    """True unless a replacement has no product of factors that the default precision may round."""
+    return link.kind not in (LinkKind.REPLACED, LinkKind.MERGED) or any(
+        _ROUNDED.issuperset(array.dtype for array in arrays(operand.shape))
+        for part in link.parts
+        if part.opcode in _PRODUCTS
+        for operand in part.operands[:2]
+    )
 
 
 def _is_no_tuple(link: Link) -> bool:
@@ -181,6 +194,27 @@ def _keeps_sharding(link: Link) -> bool:
 def _attribute(name: str, instruction: Instruction, *, has_value: bool = False) -> Held:
     text = instruction.attribute_text(name)
     return {} if text is None else {name: text if has_value else ""}
+
+
+def _is_algorithm(link: Link) -> bool:
+    """True unless the replacement computes with the factors of the algorithm."""
+    algorithm = link.old.attribute_text("algorithm") or ""
+    factor = algorithm.removeprefix("dot_").partition("_")[0]
+    is_expanded = any(part.type_text.startswith(f"{factor}[") for part in link.parts)
+    return link.kind != LinkKind.REPLACED or not is_expanded
+
+
+def _requested(name: str, product: Instruction) -> Held:
+    """The precision or the algorithm that a product requests."""
+    text: object = product.attributes.get(name, "")
+    # A call of cuDNN has the attributes of the convolution; one of cuBLAS has them in its config.
+    if product.opcode == "custom-call" and not product.custom_call_target.startswith(
+        "__cudnn$conv"
+    ):
+        text = configuration(product.attribute_text("backend_config") or "").get(name)
+    words = dict.fromkeys(_find_words(str(text or "").lower()))
+    asked = ", ".join(word for word in words if word not in _DEFAULT)
+    return {name: asked} if asked else {}
 
 
 def _origin(instruction: Instruction) -> Held:
@@ -247,8 +281,10 @@ def _row(
 
 PROPERTIES: Final = (
     Property("frontend_attributes=", _frontend, _ANYWHERE, is_of_name=False, fits=_is_no_tuple),
-    _row("algorithm", _ANYWHERE - {LinkKind.CONVERTED}, has_value=True, fits=_asks_more),
-    _row("operand_precision", _HERE | {LinkKind.MOVED}, has_value=True, fits=_asks_more),
+    Property("algorithm", partial(_requested, "algorithm"), _PRODUCT, fits=_is_algorithm),
+    Property(
+        "operand_precision", partial(_requested, "operand_precision"), _PRODUCT, fits=_is_product
+    ),
     Property("known_induction_variable", _induction, _KEPT, is_of_name=False, fits=_is_counted),
     _row("api_version", has_value=True, is_of_call=True),
     _row("async_execution_thread", has_value=True),
@@ -273,7 +309,7 @@ PROPERTIES: Final = (
     _row("outfeed_config", has_value=True),
     _row("padding_type"),
     _row("parameter_replication"),
-    _row("result_accuracy", _HERE | {LinkKind.REPLACED}, has_value=True, fits=_is_rewritten),
+    _row("result_accuracy", _PRODUCT - {LinkKind.MOVED}, has_value=True, fits=_is_rewritten),
     _row("schedule", has_value=True),
     _row("statistics", _HERE | {LinkKind.MOVED}),
     _row("use_global_device_ids", _CONVERTED, fits=_has_exchange),

@@ -40,6 +40,7 @@ class Loss(NamedTuple):
 
     old: Instruction
     new: Instruction
+    """Of a replacement, the instruction of the same opcode, if it has one."""
     things: tuple[str, ...]
     """`the frontend attribute NAME`, `sharding`; empty for the metadata."""
 
@@ -74,7 +75,8 @@ def losses(pair: PassPair) -> Iterator[Loss]:
         if result == (link.old, link.new) and "sharding" in things:
             result = None
         if things or (not (annotates or is_free) and _is_untraced(link)):
-            yield Loss(link.old, link.new, tuple(things))
+            new = next((part for part in link.parts if part.opcode == link.old.opcode), link.new)
+            yield Loss(link.old, new, tuple(things))
     if result and not annotates:
         yield Loss(*result, ("the sharding of the result",))
 

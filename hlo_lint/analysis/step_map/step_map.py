@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from hlo_lint.analysis.calls import calls_of
 from hlo_lint.analysis.pass_pairs import ChangedComputation, PassPair
@@ -23,6 +23,8 @@ from hlo_lint.text.patterns import late
 T = TypeVar("T", bound=Hashable)
 IsRelevant = Callable[[InstructionRecord], bool]
 
+_ABSORBED: Final = COMMUNICATES | {"convolution", "dot", "reduce"}
+"""Opcodes of which passes combine several into one."""
 _NUMBERS = late(r"(\.(\d+|clone))+$")
 """The end of the name of a clone."""
 _find_word = late(r"\.[a-z_]+(\.?\d+)?$").search
@@ -251,7 +253,7 @@ class StepMap:
         """Links to the only instruction of the same opcode in the replacement of all readers."""
         for old in gone:
             body = self._bodies.get(id(old.computation))
-            if body is None or old.opcode not in COMMUNICATES or not old.users:
+            if body is None or old.opcode not in _ABSORBED or not old.users:
                 continue
             values = [body.replacement(user) for user in old.users]
             made = {part: None for value in values if value for part in body.made_for(value)}

@@ -30,6 +30,9 @@ class AttributeLost(Rule):
 
     - drop `backend_config`, `frontend_attributes`, `sharding` or its manual axes, the thread, the
       layouts and the interface of a call, or `custom_call_has_side_effect`;
+    - drop the `operand_precision` or the `algorithm` of a product, also if it becomes several
+      products, a part of one, or a library call: it is computed in TF32 or bf16, and no type shows
+      it;
     - change the sharding of the same array, or the thread or a frontend attribute of the same
       operation on the same operands;
     - drop the fields of `backend_config` that state the stream or Triton's tiling;
@@ -49,10 +52,10 @@ class AttributeLost(Rule):
     The successor of an instruction is found by its value: the same operation on equal operands,
     also in fused, outlined, inlined or unrolled code, as a part of a combined collective, or in
     asynchronous form; then by its readers, and by its name last. If all users of an instruction
-    read a replacement, the replacement must have its frontend attributes, its algorithm and its
-    sharding. Collectives of different scheduling groups must not become one. A fusion of a
-    different kind is a different instruction. `analysis/step_map/conserved.py` lists each attribute
-    with the successors that must have it.
+    read a replacement, the replacement must have its frontend attributes and its sharding.
+    Collectives of different scheduling groups must not become one. A fusion of a different kind is
+    a different instruction. `analysis/step_map/conserved.py` lists each attribute with the
+    successors that must have it.
 
     Passes that translate annotations may drop them, except the inputs of a custom call;
     partitioners may drop shardings. There is a single finding for each pass and lost attribute.
@@ -202,6 +205,34 @@ class AttributeLost(Rule):
             -     operand_precision={highest,highest}
             + d = f32[8,8] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}  // error
               ROOT n = f32[8,8] negate(d)
+        """),
+        Bad.step("""
+            - ROOT d = f32[8,6] dot(f32[8,4] p, f32[4,6] q), lhs_contracting_dims={1},
+            -     rhs_contracting_dims={0}, operand_precision={highest,highest}
+            + h = f32[4,4] slice(p), slice={[0:4], [0:4]}
+            + l = f32[4,4] slice(p), slice={[4:8], [0:4]}
+            + e = f32[4,6] dot(h, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+            + f = f32[4,6] dot(l, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}  // error
+            + ROOT k = f32[8,6] concatenate(e, f), dimensions={0}
+        """),
+        Bad.step("""
+            - c = f32[2,7,7,4] convolution(f32[2,9,9,8] p, f32[3,3,8,4] q), window={size=3x3},
+            -     dim_labels=b01f_01io->b01f, operand_precision={highest,highest}
+            - ROOT n = f32[2,7,7,4] negate(c)
+            + k = (f32[2,7,7,4], u8[0]) custom-call(p, q), window={size=3x3},
+            +     dim_labels=b01f_01io->b01f, custom_call_target="__cudnn$convForward"
+            + g = f32[2,7,7,4] get-tuple-element(k), index=0  // error
+            + ROOT n = f32[2,7,7,4] negate(g)
+        """),
+        Bad.step("""
+            - a = f32[8,6] dot(f32[8,4] p, f32[4,6] q), lhs_contracting_dims={1},
+            -     rhs_contracting_dims={0}
+            - b = f32[8,6] dot(p, f32[4,6] r), lhs_contracting_dims={1}, rhs_contracting_dims={0},
+            -     operand_precision={highest,highest}
+            - ROOT t = f32[8,12] concatenate(a, b), dimensions={1}
+            + c = f32[4,12] concatenate(q, r), dimensions={1}
+            + ROOT d = f32[8,12] dot(p, c), lhs_contracting_dims={1},  // error
+            +     rhs_contracting_dims={0}
         """),
         Good.step("""
             HloModule m, num_partitions=4

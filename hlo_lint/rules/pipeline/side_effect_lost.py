@@ -47,8 +47,8 @@ class SideEffectLost(Rule):
     A pass must not repeat an effect, move it into or out of a remaining loop, or make a conditional
     effect unconditional: an infeed that runs twice takes the data of the next infeed. `rng` returns
     different numbers each time, so a pass must not merge two of them, or clone one for each user.
-    Two operations on the same operands must not be merged if they differ in configuration, devices,
-    precision or sharding, or if only one runs on the host or on a different stream.
+    Two operations on the same operands must not be merged if they differ in configuration, devices
+    or sharding, or if only one runs on the host or on a different stream.
 
     Only the pass made for it may remove an `opt-barrier` or a call that marks a value for a pass:
     `MoveToHost`, `Sharding`, `LayoutConstraint`.

@@ -2,54 +2,42 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain as in_turn
 from typing import Final
 
+from hlo_lint.analysis.buffers import renamed_source
 from hlo_lint.analysis.pass_pairs import PassPair
-from hlo_lint.analysis.products import (
-    asked_of,
-    lost_precisions,
-    may_give_sum,
-    product_instructions,
-    products,
-    readers_of,
-    significand_bits,
-    sum_bits,
-    sum_in,
-)
 from hlo_lint.analysis.walks import chain
 from hlo_lint.dumps.pass_lists import pass_lists
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES
-from hlo_lint.hlo.ir import Computation, Instruction
-from hlo_lint.hlo.records import InstructionRecord, name_of, opcode_of, references_of, type_of
-from hlo_lint.hlo.shape import ArrayShape, arrays
+from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.opcodes import COMMUNICATES
+from hlo_lint.hlo.records import InstructionRecord, name_of, opcode_of, references_of
+from hlo_lint.hlo.shape import arrays
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity
 
-_REDUCTIONS: Final = frozenset({"all-reduce", "all-reduce-start", "reduce-scatter"})
+_PRODUCTS: Final = frozenset({"convolution", "dot"})
+_SUMS: Final = _PRODUCTS | {"all-reduce", "custom-call", "reduce", "reduce-scatter"}
+_MOVES: Final = frozenset("bitcast convert copy get-tuple-element reshape transpose".split())
 
 
 class PrecisionLost(Rule):
-    """A pass that replaces a product or a reduction by a less precise one.
+    """A pass that computes a product or a reduction in fewer bits.
 
     ## Why
-    `operand_precision` and `algorithm` state how many bits of its factors a dot or a convolution
-    keeps. A pass that replaces the product, with different dimensions, merged with another product,
-    or as a library call, must carry them over. Otherwise the product is computed in TF32 or bf16,
-    and no type shows it. Reported when a pass leaves fewer products with a requested precision, and
-    makes a product without it that multiplies the same types and as many elements, a part of them,
-    or those of several products.
-
     A pass must not round an operand by a conversion to fewer bits than the value, its source and
-    the result have, and must not narrow the result of a product or of a part of its sum. A dot
+    the result have, and must not narrow the result of a product unless its users round to it. A dot
     accumulates at least in f32: a reduction that replaces a dot or a reduction must not round each
     step to fewer bits.
 
     A reduction over devices rounds each step to its element type. An all-reduce or reduce-scatter
     that replaces a wider one loses bits, unless its operands came from the narrower type, or its
     users round to it. Passes that narrow such reductions on purpose are not checked.
+
+    The rule attribute-lost finds products without the precision that they requested.
     """
 
     subsumes = frozenset({"meaning-changed"})
@@ -57,38 +45,12 @@ class PrecisionLost(Rule):
     evidence = (PublicReport("openxla/xla#24533"),)
     examples = (
         Bad.step("""
-            - t = f32[6,4] transpose(f32[4,6] q), dimensions={1,0}
-            - ROOT d = f32[8,6] dot(f32[8,4] p, t), lhs_contracting_dims={1},
-            -     rhs_contracting_dims={1}, operand_precision={highest,highest}
-            + ROOT f = f32[8,6] dot(p, q), lhs_contracting_dims={1},  // error
-            +     rhs_contracting_dims={0}
-        """),
-        Bad.step("""
             - ROOT d = f32[8,6] dot(f32[8,4] p, f32[4,6] q), lhs_contracting_dims={1},
             -     rhs_contracting_dims={0}
             + c = bf16[4,6] convert(q)
             + w = f32[4,6] convert(c)
             + ROOT d = f32[8,6] dot(p, w), lhs_contracting_dims={1},  // error
             +     rhs_contracting_dims={0}
-        """),
-        Bad.step("""
-            - ROOT d = f32[8,6] dot(f32[8,4] p, f32[4,6] q), lhs_contracting_dims={1},
-            -     rhs_contracting_dims={0}, operand_precision={highest,highest}
-            + h = f32[4,4] slice(p), slice={[0:4], [0:4]}
-            + l = f32[4,4] slice(p), slice={[4:8], [0:4]}
-            + e = f32[4,6] dot(h, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}  // error
-            + f = f32[4,6] dot(l, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-            + ROOT d = f32[8,6] concatenate(e, f), dimensions={0}
-        """),
-        Bad.step("""
-            - c = f32[2,7,7,4] convolution(f32[2,9,9,8] p, f32[3,3,8,4] q), window={size=3x3},
-            -     dim_labels=b01f_01io->b01f, operand_precision={highest,highest}
-            - k = (f32[2,7,7,4]) tuple(c)
-            + k = (f32[2,7,7,4], u8[0]) custom-call(p, q), window={size=3x3},  // error
-            +     dim_labels=b01f_01io->b01f, custom_call_target="__cudnn$convForward"
-              g = f32[2,7,7,4] get-tuple-element(k), index=0
-            - ROOT n = f32[2,7,7,4] negate(c)
-            + ROOT n = f32[2,7,7,4] negate(g)
         """),
         Bad.step("""
             - ROOT d = f32[8,6] dot(f32[8,4] p, f32[4,6] q), lhs_contracting_dims={1},
@@ -135,16 +97,6 @@ class PrecisionLost(Rule):
             + ROOT n = f32[8] negate(c)
             }
         """),
-        Bad.step("""
-            - a = f32[8,6] dot(f32[8,4] p, f32[4,6] q), lhs_contracting_dims={1},
-            -     rhs_contracting_dims={0}
-            - b = f32[8,6] dot(p, f32[4,6] r), lhs_contracting_dims={1}, rhs_contracting_dims={0},
-            -     operand_precision={highest,highest}
-            - ROOT t = f32[8,12] concatenate(a, b), dimensions={1}
-            + c = f32[4,12] concatenate(q, r), dimensions={1}
-            + ROOT d = f32[8,12] dot(p, c), lhs_contracting_dims={1},  // error
-            +     rhs_contracting_dims={0}
-        """),
         Good.step("""
             -add { ROOT s = f32[] add(f32[] a, f32[] b) }
             +add { ROOT s = bf16[] add(bf16[] a, bf16[] b) }
@@ -159,200 +111,114 @@ class PrecisionLost(Rule):
         """),
     )
 
-    def check_reductions(self, pair: PassPair) -> Findings:
-        """New reductions over devices in a narrower type than the removed reduction."""
-        if may(pair.pass_name, "precision"):
-            return
-        gone = list(_reductions(pair.removed))
-        added = list(_reductions(pair.added)) if gone else []
-        counts, fewer = (Counter(size for _, size in side) for side in (added, gone))
-        more = counts - fewer
-        fewer.subtract(counts)
-        for new, narrow in added:
-            if more[narrow] <= 0:
-                continue
-            for old, wide in gone:
-                if (
-                    wide[1] != narrow[1]
-                    or fewer[wide] <= 0
-                    or significand_bits(wide[0]) <= significand_bits(narrow[0])
-                    or narrow[0] in _types_around(old)
-                ):
-                    continue
-                more[narrow] -= 1
-                fewer[wide] -= 1
-                yield Finding(
-                    new,
-                    f"{pair.pass_name} made this reduction over devices round to {narrow[0]}",
-                    notes=(f"before the pass, %{old.name} kept {wide[0]}",),
-                    key="reduction",
-                )
-                break
-
-    def check_narrowed(self, pair: PassPair) -> Findings:
-        """The first operand of a kept instruction, and the first product, that a pass rounds."""
-        if may(pair.pass_name, "precision"):
-            return
-        for reader, source, dtype in _rounded_operands(pair):
-            yield Finding(
-                reader,
-                f"{pair.pass_name} rounds %{source.name} to {dtype} for this {reader.opcode}",
-                key="operand",
-            )
-            break
-        if _result_types(pair.removed) == _result_types(pair.added):
-            return
-        gone = list(products(pair.removed, frozenset(ELEMENT_TYPES)))
-        added = list(products(pair.added, frozenset(ELEMENT_TYPES))) if gone else []
-        balance = Counter((product.size, product.result) for product in added)
-        balance.subtract((product.size, product.result) for product in gone)
-        for old, new in [(old, new) for old in gone for new in added]:
-            if (
-                old.factors == new.factors
-                and not new.elements % max(old.elements, 1)  # each part of a split sum is a result
-                and significand_bits(old.result) > significand_bits(new.result) > 0
-                and balance[old.size, old.result] < 0 < balance[new.size, new.result]
-                and not any(new.result in _types_of(user) for user in readers_of(old, new))
-            ):
-                yield Finding(
-                    new.instruction,
-                    f"{pair.pass_name} made this product return {new.result}; "
-                    f"%{old.instruction.name} returned {old.result}",
-                    key="result",
-                )
-                break
-
-    def check_sums(self, pair: PassPair) -> Findings:
-        """The first sum whose steps a pass rounds to fewer bits.
-
-        XLA:TPU is skipped: its reductions of bf16 accumulate in f32.
-        """
-        if "tpu" in (pair.release or pair.pass_name) or may(pair.pass_name, "precision"):
-            return
-        for computation in pair.changed:
-            for old, new in computation.replaced(may_give_sum):
-                ours, theirs = sum_in(old), sum_in(new)
-                if ours is None or theirs is None:
-                    continue
-                kept = computation.before.instruction(theirs.name)
-                if kept is not None and kept.type_text == theirs.type_text:
-                    continue
-                wide, narrow = sum_bits(ours, pair.before), sum_bits(theirs, pair.after)
-                if wide > narrow > 0 and not _is_of_tpu(pair.pipeline):
-                    dtype = theirs.type_text.partition("[")[0]
-                    yield Finding(
-                        theirs,
-                        f"{pair.pass_name} made this sum round each step to {dtype}",
-                        notes=(f"before the pass, %{ours.name} accumulated in more bits",),
-                        key="sum",
-                    )
-                    return
-
     def check(self, pair: PassPair) -> Findings:
-        """New products of default precision that replace products of a requested precision."""
-        if not any(map(asked_of, product_instructions(pair.removed))):
+        """The first rounded operand, and the first result and the first sum of fewer bits."""
+        if may(pair.pass_name, "precision"):
             return
-        gone = list(products(pair.removed))
-        added = list(products(pair.added))
-        for old, new, note in lost_precisions(gone, added):
-            yield Finding(
-                new.instruction,
-                f"{pair.pass_name} lost the precision {old.asked} of this product",
-                notes=(f"before the pass, %{old.instruction.name} had it{note}",),
-                key="precision",
-            )
+        kinds = set[str]()
+        for finding in in_turn(_rounded_operands(pair), _narrowed(pair)):
+            if finding.key not in kinds:
+                kinds.add(finding.key)
+                yield finding
 
 
-def _result_types(computations: tuple[Computation, ...]) -> Counter[str]:
-    """The number of dots and convolutions of each element type."""
-    return Counter(
-        type_of(computation.rows[number]).partition("[")[0]
-        for computation in computations
-        for opcode in ("convolution", "dot")
-        for number in computation.positions(opcode)
-    )
+def _narrowed(pair: PassPair) -> Findings:
+    """Products and sums that keep fewer bits than those that they replace."""
+    for link in pair.map.links(_is_sum):
+        old, new = link.old, renamed_source(link.new, _MOVES)
+        if new is None or new.opcode.removesuffix("-start") not in _SUMS:
+            continue
+        is_reduce, dtype = "reduce" in (old.opcode, new.opcode), _widest(new)
+        wide, narrow = _bits(old, pair.before, is_reduce), _bits(new, pair.after, is_reduce)
+        # XLA:TPU accumulates in f32.
+        if not wide > narrow > 0 or (is_reduce and _is_of_tpu(pair)):
+            continue
+        if not is_reduce and dtype in _types_around(old):
+            continue
+        does = "round each step" if is_reduce or old.opcode in COMMUNICATES else "round its result"
+        yield Finding(
+            new,
+            f"{pair.pass_name} made this {new.opcode} {does} to {dtype}",
+            notes=(f"before the pass, %{old.name} kept {_widest(old)}",),
+            key="sum" if is_reduce else "reduction" if old.opcode in COMMUNICATES else "result",
+        )
 
 
-def _is_of_tpu(pipeline: str) -> bool:
-    """True for a pipeline that only XLA:TPU has."""
+def _is_sum(row: InstructionRecord) -> bool:
+    return opcode_of(row).removesuffix("-start") in _SUMS
+
+
+def _bits(total: Instruction, module: Module, is_reduce: bool) -> int:
+    """The bits of a float's significand that a sum keeps in its result, or in each step."""
+    bits = _significand_bits(_widest(total))
+    if is_reduce and total.opcode == "dot":
+        return max(bits, _significand_bits("f32"))  # each library sums in f32 at least
+    body = module.callee(total) if total.opcode == "reduce" else None
+    is_other = total.opcode == "reduce" and not (body and body.root and body.root.opcode == "add")
+    return -1 if is_other else bits
+
+
+def _widest(instruction: Instruction) -> str:
+    """The element type of most bits among the results."""
+    types = [array.dtype for array in arrays(instruction.shape_or_none)]
+    return max(types, key=_significand_bits, default="")
+
+
+def _significand_bits(dtype: str) -> int:
+    """The bits of a float's significand; -1 for any other type."""
+    return ELEMENT_TYPES[dtype].significand_bits if dtype in ELEMENT_TYPES else -1
+
+
+def _is_of_tpu(pair: PassPair) -> bool:
     backends = {
-        passes.backend for passes in pass_lists() if any(pipeline in run for run in passes.passes)
+        passes.backend
+        for passes in pass_lists()
+        if any(pair.pipeline in run for run in passes.passes)
     }
-    return backends == {"tpu"}
+    return "tpu" in (pair.release or pair.pass_name) or backends == {"tpu"}
 
 
-def _reductions(
-    computations: tuple[Computation, ...],
-) -> Iterator[tuple[Instruction, tuple[str, int]]]:
-    """Reductions of floating-point arrays over devices, with element type and number."""
-    for computation in computations:
-        for opcode in _REDUCTIONS & computation.opcodes:
-            for instruction in computation.with_opcode(opcode):
-                for operand in instruction.operands:
-                    shape = operand.shape
-                    if isinstance(shape, ArrayShape) and significand_bits(shape.dtype) > 0:
-                        yield instruction, (shape.dtype, shape.elements)
-
-
-def _types_around(instruction: Instruction) -> frozenset[str]:
-    """The element types two steps before and after an instruction."""
-    near = [instruction, *instruction.users]
-    near += [second for user in instruction.users for second in user.users]
-    near += [read.instruction for read in instruction.operands if read.instruction is not None]
-    shapes = [neighbour.shape_or_none for neighbour in near]
-    shapes += [operand.shape for neighbour in near for operand in neighbour.operands]
+def _types_around(old: Instruction) -> frozenset[str]:
+    """The element types up to two steps after an instruction, and before an exchange."""
+    near = [*old.users, *(second for user in old.users for second in user.users)]
+    before = [old, *old.producers] if old.opcode in COMMUNICATES else []
+    shapes = [neighbour.shape_or_none for neighbour in (*near, *before)]
+    shapes += [operand.shape for neighbour in before for operand in neighbour.operands]
     return frozenset(array.dtype for shape in shapes for array in arrays(shape))
 
 
-def _types_of(instruction: Instruction) -> frozenset[str]:
-    """The element types of an instruction's results."""
-    return frozenset(array.dtype for array in arrays(instruction.shape_or_none))
-
-
-def _rounded_operands(pair: PassPair) -> Iterator[tuple[Instruction, Instruction, str]]:
-    """Operands that new conversions round, as (user, unrounded value, narrowest type).
-
-    Users are kept instructions and replaced products.
-    """
-    for computation in pair.changed:
-        before, after = computation.before, computation.after
-        rows = map(after.rows.__getitem__, computation.added)
+def _rounded_operands(pair: PassPair) -> Findings:
+    """Operands that new conversions round, of the same operation as before."""
+    readers = set[str]()
+    for body in pair.changed:
+        rows = [body.after.rows[number] for number in body.added]
         converts = {name_of(row) for row in rows if opcode_of(row) == "convert"}
-        converts -= before.index.keys()
-        kept = [
-            (before.at(number), after.at(position))
-            for number, position in (computation.kept if converts else ())
-            if not converts.isdisjoint(references_of(after.rows[position]))
-        ]
-        for old, new in (*kept, *(computation.replaced(_is_product) if converts else ())):
-            if old.opcode != new.opcode or old.attributes_text != new.attributes_text:
+        converts -= body.before.index.keys()
+        readers.update(name_of(row) for row in rows if not converts.isdisjoint(references_of(row)))
+    links = pair.map.links(lambda row: name_of(row) in readers or opcode_of(row) in _PRODUCTS)
+    for old, new, *_ in links if readers else ():
+        if old.opcode != new.opcode or old.attributes_text != new.attributes_text:
+            continue
+        for ours, theirs in zip(old.operands, new.operands, strict=False):
+            steps = list(chain(theirs.instruction, partial(_read_by_new_conversion, old)))
+            source, types = ours.instruction, list(map(_widest, steps[:-1]))
+            if not types or source is None or steps[-1].name != source.name:
                 continue
-            for ours, theirs in zip(old.operands, new.operands, strict=False):
-                steps = list(chain(theirs.instruction, partial(_read_by_new_conversion, before)))
-                types = [step.type_text.partition("[")[0] for step in steps[:-1]]
-                source = ours.instruction
-                if not types or source is None or steps[-1].name != source.name:
-                    continue
-                least = min(types, key=significand_bits)
-                given = max(map(significand_bits, _types_of(new)), default=0)
-                if min(significand_bits(_exact(source)), given) > significand_bits(least) > 0:
-                    yield new, source, least
+            least = min(types, key=_significand_bits)
+            given = min(_significand_bits(_widest(new)), *map(_significand_bits, _exact(source)))
+            if given > _significand_bits(least) > 0:
+                message = f"{pair.pass_name} rounds %{source.name} to {least} for this {new.opcode}"
+                yield Finding(new, message, key="operand")
 
 
-def _is_product(row: InstructionRecord) -> bool:
-    return opcode_of(row) in ("convolution", "dot")
+def _read_by_new_conversion(old: Instruction, step: Instruction) -> Instruction | None:
+    """The operand of a conversion that the computation of `old` lacks; None for other values."""
+    is_new = step.opcode == "convert" and step.name not in old.computation.index
+    return step.producer() if is_new else None
 
 
-def _read_by_new_conversion(before: Computation, step: Instruction) -> Instruction | None:
-    """The operand of a conversion that a computation did not have before; None for other values."""
-    return step.producer() if step.opcode == "convert" and step.name not in before.index else None
-
-
-def _exact(value: Instruction) -> str:
-    """The narrowest element type that holds a value: its own, or that it was converted from."""
-    source = value.producer() if value.opcode == "convert" else None
-    if value.opcode == "constant":
-        return ""
-    sources = (value, source)
-    types = [step.type_text.partition("[")[0] for step in sources if step is not None]
-    return min(types, key=significand_bits)
+def _exact(value: Instruction) -> Iterator[str]:
+    """The element types that hold a value: its own, and that it was converted from."""
+    yield "" if value.opcode == "constant" else _widest(value)
+    if value.opcode == "convert":
+        yield from map(_widest, value.producers)
