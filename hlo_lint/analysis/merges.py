@@ -14,7 +14,6 @@ from hlo_lint.analysis.step_map.losses import may_lose
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.opcodes import COMMUNICATES
-from hlo_lint.hlo.records import opcode_of
 
 
 def merges(pair: PassPair) -> Iterator[tuple[Instruction, Instruction, str]]:
@@ -27,7 +26,7 @@ def merges(pair: PassPair) -> Iterator[tuple[Instruction, Instruction, str]]:
     has_places = any(
         True for part in pair.removed for name in PLACES for _ in positions_with(part, name)
     )
-    for link in pair.map.links(lambda row: has_places or opcode_of(row) == "rng" or may_lose(row)):
+    for link in pair.map.links((lambda _: True) if has_places else may_lose):
         gone, kept = link.old, link.old.computation.instruction(link.new.name)
         if link.kind != LinkKind.MERGED or kept is None or gone.opcode != kept.opcode:
             continue

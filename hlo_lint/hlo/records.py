@@ -78,6 +78,6 @@ class SharedLines:
         """
         by_record = self._by_record
         if len(by_record) < len(self.rows):  # made on demand: most texts are never needed
-            new = islice(self.rows.items(), len(by_record), None)
+            new = islice(reversed(self.rows.items()), len(self.rows) - len(by_record))
             by_record.update([(id(record), line) for line, record in new])
         return list(map(by_record.__getitem__, map(id, records)))

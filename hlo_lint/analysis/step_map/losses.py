@@ -31,6 +31,8 @@ from hlo_lint.hlo.records import (
 
 _WORDS: Final = tuple(dict.fromkeys(row.word for row in PROPERTIES))
 """Words in every instruction with any of the properties; a search for them is cheap."""
+_OWN: Final = EXTERNAL | {"rng"}
+"""Opcodes of which no two instructions are alike, whatever their attributes."""
 _UNREPLACED: Final = HANDS_ON | {"call"}
 """Opcodes that are replaced for no loss: calls are inlined, with or without marks."""
 
@@ -140,7 +142,7 @@ def _result_without_sharding(pair: PassPair) -> tuple[Instruction, Instruction] 
 
 def may_lose(record: InstructionRecord) -> bool:
     """True if an instruction may have properties to lose: few do."""
-    if opcode_of(record) in EXTERNAL or ":S(" in type_of(record):
+    if opcode_of(record) in _OWN or ":S(" in type_of(record):
         return True
     return _may_lose_any(attributes_of(record))
 

@@ -38,6 +38,7 @@ class StepMap:
         self._pair = pair
         self._bodies = {id(body.before): body for body in pair.changed}
         self._bodies_after = {id(body.after): body for body in pair.changed}
+        self._links: dict[IsRelevant, Sequence[Link]] = {}
 
     @cached_property
     def classes(self) -> ValueClasses:
@@ -52,8 +53,13 @@ class StepMap:
             body is not None and body.keeps_names and body.is_certain(number, is_before=is_before)
         )
 
-    def links(self, is_relevant: IsRelevant) -> Iterator[Link]:
+    def links(self, is_relevant: IsRelevant) -> Sequence[Link]:
         """The links of the relevant instructions that the pass changed, removed or copied."""
+        if is_relevant not in self._links:  # several rules ask for the same
+            self._links[is_relevant] = tuple(self._found(is_relevant))
+        return self._links[is_relevant]
+
+    def _found(self, is_relevant: IsRelevant) -> Iterator[Link]:
         gone: list[Instruction] = []
         for body in self._pair.changed:
             rows, others = body.before.rows, body.after.rows
