@@ -10,6 +10,7 @@ import gzip
 import io
 import json
 import lzma
+import re
 import tarfile
 import zipfile
 import zlib
@@ -81,44 +82,90 @@ def _input(
     return add
 
 
+def _table(
+    around: Callable[[str], str | dict[str, bytes | str]],
+    *rows: tuple[str, int, str],
+    small: int = 64,
+    arguments: tuple[str, ...] = (),
+    file: str = "input.hlo",
+) -> None:
+    """Add inputs that are the same around a part of their own: their name, size and that part."""
+    for name, size, part in rows:
+        _input(name, size, small, *arguments, file=file)(partial(_around, around, part))
+
+
+def _around(
+    around: Callable[[str], str | dict[str, bytes | str]], part: str, size: int
+) -> str | dict[str, bytes | str]:
+    return around(_grown(part, size))
+
+
+def _grown(part: str, size: int) -> str:
+    """The part with the text in each `«text|between»` written N times, and the value of `10^N`.
+
+    `@` is the number of the text, from 0 on, `@+1` the next.
+    """
+
+    def many(found: re.Match[str]) -> str:
+        text, _, between = found[1].partition("|")
+        if "@" not in text:
+            return between.join([text] * size)
+        return between.join(
+            text.replace("@+1", str(i + 1)).replace("@", str(i)) for i in range(size)
+        )
+
+    part = part.replace("10^N", str(10**size)) if "10^N" in part else part
+    return re.sub("«(.*?)»", many, part, flags=re.DOTALL)
+
+
 def _module(body: str, header: str = "", before: str = "") -> str:
     return f"HloModule m{header}\n{before}\nENTRY %e (p: f32[8]) -> f32[8] {{\n{body}}}\n"
 
 
 PARAMETER = "  %p = f32[8]{0} parameter(0)\n"
+COPY = "  ROOT %r = f32[8]{0} copy(%p)\n"
+_PARAMETER_ALONE = "  ROOT %p = f32[8]{0} parameter(0)\n"
+_SCHEDULED = ", is_scheduled=true"
+_ADDER = (
+    "%add (a: f32[], b: f32[]) -> f32[] {\n  %a = f32[] parameter(0)\n"
+    "  %b = f32[] parameter(1)\n  ROOT %s = f32[] add(%a, %b)\n}\n"
+)
+
+
+def _root(root: str) -> str:
+    """A module of a parameter and a root."""
+    return _module(f"{PARAMETER}  ROOT %{root}\n")
+
+
+def _copied_with(attribute: str) -> str:
+    return _root(f"r = f32[8]{{0}} copy(%p), {attribute}")
+
+
+def _lines(lines: str, header: str = "") -> str:
+    """A module of a parameter, lines, and a copy of the parameter as its root."""
+    return _module(PARAMETER + lines + COPY, header)
 
 
 # Graphs
 
 
-@_input(
-    "fusions that hold reshapes, before layout_normalization",
-    1500,
-    16,
-    "check",
-    "--before",
-    "layout_normalization",
-)
+_BEFORE = ("--before", "layout_normalization")
+
+
+@_input("fusions that hold reshapes, before layout_normalization", 1500, 16, "check", *_BEFORE)
 def _fusions(size: int) -> str:
-    bodies = "".join(
-        f"%f.{i} (q.{i}: f32[4000,600]) -> f32[600,4000] {{\n"
-        f"  %q.{i} = f32[4000,600]{{0,1}} parameter(0)\n"
-        f"  ROOT %r.{i} = f32[600,4000]{{0,1}} reshape(%q.{i})\n}}\n\n"
-        for i in range(size)
-    )
-    calls = "".join(
-        f"  %c.{i} = f32[600,4000]{{0,1}} fusion(%p), kind=kLoop, calls=%f.{i}\n"
-        for i in range(size)
-    )
-    names = ", ".join(f"%c.{i}" for i in range(size))
-    shapes = ", ".join(["f32[600,4000]{0,1}"] * size)
-    return (
-        f"HloModule m\n\n{bodies}ENTRY %e (p: f32[4000,600]) -> ({shapes}) {{\n"
-        f"  %p = f32[4000,600]{{0,1}} parameter(0)\n{calls}  ROOT %t = ({shapes}) tuple({names})\n}}\n"
+    return _grown(
+        "HloModule m\n\n«%f.@ (q.@: f32[4000,600]) -> f32[600,4000] {\n"
+        "  %q.@ = f32[4000,600]{0,1} parameter(0)\n"
+        "  ROOT %r.@ = f32[600,4000]{0,1} reshape(%q.@)\n}\n\n»"
+        "ENTRY %e (p: f32[4000,600]) -> («f32[600,4000]{0,1}|, ») {\n"
+        "  %p = f32[4000,600]{0,1} parameter(0)\n"
+        "«  %c.@ = f32[600,4000]{0,1} fusion(%p), kind=kLoop, calls=%f.@\n»"
+        "  ROOT %t = («f32[600,4000]{0,1}|, ») tuple(«%c.@|, »)\n}\n",
+        size,
     )
 
 
-@_input("reshapes that are findings", 3_000, 32)
 def _reshapes(size: int) -> str:
     lines = ["  %p = f32[4,6]{0,1} parameter(0)"]
     before = "p"
@@ -131,156 +178,122 @@ def _reshapes(size: int) -> str:
     return f"HloModule m\n\nENTRY %e (p: f32[4,6]) -> {'f32[4,6]' if size % 2 == 0 else 'f32[6,4]'} {{\n{body}\n}}\n"
 
 
-@_input(
-    "reshapes that are findings, before layout_normalization",
-    4000,
-    32,
-    "check",
-    "--before",
-    "layout_normalization",
+_input("reshapes that are findings", 3_000, 32)(_reshapes)
+_input("reshapes that are findings, before layout_normalization", 4000, 32, "check", *_BEFORE)(
+    _reshapes
 )
-def _reshapes_before(size: int) -> str:
-    return _reshapes(size)
 
 
-@_input("an instruction that reads itself", 100_000)
-def _reads_itself(size: int) -> str:
-    return _module(PARAMETER + f"  ROOT %a = f32[8]{{0}} tuple({', '.join(['%a'] * size)})\n")
-
-
-@_input("an operand read many times", 100_000)
-def _reads_often(size: int) -> str:
-    shapes = ", ".join(["f32[8]{0}"] * size)
-    return _module(PARAMETER + f"  ROOT %t = ({shapes}) tuple({', '.join(['%p'] * size)})\n")
-
-
-@_input("control predecessors", 100_000)
-def _control(size: int) -> str:
-    names = ", ".join(["%p"] * size)
-    return _module(
-        PARAMETER + f"  ROOT %a = f32[8]{{0}} negate(%p), control-predecessors={{{names}}}\n"
-    )
+_table(
+    _root,
+    ("an instruction that reads itself", 100_000, "a = f32[8]{0} tuple(«%a|, »)"),
+    ("an operand read many times", 100_000, "t = («f32[8]{0}|, ») tuple(«%p|, »)"),
+    ("control predecessors", 100_000, "a = f32[8]{0} negate(%p), control-predecessors={«%p|, »}"),
+)
 
 
 @_input("a chain of control predecessors", 20_000)
 def _control_chain(size: int) -> str:
-    lines = [PARAMETER]
-    for i in range(size):
-        after = f", control-predecessors={{%a.{i - 1}}}" if i else ""
-        lines.append(f"  %a.{i} = f32[8]{{0}} negate(%p){after}\n")
-    return _module("".join(lines) + "  ROOT %r = f32[8]{0} copy(%p)\n")
+    after = (f", control-predecessors={{{_link(i)}}}" if i else "" for i in range(size))
+    return _lines(
+        "".join(f"  %a.{i} = f32[8]{{0}} negate(%p){each}\n" for i, each in enumerate(after))
+    )
+
+
+def _link(number: int) -> str:
+    return f"%a.{number - 1}" if number else "%p"
 
 
 @_input("a long chain of instructions", 50_000)
 def _chain(size: int) -> str:
-    lines = [PARAMETER]
-    before = "p"
-    for i in range(size):
-        lines.append(f"  %a.{i} = f32[8]{{0}} negate(%{before})\n")
-        before = f"a.{i}"
-    return _module("".join(lines) + f"  ROOT %r = f32[8]{{0}} copy(%{before})\n")
+    lines = "".join(f"  %a.{i} = f32[8]{{0}} negate({_link(i)})\n" for i in range(size))
+    return _module(f"{PARAMETER}{lines}  ROOT %r = f32[8]{{0}} copy({_link(size)})\n")
 
 
 @_input("a chain written backwards", 8_000)
 def _backwards(size: int) -> str:
-    lines = [f"  ROOT %r = f32[8]{{0}} copy(%a.{size - 1})\n"]
-    for i in reversed(range(size)):
-        lines.append(f"  %a.{i} = f32[8]{{0}} negate(%{f'a.{i - 1}' if i else 'p'})\n")
-    return _module("".join(lines) + PARAMETER)
+    lines = [f"  %a.{i} = f32[8]{{0}} negate({_link(i)})\n" for i in reversed(range(size))]
+    return _module(f"  ROOT %r = f32[8]{{0}} copy({_link(size)})\n{''.join(lines)}{PARAMETER}")
 
 
 @_input("a cycle of instructions", 8_000)
 def _cycle(size: int) -> str:
-    lines = [PARAMETER]
-    for i in range(size):
-        lines.append(f"  %a.{i} = f32[8]{{0}} negate(%a.{(i + 1) % size})\n")
-    return _module("".join(lines) + "  ROOT %r = f32[8]{0} copy(%p)\n", ", is_scheduled=true")
+    lines = (f"  %a.{i} = f32[8]{{0}} negate(%a.{(i + 1) % size})\n" for i in range(size))
+    return _lines("".join(lines), _SCHEDULED)
 
 
 @_input("tuples in each other, by instructions", 2000, 16)
 def _tuple_tower(size: int) -> str:
     # Each shape is as long as its depth: the text is quadratic, and what reads it is linear in it.
-    lines = [PARAMETER]
+    lines = []
     before, shape = "p", "f32[8]{0}"
     for i in range(size):
         shape = f"({shape})"
         lines.append(f"  %t.{i} = {shape} tuple(%{before})\n")
         before = f"t.{i}"
-    return _module("".join(lines) + "  ROOT %r = f32[8]{0} copy(%p)\n")
+    return _lines("".join(lines))
 
 
 @_input("copies of a wide tuple", 400, 8)
 def _wide_tuples(size: int) -> str:
-    shape = f"({', '.join(['f32[8]{0}'] * size)})"
-    lines = [PARAMETER, f"  %t.0 = {shape} tuple({', '.join(['%p'] * size)})\n"]
-    for i in range(size):
-        lines.append(f"  %t.{i + 1} = {shape} copy(%t.{i})\n")
-    return _module("".join(lines) + "  ROOT %r = f32[8]{0} copy(%p)\n")
+    shape = _grown("(«f32[8]{0}|, »)", size)
+    return _lines(
+        _grown(f"  %t.0 = {shape} tuple(«%p|, »)\n«  %t.@+1 = {shape} copy(%t.@)\n»", size)
+    )
 
 
-@_input("asynchronous operations, all in flight", 10_000, 32)
-def _in_flight(size: int) -> str:
-    lines = [PARAMETER]
-    for i in range(size):
-        lines.append(f"  %s.{i} = (f32[8]{{0}}, f32[8]{{0}}, u32[]) copy-start(%p)\n")
-    for i in range(size):
-        lines.append(f"  %d.{i} = f32[8]{{0}} copy-done(%s.{i})\n")
-    return _module("".join(lines) + "  ROOT %r = f32[8]{0} copy(%p)\n", ", is_scheduled=true")
-
-
-@_input("send and recv of one channel", 5000, 32)
-def _send_recv(size: int) -> str:
-    lines = [PARAMETER, "  %k = token[] after-all()\n"]
-    for i in range(size):
-        pairs = f"frontend_attributes={{_xla_send_recv_source_target_pairs={{{{0,1}},{{1,{i}}}}}}}"
-        lines.append(
-            f"  %s.{i} = (f32[8]{{0}}, u32[], token[]) send(%p, %k), channel_id={i + 1}, {pairs}\n"
-            f"  %v.{i} = (f32[8]{{0}}, u32[], token[]) recv(%k), channel_id={i + 1}, {pairs}\n"
-            f"  %w.{i} = token[] send-done(%s.{i}), channel_id={i + 1}\n"
-            f"  %x.{i} = (f32[8]{{0}}, token[]) recv-done(%v.{i}), channel_id={i + 1}\n"
-        )
-    return _module("".join(lines) + "  ROOT %r = f32[8]{0} copy(%p)\n", ", is_scheduled=true")
+_PAIRS = "frontend_attributes={_xla_send_recv_source_target_pairs={{0,1},{1,@}}}"
+_table(
+    lambda lines: _lines(lines, _SCHEDULED),
+    (
+        "asynchronous operations, all in flight",
+        10_000,
+        "«  %s.@ = (f32[8]{0}, f32[8]{0}, u32[]) copy-start(%p)\n»"
+        "«  %d.@ = f32[8]{0} copy-done(%s.@)\n»",
+    ),
+    (
+        "send and recv of one channel",
+        5000,
+        "  %k = token[] after-all()\n"
+        f"«  %s.@ = (f32[8]{{0}}, u32[], token[]) send(%p, %k), channel_id=@+1, {_PAIRS}\n"
+        f"  %v.@ = (f32[8]{{0}}, u32[], token[]) recv(%k), channel_id=@+1, {_PAIRS}\n"
+        "  %w.@ = token[] send-done(%s.@), channel_id=@+1\n"
+        "  %x.@ = (f32[8]{0}, token[]) recv-done(%v.@), channel_id=@+1\n»",
+    ),
+    small=32,
+)
 
 
 # Computations
 
+_LEAF = " (q: f32[8]) -> f32[8] {\n  ROOT %q = f32[8]{0} parameter(0)\n}\n"
+
 
 @_input("computations that nothing calls", 20_000)
 def _computations(size: int) -> str:
-    body = "".join(
-        f"%f.{i} (q: f32[8]) -> f32[8] {{\n  ROOT %q = f32[8]{{0}} parameter(0)\n}}\n"
-        for i in range(size)
+    return _module(_PARAMETER_ALONE, before=_grown(f"«%f.@{_LEAF}»", size))
+
+
+def _calls_below(lines: str, size: int) -> str:
+    """Computations of which each but the first has these lines; `@` is the computation before."""
+    bodies = (
+        f"%f.{i} (q: f32[8]) -> f32[8] {{\n  %q = f32[8]{{0}} parameter(0)\n"
+        f"{lines.replace('@', str(i - 1))}}}\n"
+        for i in range(1, size)
     )
-    return _module("  ROOT %p = f32[8]{0} parameter(0)\n", before=body)
+    last = f"  ROOT %c = f32[8]{{0}} call(%p), to_apply=%f.{size - 1}\n"
+    return _module(PARAMETER + last, before="".join(("%f.0" + _LEAF, *bodies)))
 
 
-@_input("a chain of calls", 10_000)
-def _calls(size: int) -> str:
-    bodies = ["%f.0 (q: f32[8]) -> f32[8] {\n  ROOT %q = f32[8]{0} parameter(0)\n}\n"]
-    for i in range(1, size):
-        bodies.append(
-            f"%f.{i} (q: f32[8]) -> f32[8] {{\n  %q = f32[8]{{0}} parameter(0)\n"
-            f"  ROOT %c = f32[8]{{0}} call(%q), to_apply=%f.{i - 1}\n}}\n"
-        )
-    return _module(
-        PARAMETER + f"  ROOT %c = f32[8]{{0}} call(%p), to_apply=%f.{size - 1}\n",
-        before="".join(bodies),
+_input("a chain of calls", 10_000)(
+    partial(_calls_below, "  ROOT %c = f32[8]{0} call(%q), to_apply=%f.@\n")
+)
+_input("calls that double at each level", 5000, 32)(
+    partial(
+        _calls_below,
+        "  %b = f32[8]{0} call(%q), to_apply=%f.@\n  ROOT %c = f32[8]{0} call(%b), to_apply=%f.@\n",
     )
-
-
-@_input("calls that double at each level", 5000, 32)
-def _doubling(size: int) -> str:
-    bodies = ["%f.0 (q: f32[8]) -> f32[8] {\n  ROOT %q = f32[8]{0} parameter(0)\n}\n"]
-    for i in range(1, size):
-        bodies.append(
-            f"%f.{i} (q: f32[8]) -> f32[8] {{\n  %q = f32[8]{{0}} parameter(0)\n"
-            f"  %b = f32[8]{{0}} call(%q), to_apply=%f.{i - 1}\n"
-            f"  ROOT %c = f32[8]{{0}} call(%b), to_apply=%f.{i - 1}\n}}\n"
-        )
-    return _module(
-        PARAMETER + f"  ROOT %c = f32[8]{{0}} call(%p), to_apply=%f.{size - 1}\n",
-        before="".join(bodies),
-    )
+)
 
 
 @_input("a cycle of calls", 10_000)
@@ -290,17 +303,15 @@ def _call_cycle(size: int) -> str:
         f"  ROOT %c = f32[8]{{0}} call(%q), to_apply=%f.{(i + 1) % size}\n}}\n"
         for i in range(size)
     ]
-    return _module(
-        PARAMETER + "  ROOT %c = f32[8]{0} call(%p), to_apply=%f.0\n", before="".join(bodies)
-    )
+    root = "  ROOT %c = f32[8]{0} call(%p), to_apply=%f.0\n"
+    return _module(PARAMETER + root, before="".join(bodies))
 
 
 @_input("loops in each other", 3000, 16)
 def _loops(size: int) -> str:
     parts = [
         "%cond (q: f32[8]) -> pred[] {\n  %q = f32[8]{0} parameter(0)\n"
-        "  ROOT %c = pred[] constant(false)\n}\n"
-        "%b.0 (q: f32[8]) -> f32[8] {\n  ROOT %q = f32[8]{0} parameter(0)\n}\n"
+        f"  ROOT %c = pred[] constant(false)\n}}\n%b.0{_LEAF}"
     ]
     for i in range(1, size):
         parts.append(
@@ -311,75 +322,67 @@ def _loops(size: int) -> str:
     return _module(PARAMETER + last, before="".join(parts))
 
 
-@_input("branches of a conditional", 50_000)
-def _branches(size: int) -> str:
-    names = ", ".join(["%f"] * size)
-    operands = ", ".join(["%p"] * size)
-    return _module(
-        PARAMETER
-        + "  %i = s32[] constant(0)\n"
-        + f"  ROOT %c = f32[8]{{0}} conditional(%i, {operands}), branch_computations={{{names}}}\n",
-        before="%f (q: f32[8]) -> f32[8] {\n  ROOT %q = f32[8]{0} parameter(0)\n}\n",
-    )
-
-
-@_input("many modules in one file", 10_000)
-def _modules(size: int) -> str:
-    return "".join(
-        f"HloModule m{i}\n\nENTRY e {{\n  ROOT p = f32[8]{{0}} parameter(0)\n}}\n\n"
-        for i in range(size)
-    )
-
-
-@_input("operands that are instructions, in each other", 10_000, 256)
-def _nested_operands(size: int) -> str:
-    return _module(
-        f"  ROOT %r = f32[8]{{0}} {'negate(f32[8]{0} ' * size}parameter(0){')' * size}\n"
-    )
-
-
-@_input("computations written in each other", 2000, 16)
-def _inline(size: int) -> str:
-    begin = "ROOT c = f32[8]{0} call(), to_apply={ " * size
-    return f"HloModule m\n\nENTRY e {{\n  {begin}ROOT x = f32[8]{{0}} iota(){' }' * size}\n}}\n"
+_table(
+    lambda root: _module(f"{PARAMETER}  %i = s32[] constant(0)\n  {root}\n", before="%f" + _LEAF),
+    (
+        "branches of a conditional",
+        50_000,
+        "ROOT %c = f32[8]{0} conditional(%i, «%p|, »), branch_computations={«%f|, »}",
+    ),
+)
+_table(
+    str,
+    (
+        "many modules in one file",
+        10_000,
+        "«HloModule m@\n\nENTRY e {\n  ROOT p = f32[8]{0} parameter(0)\n}\n\n»",
+    ),
+    (
+        "parameters",
+        50_000,
+        "HloModule m\n\nENTRY %e («p.@: f32[8]|, ») -> f32[8] {\n"
+        "«  %p.@ = f32[8]{0} parameter(@)\n»  ROOT %r = f32[8]{0} copy(%p.0)\n}\n",
+    ),
+)
+_table(
+    _module,
+    (
+        "operands that are instructions, in each other",
+        10_000,
+        "  ROOT %r = f32[8]{0} «negate(f32[8]{0} »parameter(0)«)»\n",
+    ),
+    small=256,
+)
+_table(
+    lambda body: f"HloModule m\n\nENTRY e {{\n  {body}\n}}\n",
+    (
+        "computations written in each other",
+        2000,
+        "«ROOT c = f32[8]{0} call(), to_apply={ »ROOT x = f32[8]{0} iota()« }»",
+    ),
+    small=16,
+)
 
 
 # Headers and tables
 
-
-@_input("aliases in a header", 100_000)
-def _aliases(size: int) -> str:
-    listed = ", ".join("{}: (0, {}, may-alias)" for i in range(size))
-    return _module("  ROOT %p = f32[8]{0} parameter(0)\n", f", input_output_alias={{ {listed} }}")
-
-
-@_input("distinct aliases in a header", 100_000)
-def _aliases_apart(size: int) -> str:
-    listed = ", ".join(f"{{{i}}}: ({i}, {{}}, may-alias)" for i in range(size))
-    return _module("  ROOT %p = f32[8]{0} parameter(0)\n", f", input_output_alias={{ {listed} }}")
-
-
-@_input("donors in a header", 100_000)
-def _donors(size: int) -> str:
-    listed = ", ".join(f"({i}, {{}})" for i in range(size))
-    return _module("  ROOT %p = f32[8]{0} parameter(0)\n", f", buffer_donor={{ {listed} }}")
-
-
-@_input("parameters in an entry layout", 50_000)
-def _entry_layout(size: int) -> str:
-    listed = ", ".join(["f32[8]{0}"] * size)
-    header = f", entry_computation_layout={{({listed})->f32[8]{{0}}}}"
-    return _module("  ROOT %p = f32[8]{0} parameter(0)\n", header)
-
-
-@_input("parameters", 50_000)
-def _parameters(size: int) -> str:
-    signature = ", ".join(f"p.{i}: f32[8]" for i in range(size))
-    lines = "".join(f"  %p.{i} = f32[8]{{0}} parameter({i})\n" for i in range(size))
-    return (
-        f"HloModule m\n\nENTRY %e ({signature}) -> f32[8] {{\n{lines}"
-        "  ROOT %r = f32[8]{0} copy(%p.0)\n}\n"
-    )
+_table(
+    lambda header: _module(_PARAMETER_ALONE, f", {header}"),
+    ("aliases in a header", 100_000, "input_output_alias={ «{}: (0, {}, may-alias)|, » }"),
+    (
+        "distinct aliases in a header",
+        100_000,
+        "input_output_alias={ «{@}: (@, {}, may-alias)|, » }",
+    ),
+    ("donors in a header", 100_000, "buffer_donor={ «(@, {})|, » }"),
+    (
+        "parameters in an entry layout",
+        50_000,
+        "entry_computation_layout={(«f32[8]{0}|, »)->f32[8]{0}}",
+    ),
+    ("rows of an origin table", 50_000, 'origin_recovery_table={\n«  {} : {"a.@"}\n»}'),
+    ("a header of unknown attributes", 50_000, "«a@=1|, »"),
+)
 
 
 @_input("stack frames in a chain", 20_000)
@@ -392,11 +395,8 @@ def _frames(size: int) -> str:
         "FileLocations\n1 {file_name_id=1 function_name_id=1 line=1 end_line=1 column=1 "
         f"end_column=2}}\n\nStackFrames\n{frames}\n"
     )
-    body = "".join(
-        f'  %a.{i} = f32[8]{{0}} reshape(%p), metadata={{op_name="x" stack_frame_id={size}}}\n'
-        for i in range(size)
-    )
-    return _module(PARAMETER + body + "  ROOT %r = f32[8]{0} copy(%p)\n", before="\n" + tables)
+    line = f'  %a.@ = f32[8]{{0}} reshape(%p), metadata={{op_name="x" stack_frame_id={size}}}\n'
+    return _module(PARAMETER + _grown(f"«{line}»", size) + COPY, before="\n" + tables)
 
 
 @_input("stack frames in a cycle", 20_000)
@@ -404,123 +404,78 @@ def _frame_cycle(size: int) -> str:
     return _frames(size).replace("parent_frame_id=1}", f"parent_frame_id={size}}}", 1)
 
 
-@_input("rows of an origin table", 50_000)
-def _origins(size: int) -> str:
-    rows = "".join(f'  {{}} : {{"a.{i}"}}\n' for i in range(size))
-    header = f", origin_recovery_table={{\n{rows}}}"
-    return _module("  ROOT %p = f32[8]{0} parameter(0)\n", header)
-
-
-@_input("a header of unknown attributes", 50_000)
-def _header(size: int) -> str:
-    return _module(
-        "  ROOT %p = f32[8]{0} parameter(0)\n", "".join(f", a{i}=1" for i in range(size))
-    )
-
-
 # One line
 
-
-@_input("findings on one line", 6_000, 32)
-def _one_line(size: int) -> str:
-    parts = ["%p = f32[4,6]{0,1} parameter(0)"]
-    parts += [f"%r.{i} = f32[6,4]{{0,1}} reshape(%p)" for i in range(size)]
-    parts.append("ROOT %z = f32[4,6]{0,1} copy(%p)")
-    return "HloModule m ENTRY %e { " + " ".join(parts) + " }\n"
-
-
-@_input("problems on one line", 6000, 32)
-def _problems_on_a_line(size: int) -> str:
-    parts = [f"%r.{i} = f32[8]{{0}} add(%p.{i})" for i in range(size)]
-    return "HloModule m ENTRY %e { " + " ".join(parts) + " ROOT %z = f32[8]{0} copy(%p) }\n"
-
-
-@_input("lines that cannot be read", 10_000)
-def _unreadable(size: int) -> str:
-    return _module(PARAMETER + "  %a = = (\n  good = f32[8]{0} negate(%p)\n" * size)
-
-
-@_input("errors of the verifier", 5_000)
-def _errors(size: int) -> str:
-    lines = "".join(f"  %a.{i} = f32[9]{{0}} add(%p, %p)\n" for i in range(size))
-    return _module(PARAMETER + lines + "  ROOT %r = f32[8]{0} copy(%p)\n")
-
-
-@_input("instructions of one name", 5_000)
-def _one_name(size: int) -> str:
-    lines = "  %a = f32[8]{0} negate(%p)\n" * size
-    return _module(PARAMETER + lines + "  ROOT %r = f32[8]{0} copy(%p)\n")
-
-
-@_input("a name", 1_000_000)
-def _name(size: int) -> str:
-    name = "a" * size
-    return _module(
-        PARAMETER + f"  %{name} = f32[8]{{0}} negate(%p)\n  ROOT %r = f32[8]{{0}} copy(%{name})\n"
-    )
-
-
-@_input("an opcode", 1_000_000)
-def _opcode(size: int) -> str:
-    return _module(PARAMETER + f"  ROOT %r = f32[8]{{0}} {'a' * size}(%p)\n")
-
-
-@_input("a comment", 10_000_000)
-def _comment(size: int) -> str:
-    return _module(PARAMETER + f"  ROOT %r = f32[8]{{0}} /*{'x' * size}*/ copy(%p)\n")
-
-
-@_input("comments that open and never end", 100_000)
-def _open_comments(size: int) -> str:
-    return _module(PARAMETER + "  ROOT %r = f32[8]{0} copy(%p)" + " /* x" * size + "\n")
-
-
-@_input("lines that open a comment and never end it", 50_000)
-def _open_comment_lines(size: int) -> str:
-    return _module(PARAMETER + "  /* %a = f32[8]{0} copy(%p)\n" * size)
-
-
-@_input("strings that open and never end", 10_000)
-def _open_strings(size: int) -> str:
-    line = '  %a = f32[8]{0} copy(%p), metadata={op_name="x\n'
-    return _module(PARAMETER + line * size)
-
-
-@_input("lines that open a bracket and never close it", 10_000)
-def _open_brackets(size: int) -> str:
-    return _module(PARAMETER + "  %a = f32[8]{0} copy(%p), x={\n" * size)
-
-
-@_input("white space", 10_000_000)
-def _white(size: int) -> str:
-    return _module(PARAMETER + f"  ROOT %r = f32[8]{{0}} {' ' * size}copy(%p)\n")
-
-
-@_input("empty lines", 1_000_000)
-def _empty_lines(size: int) -> str:
-    return _module(PARAMETER + "\n" * size + "  ROOT %r = f32[8]{0} copy(%p)\n")
+_table(
+    lambda line: f"HloModule m ENTRY %e {{ {line} }}\n",
+    (
+        "findings on one line",
+        6_000,
+        "%p = f32[4,6]{0,1} parameter(0) «%r.@ = f32[6,4]{0,1} reshape(%p) »"
+        "ROOT %z = f32[4,6]{0,1} copy(%p)",
+    ),
+    ("problems on one line", 6000, "«%r.@ = f32[8]{0} add(%p.@) »ROOT %z = f32[8]{0} copy(%p)"),
+    small=32,
+)
+_table(
+    lambda lines: _module(PARAMETER + lines),
+    ("lines that cannot be read", 10_000, "«  %a = = (\n  good = f32[8]{0} negate(%p)\n»"),
+    ("lines that open a comment and never end it", 50_000, "«  /* %a = f32[8]{0} copy(%p)\n»"),
+    (
+        "strings that open and never end",
+        10_000,
+        '«  %a = f32[8]{0} copy(%p), metadata={op_name="x\n»',
+    ),
+    ("a name", 1_000_000, "  %«a» = f32[8]{0} negate(%p)\n  ROOT %r = f32[8]{0} copy(%«a»)\n"),
+    ("lines that open a bracket and never close it", 10_000, "«  %a = f32[8]{0} copy(%p), x={\n»"),
+)
+_table(
+    _lines,
+    ("errors of the verifier", 5_000, "«  %a.@ = f32[9]{0} add(%p, %p)\n»"),
+    ("instructions of one name", 5_000, "«  %a = f32[8]{0} negate(%p)\n»"),
+    ("empty lines", 1_000_000, "«\n»"),
+    ("marks of direction in names", 20_000, "«  %a\u202e@ = f32[8]{0} negate(%p)\n»"),
+    (
+        "comments that allow",
+        5_000,
+        "«  // hlo-lint: allow reshape-moves-data -- @\n  %a.@ = f32[8]{0} negate(%p)\n»",
+    ),
+    ("rules that a comment allows", 50_000, "  // hlo-lint: allow «no-such-rule-@|, »\n"),
+)
+_table(
+    _root,
+    ("an opcode", 1_000_000, "r = f32[8]{0} «a»(%p)"),
+    ("a comment", 10_000_000, "r = f32[8]{0} /*«x»*/ copy(%p)"),
+    ("comments that open and never end", 100_000, "r = f32[8]{0} copy(%p)« /* x»"),
+    ("white space", 10_000_000, "r = f32[8]{0} « »copy(%p)"),
+    ("braces in a constant", 100_000, "c = f32[8]{0} constant(«{»«}»)"),
+    (
+        "MLIR in a backend_config, nested",
+        100_000,
+        'r = f32[8]{0} custom-call(%p), custom_call_target="x", '
+        "api_version=API_VERSION_TYPED_FFI, backend_config=«{a = »1«}»",
+    ),
+)
+_table(
+    _root, ("parentheses in an operand list", 100_000, "r = f32[8]{0} copy(«(»%p«)»)"), small=128
+)
 
 
 @_input("a line of a constant", 2_000_000)
 def _constant(size: int) -> str:
-    return _module(
-        PARAMETER + f"  ROOT %c = f32[{size}]{{0}} constant({{{', '.join(['1'] * size)}}})\n"
-    )
+    return _root(_grown(f"c = f32[{size}]{{0}} constant({{«1|, »}})", size))
 
 
-@_input("braces in a constant", 100_000)
-def _constant_braces(size: int) -> str:
-    return _module(PARAMETER + f"  ROOT %c = f32[8]{{0}} constant({'{' * size}{'}' * size})\n")
-
-
-@_input("digits of a number", 1_000_000)
-def _digits(size: int) -> str:
-    nines = "9" * size
-    return _module(
-        f"  %p = f32[{nines}]{{{nines}}} parameter({nines})\n"
-        f"  %c = f32[] constant({nines})\n  %i = s64[] constant({nines})\n"
-        f"  ROOT %r = f32[8]{{0}} slice(%p), slice={{[{nines}:{nines}:{nines}]}}, channel_id={nines}\n"
-    )
+_table(
+    _module,
+    (
+        "digits of a number",
+        1_000_000,
+        "  %p = f32[«9»]{«9»} parameter(«9»)\n  %c = f32[] constant(«9»)\n"
+        "  %i = s64[] constant(«9»)\n  ROOT %r = f32[8]{0} slice(%p), "
+        "slice={[«9»:«9»:«9»]}, channel_id=«9»\n",
+    ),
+)
 
 
 @_input("text of no language", 5_000_000)
@@ -538,172 +493,90 @@ def _utf16(size: int) -> bytes:
     return _chain(size // 80).encode("utf-16")
 
 
-@_input("marks of direction in names", 20_000)
-def _rtl(size: int) -> str:
-    lines = "".join(f"  %a\u202e{i} = f32[8]{{0}} negate(%p)\n" for i in range(size))
-    return _module(PARAMETER + lines + "  ROOT %r = f32[8]{0} copy(%p)\n")
-
-
 # Shapes and attributes
 
 
-@_input("a shape of many dimensions", 100_000)
-def _rank(size: int) -> str:
-    ones = ",".join(["1"] * size)
+def _of_rank(dim: str, rest: str, size: int) -> str:
+    """A module whose shapes, `@`, have many dimensions, all of them `dim`; `~` is their order."""
     order = ",".join(map(str, reversed(range(size))))
-    return _module(
-        f"  %p = f32[{ones}]{{{order}}} parameter(0)\n"
-        f"  %q = f32[{ones}]{{{order}}} negate(%p)\n  ROOT %r = f32[] reshape(%q)\n"
+    shape = f"f32[{','.join([dim] * size)}]{{{order}}}"
+    return _module(f"  %p = @ parameter(0)\n{rest}".replace("@", shape).replace("~", order))
+
+
+_input("a shape of many dimensions", 100_000)(
+    partial(_of_rank, "1", "  %q = @ negate(%p)\n  ROOT %r = f32[] reshape(%q)\n")
+)
+_input("a transpose of many dimensions", 20_000)(
+    partial(
+        _of_rank,
+        "1",
+        "  %q = @ transpose(%p), dimensions={~}\n  %b = @ bitcast(%q)\n"
+        "  %s = @ reshape(%q)\n  ROOT %r = f32[] reshape(%s)\n",
     )
+)
+_input("dimensions of 2^62", 5000, 32)(
+    partial(_of_rank, f"{1 << 62}", "  %q = @ negate(%p)\n  ROOT %r = f32[8]{0} reshape(%q)\n")
+)
 
 
-@_input("a transpose of many dimensions", 20_000)
-def _transpose(size: int) -> str:
-    ones = ",".join(["1"] * size)
-    order = ",".join(map(str, reversed(range(size))))
-    return _module(
-        f"  %p = f32[{ones}]{{{order}}} parameter(0)\n"
-        f"  %q = f32[{ones}]{{{order}}} transpose(%p), dimensions={{{order}}}\n"
-        f"  %b = f32[{ones}]{{{order}}} bitcast(%q)\n"
-        f"  %s = f32[{ones}]{{{order}}} reshape(%q)\n"
-        "  ROOT %r = f32[] reshape(%s)\n"
-    )
+@_input("a window of many dimensions", 20_000)
+def _window(size: int) -> str:
+    window = f"{{size={'x'.join(['1'] * size)}}}, to_apply=%add"
+    rest = f"  %z = f32[] constant(0)\n  ROOT %r = @ reduce-window(%p, %z), window={window}\n"
+    return _of_rank("1", rest, size).replace("\n\n", f"\n{_ADDER}\n", 1)
 
 
-@_input("dimensions of 2^62", 5000, 32)
-def _huge_dims(size: int) -> str:
-    dims = ",".join(["4611686018427387904"] * size)
-    order = ",".join(map(str, reversed(range(size))))
-    return _module(
-        f"  %p = f32[{dims}]{{{order}}} parameter(0)\n"
-        f"  %q = f32[{dims}]{{{order}}} negate(%p)\n  ROOT %r = f32[8]{{0}} reshape(%q)\n"
-    )
-
-
-@_input("a tuple in a tuple", 100_000)
-def _deep_tuple(size: int) -> str:
-    shape = f"{'(' * size}f32[8]{{0}}{')' * size}"
-    return _module(f"  ROOT %p = {shape} parameter(0)\n")
-
-
-@_input("elements of a tuple", 100_000)
-def _wide_tuple(size: int) -> str:
-    return _module(f"  ROOT %p = ({', '.join(['f32[8]{0}'] * size)}) parameter(0)\n")
-
-
-@_input("tiles of a layout", 50_000)
-def _tiles(size: int) -> str:
-    return _module(f"  ROOT %p = f32[8]{{0:T{'(8)' * size}}} parameter(0)\n")
-
-
-@_input("braces in an attribute", 100_000)
-def _braces(size: int) -> str:
-    return _module(PARAMETER + f"  ROOT %r = f32[8]{{0}} copy(%p), x={'{' * size}{'}' * size}\n")
-
-
-@_input("braces in a frontend attribute", 100_000)
-def _frontend_braces(size: int) -> str:
-    value = "{" * size + "}" * size
-    return _module(
-        PARAMETER + f"  ROOT %r = f32[8]{{0}} copy(%p), frontend_attributes={{x={value}}}\n"
-    )
-
-
-@_input("frontend attributes", 50_000)
-def _frontend(size: int) -> str:
-    listed = ", ".join(f'x{i}="{i}"' for i in range(size))
-    return _module(
-        PARAMETER + f"  ROOT %r = f32[8]{{0}} copy(%p), frontend_attributes={{{listed}}}\n"
-    )
-
-
-@_input("attributes of an instruction", 4_000)
-def _attributes(size: int) -> str:
-    listed = ", ".join(f"a{i}={i}" for i in range(size))
-    return _module(PARAMETER + f"  ROOT %r = f32[8]{{0}} copy(%p), {listed}\n")
-
-
-@_input("braces in metadata", 100_000)
-def _metadata_braces(size: int) -> str:
-    value = "{" * size + "}" * size
-    return _module(PARAMETER + f"  ROOT %r = f32[8]{{0}} copy(%p), metadata={value}\n")
-
-
-@_input("braces in a sharding", 100_000)
-def _sharding_braces(size: int) -> str:
-    value = "{" * size + "}" * size
-    return _module(PARAMETER + f"  ROOT %r = f32[8]{{0}} copy(%p), sharding={value}\n")
-
-
-@_input("braces in an origin", 100_000)
-def _origin_braces(size: int) -> str:
-    value = "{" * size + "}" * size
-    return _module(PARAMETER + f"  ROOT %r = f32[8]{{0}} copy(%p), origin={value}\n")
-
-
-@_input("elements of a sharding", 20_000)
-def _shardings(size: int) -> str:
-    value = ", ".join(["{devices=[2]<=[2]}"] * size)
-    return _module(PARAMETER + f"  ROOT %r = f32[8]{{0}} copy(%p), sharding={{{value}}}\n")
-
-
-@_input("a sharding over 10^N devices", 30, 4)
-def _devices(size: int) -> str:
-    n = 10**size
-    return _module(
-        PARAMETER + f"  ROOT %r = f32[8]{{0}} copy(%p), sharding={{devices=[{n}]<=[{n}]}}\n"
-    )
-
-
-@_input("a sharding over 10^N devices on a mesh", 18, 4)
-def _mesh(size: int) -> str:
-    n = 10**size
-    return _module(
-        PARAMETER + f"  ROOT %r = f32[8]{{0}} copy(%p), sharding={{mesh['x'={n}], [{{'x'}}]}}\n"
-    )
-
-
-@_input("axes of a mesh", 20_000)
-def _axes(size: int) -> str:
-    axes = ",".join(f"'x{i}'=2" for i in range(size))
-    used = ",".join(f"'x{i}'" for i in range(size))
-    return _module(
-        PARAMETER + f"  ROOT %r = f32[8]{{0}} copy(%p), sharding={{mesh[{axes}], [{{{used}}}]}}\n"
-    )
+_table(
+    lambda shape: _module(f"  ROOT %p = {shape} parameter(0)\n"),
+    ("a tuple in a tuple", 100_000, "«(»f32[8]{0}«)»"),
+    ("elements of a tuple", 100_000, "(«f32[8]{0}|, »)"),
+    ("tiles of a layout", 50_000, "f32[8]{0:T«(8)»}"),
+)
+_table(
+    _copied_with,
+    ("braces in an attribute", 100_000, "x=«{»«}»"),
+    ("braces in a frontend attribute", 100_000, "frontend_attributes={x=«{»«}»}"),
+    ("frontend attributes", 50_000, 'frontend_attributes={«x@="@"|, »}'),
+    ("attributes of an instruction", 4_000, "«a@=@|, »"),
+    ("braces in metadata", 100_000, "metadata=«{»«}»"),
+    ("braces in a sharding", 100_000, "sharding=«{»«}»"),
+    ("braces in an origin", 100_000, "origin=«{»«}»"),
+    ("elements of a sharding", 20_000, "sharding={«{devices=[2]<=[2]}|, »}"),
+    ("axes of a mesh", 20_000, "sharding={mesh[«'x@'=2|,»], [{«'x@'|,»}]}"),
+    ("JSON in a backend_config, nested", 100_000, 'backend_config=«{"a":»1«}»'),
+    ("JSON arrays in a backend_config, nested", 100_000, 'backend_config={"a":«[»«]»}'),
+    ("quotes in a backend_config", 500_000, 'backend_config="«\\"»"'),
+)
+_table(
+    _copied_with,
+    ("a sharding over 10^N devices", 30, "sharding={devices=[10^N]<=[10^N]}"),
+    ("a sharding over 10^N devices on a mesh", 18, "sharding={mesh['x'=10^N], [{'x'}]}"),
+    small=4,
+)
 
 
 def _all_reduce(groups: str, header: str = "") -> str:
+    reduced = f"all-reduce(%p), replica_groups={groups}, to_apply=%add, channel_id=1"
     return _module(
-        PARAMETER
-        + f"  ROOT %r = f32[8]{{0}} all-reduce(%p), replica_groups={groups}, to_apply=%add, channel_id=1, use_global_device_ids=true\n",
+        f"{PARAMETER}  ROOT %r = f32[8]{{0}} {reduced}, use_global_device_ids=true\n",
         header,
-        "%add (a: f32[], b: f32[]) -> f32[] {\n  %a = f32[] parameter(0)\n"
-        "  %b = f32[] parameter(1)\n  ROOT %s = f32[] add(%a, %b)\n}\n",
+        _ADDER,
     )
+
+
+_table(
+    lambda text: _all_reduce(*text.split("; ")),
+    ("replica groups of 10^N devices", 18, "[1,10^N]<=[10^N]; , num_partitions=10^N"),
+    ("replica groups on a mesh of 10^N devices", 18, "mesh['x'=10^N] {'x'}; , num_partitions=10^N"),
+    ("10^N replicas", 18, "{}; , replica_count=10^N, num_partitions=10^N"),
+    small=4,
+)
 
 
 @_input("replica groups", 100_000)
 def _groups(size: int) -> str:
     groups = ",".join(f"{{{2 * i},{2 * i + 1}}}" for i in range(size))
     return _all_reduce(f"{{{groups}}}", f", replica_count={2 * size}")
-
-
-@_input("replica groups of 10^N devices", 18, 4)
-def _iota(size: int) -> str:
-    n = 10**size
-    return _all_reduce(f"[1,{n}]<=[{n}]", f", num_partitions={n}")
-
-
-@_input("replica groups on a mesh of 10^N devices", 18, 4)
-def _mesh_groups(size: int) -> str:
-    n = 10**size
-    return _all_reduce(f"mesh['x'={n}] {{'x'}}", f", num_partitions={n}")
-
-
-@_input("10^N replicas", 18, 4)
-def _replicas(size: int) -> str:
-    n = 10**size
-    return _all_reduce("{}", f", replica_count={n}, num_partitions={n}")
 
 
 @_input("collectives over 10^N devices that do not meet", 9, 3)
@@ -716,107 +589,34 @@ def _ranks(size: int) -> str:
 
 @_input("pairs of a collective-permute", 50_000)
 def _pairs(size: int) -> str:
-    pairs = ",".join(f"{{{i},{i + 1}}}" for i in range(size))
-    return _module(
-        PARAMETER
-        + f"  ROOT %r = f32[8]{{0}} collective-permute(%p), source_target_pairs={{{pairs}}}\n",
-        f", num_partitions={size + 1}",
+    permute = "collective-permute(%p), source_target_pairs={«{@,@+1}|,»}"
+    return _root(_grown(f"r = f32[8]{{0}} {permute}", size)).replace(
+        "\n", f", num_partitions={size + 1}\n", 1
     )
-
-
-@_input("JSON in a backend_config, nested", 100_000)
-def _json(size: int) -> str:
-    value = '{"a":' * size + "1" + "}" * size
-    return _module(PARAMETER + f"  ROOT %r = f32[8]{{0}} copy(%p), backend_config={value}\n")
-
-
-@_input("JSON arrays in a backend_config, nested", 100_000)
-def _json_arrays(size: int) -> str:
-    value = '{"a":' + "[" * size + "]" * size + "}"
-    return _module(PARAMETER + f"  ROOT %r = f32[8]{{0}} copy(%p), backend_config={value}\n")
-
-
-@_input("MLIR in a backend_config, nested", 100_000)
-def _mlir(size: int) -> str:
-    value = "{a = " * size + "1" + "}" * size
-    return _module(
-        PARAMETER
-        + '  ROOT %r = f32[8]{0} custom-call(%p), custom_call_target="x", '
-        + f"api_version=API_VERSION_TYPED_FFI, backend_config={value}\n"
-    )
-
-
-@_input("a window of many dimensions", 20_000)
-def _window(size: int) -> str:
-    sizes = "x".join(["1"] * size)
-    ones = ",".join(["1"] * size)
-    order = ",".join(map(str, reversed(range(size))))
-    return _module(
-        f"  %p = f32[{ones}]{{{order}}} parameter(0)\n  %z = f32[] constant(0)\n"
-        f"  ROOT %r = f32[{ones}]{{{order}}} reduce-window(%p, %z), window={{size={sizes}}}, to_apply=%add\n",
-        before="%add (a: f32[], b: f32[]) -> f32[] {\n  %a = f32[] parameter(0)\n"
-        "  %b = f32[] parameter(1)\n  ROOT %s = f32[] add(%a, %b)\n}\n",
-    )
-
-
-@_input("quotes in a backend_config", 500_000)
-def _quotes(size: int) -> str:
-    escaped = '\\"' * size
-    return _module(PARAMETER + f'  ROOT %r = f32[8]{{0}} copy(%p), backend_config="{escaped}"\n')
-
-
-@_input("parentheses in an operand list", 100_000, 128)
-def _parentheses(size: int) -> str:
-    return _module(PARAMETER + f"  ROOT %r = f32[8]{{0}} copy({'(' * size}%p{')' * size})\n")
-
-
-# Comments to us
-
-
-@_input("comments that allow", 5_000)
-def _allowances(size: int) -> str:
-    lines = "".join(
-        f"  // hlo-lint: allow reshape-moves-data -- {i}\n  %a.{i} = f32[8]{{0}} negate(%p)\n"
-        for i in range(size)
-    )
-    return _module(PARAMETER + lines + "  ROOT %r = f32[8]{0} copy(%p)\n")
-
-
-@_input("rules that a comment allows", 50_000)
-def _allowed_rules(size: int) -> str:
-    names = ", ".join(f"no-such-rule-{i}" for i in range(size))
-    return _module(PARAMETER + f"  // hlo-lint: allow {names}\n  ROOT %r = f32[8]{{0}} copy(%p)\n")
 
 
 # Custom calls
 
 
 def _custom_call(target: str, config: str) -> str:
-    return _module(
-        PARAMETER
-        + f'  ROOT %r = f32[8]{{0}} custom-call(%p), custom_call_target="{target}", '
-        + f'backend_config="{config}"\n'
+    return _root(
+        f'r = f32[8]{{0}} custom-call(%p), custom_call_target="{target}", backend_config="{config}"'
     )
 
 
-def _spelled(data: bytes) -> str:
-    return "".join(f"\\{byte:03o}" for byte in data)
-
-
-@_input("a zlib stream that inflates to N bytes", 1 << 30, 1 << 16)
-def _zlib_bomb(size: int) -> str:
+def _zlib_bomb(target: str, size: int) -> str:
     compressor = zlib.compressobj(9)
     block = b"\0" * (1 << 20)
     data = b"".join(compressor.compress(block) for _ in range(max(1, size >> 20)))
-    return _custom_call("__gpu$xla.gpu.triton", _spelled(data + compressor.flush()))
+    return _custom_call(target, "".join(f"\\{byte:03o}" for byte in data + compressor.flush()))
 
 
-@_input("a zlib stream of the old Triton call that inflates to N bytes", 1 << 30, 1 << 16)
-def _zlib_old(size: int) -> str:
-    compressor = zlib.compressobj(9)
-    block = b"\0" * (1 << 20)
-    data = b"".join(compressor.compress(block) for _ in range(max(1, size >> 20)))
-    return _custom_call("triton_kernel_call", _spelled(data + compressor.flush()))
+_input("a zlib stream that inflates to N bytes", 1 << 30, 1 << 16)(
+    partial(_zlib_bomb, "__gpu$xla.gpu.triton")
+)
+_input("a zlib stream of the old Triton call that inflates to N bytes", 1 << 30, 1 << 16)(
+    partial(_zlib_bomb, "triton_kernel_call")
+)
 
 
 @_input("MLIR bytecode that promises 2^62 bytes", 100_000)
@@ -837,53 +637,12 @@ def _gzipped(size: int) -> bytes:
     return held.getvalue()
 
 
-@_input(
-    "a gzip of N bytes", 1 << 30, 1 << 16, file="module_0001.jit_f.before_optimizations.hlo.pb.gz"
-)
-def _gzip(size: int) -> bytes:
-    return _gzipped(size)
-
-
-@_input(
-    "a gzipped text of N bytes",
-    1 << 30,
-    1 << 16,
-    file="module_0001.jit_f.before_optimizations.txt.gz",
-)
-def _gzip_text(size: int) -> bytes:
-    return _gzipped(size)
+for _gzip_name, _ending in (("a gzip of N bytes", "hlo.pb"), ("a gzipped text of N bytes", "txt")):
+    _gzip_file = f"module_0001.jit_f.before_optimizations.{_ending}.gz"
+    _input(_gzip_name, 1 << 30, 1 << 16, file=_gzip_file)(_gzipped)
 
 
 # Files of a dump
-
-
-@_input("PTX, registers in a chain", 20_000, file="kernel.ptx")
-def _ptx(size: int) -> str:
-    body = "".join(f"\tadd.u64 %rd{i + 1}, %rd{i}, 1;\n" for i in range(size))
-    return _kernel(body + f"\tcp.async.cg.shared.global [%rd{size}], [%rd{size}], 16;\n")
-
-
-@_input("PTX, copies", 20_000, file="kernel.ptx")
-def _ptx_copies(size: int) -> str:
-    body = "".join(
-        f"\tcp.async.cg.shared.global [%rd{i % 7}], [%rd0], 16;\n\tcp.async.commit_group;\n"
-        for i in range(size)
-    )
-    return _kernel(body)
-
-
-@_input("PTX, labels", 20_000, file="kernel.ptx")
-def _ptx_labels(size: int) -> str:
-    body = "".join(
-        f"$L{i}:\n\tcp.async.cg.shared.global [%rd{i % 7}], [%rd0], 16;\n\t@%p0 bra $L{(i * 7) % size};\n"
-        for i in range(size)
-    )
-    return _kernel(body)
-
-
-@_input("PTX, braces", 100_000, file="kernel.ptx")
-def _ptx_braces(size: int) -> str:
-    return _kernel("{" * size + "}" * size)
 
 
 def _kernel(body: str) -> str:
@@ -893,14 +652,49 @@ def _kernel(body: str) -> str:
     )
 
 
+_table(_kernel, ("PTX, braces", 100_000, "«{»«}»"), file="kernel.ptx")
+
+
+@_input("PTX, registers in a chain", 20_000, file="kernel.ptx")
+def _ptx(size: int) -> str:
+    chain = "«\tadd.u64 %rd@+1, %rd@, 1;\n»\tcp.async.cg.shared.global "
+    return _kernel(_grown(f"{chain}[%rd{size}], [%rd{size}], 16;\n", size))
+
+
+def _ptx_copies(lines: Callable[[int, int], tuple[str, str]], size: int) -> str:
+    """Copies, each between two lines."""
+    copies = []
+    for number in range(size):
+        before, after = lines(number, size)
+        copy = f"\tcp.async.cg.shared.global [%rd{number % 7}], [%rd0], 16;\n"
+        copies.append(f"{before}{copy}\t{after};\n")
+    return _kernel("".join(copies))
+
+
+_input("PTX, copies", 20_000, file="kernel.ptx")(
+    partial(_ptx_copies, lambda number, size: ("", "cp.async.commit_group"))
+)
+_input("PTX, labels", 20_000, file="kernel.ptx")(
+    partial(
+        _ptx_copies, lambda number, size: (f"$L{number}:\n", f"@%p0 bra $L{(number * 7) % size}")
+    )
+)
+
+
+@_input("PTX, one line", 5_000_000, file="kernel.ptx")
+def _ptx_line(size: int) -> str:
+    return _kernel("/*" + "a" * size + "*/ " + "\t;" * (size // 10))
+
+
 FINAL = "module_0001.jit_f.sm_9.0_gpu_after_optimizations.txt"
-ASSIGNMENT = "module_0001.jit_f.sm_9.0_gpu_after_optimizations-buffer-assignment.txt"
 
 
 def _final(size: int) -> str:
-    lines = [PARAMETER]
-    lines += [f"  %a.{i} = f32[8]{{0}} negate(%p)\n" for i in range(size)]
-    return _module("".join(lines) + "  ROOT %r = f32[8]{0} copy(%p)\n", ", is_scheduled=true")
+    return _lines(_grown("«  %a.@ = f32[8]{0} negate(%p)\n»", size), _SCHEDULED)
+
+
+def _beside(ending: str, text: str, size: int = 2) -> dict[str, bytes | str]:
+    return {FINAL: _final(size), FINAL.removesuffix(".txt") + ending: text}
 
 
 @_input("a buffer assignment with values that overlap", 1_000, 32)
@@ -909,7 +703,7 @@ def _buffers(size: int) -> dict[str, bytes | str]:
         f" value: <{i} a.{i} @0> (size={10**18 + i},offset={i}): f32[8]{{0}}\n" for i in range(size)
     )
     head = "BufferAssignment:\nallocation 0: size 8, preallocated-temp:\n"
-    return {FINAL: _final(size), ASSIGNMENT: head + values}
+    return _beside("-buffer-assignment.txt", head + values, size)
 
 
 @_input("a buffer assignment of many allocations", 4_000)
@@ -918,21 +712,41 @@ def _allocations(size: int) -> dict[str, bytes | str]:
         f"allocation {i}: size {-i}, maybe-live-out:\n value: <{i} a.{i} @0> (size={i},offset=0): f32[8]{{0}}\n"
         for i in range(size)
     )
-    return {FINAL: _final(size), ASSIGNMENT: f"BufferAssignment:\n{text}"}
+    return _beside("-buffer-assignment.txt", f"BufferAssignment:\n{text}", size)
 
 
-@_input("an autotuning log, nested", 100_000, file="autotune.textproto")
-def _autotuning(size: int) -> str:
-    return "version: 3\nlogs { results { " + "a { " * size + "} " * size + "} }\n"
-
-
-@_input("results of an autotuning log", 20_000, file="autotune.textproto")
-def _autotuning_results(size: int) -> str:
-    entries = "".join(
-        f'results {{ device: "x" hlo: "h{i}" result {{ gemm {{ algorithm: {10**30} }} run_time {{ nanos: {10**30} }} }} }}\n'
-        for i in range(size)
-    )
-    return f"version: 3\n{entries}"
+_table(
+    lambda text: f"version: 3\n{text}",
+    ("an autotuning log, nested", 100_000, "logs { results { «a { »«} »} }\n"),
+    (
+        "results of an autotuning log",
+        20_000,
+        '«results { device: "x" hlo: "h@" result '
+        f"{{ gemm {{ algorithm: {10**30} }} run_time {{ nanos: {10**30} }} }} }}\n»",
+    ),
+    file="autotune.textproto",
+)
+_table(
+    str,
+    ("a text of a message, nested", 100_000, "hlo_module { computations { «a { »«} »} }\n"),
+    file="module.hlo.pbtxt",
+)
+_table(
+    lambda text: {FINAL: _final(2), "module_0001.metadata.textproto": text},
+    ("metadata of a module, nested", 100_000, "«pass_metadata { »«} »"),
+)
+_table(
+    lambda text: {FINAL: _final(2), "module_0001.jit_f.debug_options": text},
+    ("debug options of a dump", 50_000, "«xla_a: true\n»"),
+)
+_table(
+    lambda text: _beside("-buffer-assignment-values.txt", text),
+    (
+        "buffer values in each other",
+        100_000,
+        "HloDataflowAnalysis, module m\n  Instruction value sets:\n    a.1 «{»«}»:\n",
+    ),
+)
 
 
 @_input("a log of tensor descriptors", 1_500, 32, file="log.txt")
@@ -948,6 +762,16 @@ def _tma(size: int) -> str:
 # Folders
 
 
+def _passes(size: int, body: Callable[[int], str]) -> dict[str, bytes | str]:
+    return {
+        f"module_0001.jit_f.{i:04d}.pipeline.after_pass{i}.before_pass{i + 1}.txt": body(i)
+        for i in range(size)
+    }
+
+
+_ONE = _module(_PARAMETER_ALONE)
+
+
 @_input("files in a folder", 100_000, 32)
 def _files(size: int) -> dict[str, bytes | str]:
     return {f"notes{i}": "" for i in range(size)}
@@ -955,35 +779,22 @@ def _files(size: int) -> dict[str, bytes | str]:
 
 @_input("HLO files in a folder", 1_000, 32)
 def _hlo_files(size: int) -> dict[str, bytes | str]:
-    return {
-        f"f{i}.hlo": _module("  ROOT %p = f32[8]{0} parameter(0)\n") + f"// {i}\n"
-        for i in range(size)
-    }
+    return {f"f{i}.hlo": f"{_ONE}// {i}\n" for i in range(size)}
 
 
 @_input("dumps of one module", 1_000, 32)
 def _dumps(size: int) -> dict[str, bytes | str]:
-    return {
-        f"module_0001.jit_f.{i:04d}.pipeline.after_pass{i}.before_pass{i + 1}.txt": _module(
-            f"  %p = f32[8]{{0}} parameter(0)\n  ROOT %r.{i} = f32[8]{{0}} negate(%p)\n"
-        )
-        for i in range(size)
-    }
+    return _passes(size, lambda i: _root(f"r.{i} = f32[8]{{0}} negate(%p)"))
 
 
 @_input("dumps of many modules", 1_000, 32)
 def _pipelines(size: int) -> dict[str, bytes | str]:
-    return {
-        f"module_{i:04d}.jit_f{i}.before_optimizations.txt": _module(
-            "  ROOT %p = f32[8]{0} parameter(0)\n"
-        )
-        for i in range(size)
-    }
+    return {f"module_{i:04d}.jit_f{i}.before_optimizations.txt": _ONE for i in range(size)}
 
 
 @_input("folders in each other", 400, 8)
 def _folders(size: int) -> dict[str, bytes | str]:
-    return {"/".join(["d"] * size) + "/f.hlo": _module("  ROOT %p = f32[8]{0} parameter(0)\n")}
+    return {"/".join(["d"] * size) + "/f.hlo": _ONE}
 
 
 @_input("links to /dev/zero, to themselves and to each other", 100, 4)
@@ -998,53 +809,33 @@ def _links(size: int) -> dict[str, bytes | str]:
 
 @_input("names of 255 bytes", 500, 32)
 def _long_names(size: int) -> dict[str, bytes | str]:
-    return {
-        f"{i:04d}{'n' * 247}.hlo": _module("  ROOT %p = f32[8]{0} parameter(0)\n")
-        for i in range(size)
-    }
+    return {f"{i:04d}{'n' * 247}.hlo": _ONE for i in range(size)}
 
 
 # Settings
 
-
-@_input("digits of a setting", 100_000)
-def _setting_digits(size: int) -> dict[str, bytes | str]:
-    return {"hlo_lint.toml": f"jobs = -{'9' * size}\n", "f.hlo": ""}
-
-
-@_input("arrays in a setting, nested", 100_000)
-def _setting_arrays(size: int) -> dict[str, bytes | str]:
-    return {"hlo_lint.toml": f"select = {'[' * size}{']' * size}\n", "f.hlo": ""}
-
-
-@_input("keys of a settings file", 50_000)
-def _setting_keys(size: int) -> dict[str, bytes | str]:
-    keys = "".join(f"a{i} = 1\n" for i in range(size))
-    return {"hlo_lint.toml": keys, "f.hlo": ""}
-
-
-@_input("dotted keys of a settings file", 5000, 32)
-def _setting_dots(size: int) -> dict[str, bytes | str]:
-    return {"hlo_lint.toml": ".".join(["a"] * size) + " = 1\n", "f.hlo": ""}
-
-
-@_input("patterns in a setting", 5000, 32)
-def _setting_patterns(size: int) -> dict[str, bytes | str]:
-    listed = ", ".join(f'"**/*a*{i}*"' for i in range(size))
-    return {"hlo_lint.toml": f"exclude = [{listed}]\n", f"{'a' * 200}.hlo": _module(PARAMETER)}
+_table(
+    lambda settings: {"hlo_lint.toml": settings, "f.hlo": ""},
+    ("digits of a setting", 100_000, "jobs = -«9»\n"),
+    ("arrays in a setting, nested", 100_000, "select = «[»«]»\n"),
+    ("keys of a settings file", 50_000, "«a@ = 1\n»"),
+)
+_table(
+    lambda settings: {"hlo_lint.toml": settings, "f.hlo": ""},
+    ("dotted keys of a settings file", 5000, "«a|.» = 1\n"),
+    small=32,
+)
+_table(
+    lambda settings: {"hlo_lint.toml": settings, f"{'a' * 200}.hlo": _module(PARAMETER)},
+    ("patterns in a setting", 5000, 'exclude = [«"**/*a*@*"|, »]\n'),
+    small=32,
+)
 
 
 # Other commands
 
-
-@_input("fix: reshapes", 500, 16, "fix", "--diff", "--before", "layout_normalization")
-def _fix(size: int) -> str:
-    return _reshapes(size)
-
-
-@_input("match: a long chain", 20_000, 32, "match", "negate(negate(any()))")
-def _match(size: int) -> str:
-    return _chain(size)
+_input("fix: reshapes", 500, 16, "fix", "--diff", *_BEFORE)(_reshapes)
+_input("match: a long chain", 20_000, 32, "match", "negate(negate(any()))")(_chain)
 
 
 # Archives
@@ -1064,8 +855,7 @@ def _tarred(members: Iterable[tuple[str, bytes, bytes]], mode: str = "w") -> byt
 
 @_input("files in an archive", 2_000, 32, file="dump.tar")
 def _tar_files(size: int) -> bytes:
-    text = _module("  ROOT %p = f32[8]{0} parameter(0)\n").encode()
-    return _tarred((f"f{i}.hlo", tarfile.REGTYPE, text) for i in range(size))
+    return _tarred((f"f{i}.hlo", tarfile.REGTYPE, _ONE.encode()) for i in range(size))
 
 
 @_input("names, links and devices in an archive that lead out of it", 2_000, 32, file="dump.tar")
@@ -1091,14 +881,12 @@ def _zeros_in_tar(size: int, compressor: Any) -> bytes:
     return b"".join((*parts, compressor.flush()))
 
 
-@_input("a gzipped archive of a file of N bytes", 1 << 28, 1 << 16, file="dump.tar.gz")
-def _tar_gz(size: int) -> bytes:
-    return _zeros_in_tar(size, zlib.compressobj(9, zlib.DEFLATED, 31))
-
-
-@_input("an archive in xz of a file of N bytes", 1 << 28, 1 << 16, file="dump.tar.xz")
-def _tar_xz(size: int) -> bytes:
-    return _zeros_in_tar(size, lzma.LZMACompressor(preset=1))
+_input("a gzipped archive of a file of N bytes", 1 << 28, 1 << 16, file="dump.tar.gz")(
+    lambda size: _zeros_in_tar(size, zlib.compressobj(9, zlib.DEFLATED, 31))
+)
+_input("an archive in xz of a file of N bytes", 1 << 28, 1 << 16, file="dump.tar.xz")(
+    lambda size: _zeros_in_tar(size, lzma.LZMACompressor(preset=1))
+)
 
 
 @_input("an archive in zstd of a file of N bytes", 1 << 28, 1 << 16, file="dump.tar.zst")
@@ -1140,19 +928,15 @@ def _proto_nested(size: int) -> bytes:
     return b"".join(b"\x0a" + _varint(length) for length in reversed(lengths[:-1]))
 
 
-@_input("groups in each other", 1_000_000, file="module.hlo.pb")
-def _proto_groups(size: int) -> bytes:
-    return b"\x0b" * size + b"\x0c" * size
-
-
-@_input("bytes of one number of a message", 1_000_000, file="module.hlo.pb")
-def _proto_digits(size: int) -> bytes:
-    return b"\x08" + b"\xff" * size + b"\x01"
-
-
-@_input("fields that promise 2^62 bytes", 200_000, file="module.hlo.pb")
-def _proto_promise(size: int) -> bytes:
-    return _field(1, (b"\x7a" + _varint(1 << 62)) * size)
+_input("groups in each other", 1_000_000, file="module.hlo.pb")(
+    lambda size: b"\x0b" * size + b"\x0c" * size
+)
+_input("bytes of one number of a message", 1_000_000, file="module.hlo.pb")(
+    lambda size: b"\x08" + b"\xff" * size + b"\x01"
+)
+_input("fields that promise 2^62 bytes", 200_000, file="module.hlo.pb")(
+    lambda size: _field(1, (b"\x7a" + _varint(1 << 62)) * size)
+)
 
 
 @_input("instructions of a message that name no operand", 10_000, file="module.hlo.pb")
@@ -1160,42 +944,6 @@ def _proto_instructions(size: int) -> bytes:
     one = _field(1, b"a") + _field(2, b"add") + b"\xa8\x02" + _varint(7) + b"\xa0\x02\xff\x7f"
     computation = _field(1, b"e") + _field(2, one) * size
     return _field(1, _field(1, b"m") + _field(2, b"e") + _field(3, computation))
-
-
-@_input("a text of a message, nested", 100_000, file="module.hlo.pbtxt")
-def _pbtxt(size: int) -> str:
-    return "hlo_module { computations { " + "a { " * size + "} " * size + "} }\n"
-
-
-# Files beside a dump
-
-
-def _beside(ending: str, text: str) -> dict[str, bytes | str]:
-    return {FINAL: _final(2), FINAL.removesuffix(".txt") + ending: text}
-
-
-@_input("buffer values in each other", 100_000)
-def _values(size: int) -> dict[str, bytes | str]:
-    return _beside(
-        "-buffer-assignment-values.txt",
-        f"HloDataflowAnalysis, module m\n  Instruction value sets:\n    a.1 {'{' * size}{'}' * size}:\n",
-    )
-
-
-@_input("debug options of a dump", 50_000)
-def _debug_options(size: int) -> dict[str, bytes | str]:
-    return {FINAL: _final(2), "module_0001.jit_f.debug_options": "xla_a: true\n" * size}
-
-
-@_input("metadata of a module, nested", 100_000)
-def _metadata(size: int) -> dict[str, bytes | str]:
-    text = "pass_metadata { " * size + "} " * size
-    return {FINAL: _final(2), "module_0001.metadata.textproto": text}
-
-
-@_input("PTX, one line", 5_000_000, file="kernel.ptx")
-def _ptx_line(size: int) -> str:
-    return _kernel("/*" + "a" * size + "*/ " + "\t;" * (size // 10))
 
 
 # Baselines, reports and messages
@@ -1206,10 +954,7 @@ def _ptx_line(size: int) -> str:
 )
 def _baseline(size: int) -> dict[str, bytes | str]:
     entry = {"rule": "unreadable-text", "module": "m", "message": "x", "fingerprint": "0"}
-    return {
-        "b.json": json.dumps({"version": 2, "findings": [entry] * size}),
-        "f.hlo": _module("  ROOT %p = f32[8]{0} parameter(0)\n"),
-    }
+    return {"b.json": json.dumps({"version": 2, "findings": [entry] * size}), "f.hlo": _ONE}
 
 
 @_input("a baseline, nested", 100_000, 64, "check", "--baseline", "@/b.json", "@/f.hlo")
@@ -1217,38 +962,31 @@ def _baseline_nested(size: int) -> dict[str, bytes | str]:
     return {"b.json": "[" * size + "]" * size, "f.hlo": _module(PARAMETER)}
 
 
-@_input("server: a message of 2^62 bytes that does not come", 1_000, 64, "server")
-def _message_length(size: int) -> str:
-    return f"Content-Length: {1 << 62}\r\n\r\n" + "{" * size
-
-
-@_input("server: messages that are JSON, nested", 100_000, 64, "server")
-def _message_nested(size: int) -> str:
-    return _message("[" * size + "]" * size) + _message('{"a":' * size + "1" + "}" * size)
-
-
-@_input("server: lengths that are not those of the messages", 5_000, 64, "server")
-def _message_wrong(size: int) -> str:
-    return 'Content-Length: 7\r\n\r\n{"jsonrpc": "2.0", "method": "x"}\r\n' * size
-
-
-@_input("server: digits of a length", 100_000, 64, "server")
-def _message_digits(size: int) -> str:
-    return f"Content-Length: {'9' * size}\r\n\r\n{{}}"
-
-
-@_input("server: a header that does not end", 1_000_000, 64, "server")
-def _message_header(size: int) -> str:
-    return "X: " + "a" * size
-
-
-@_input("server: messages without a method", 5_000, 64, "server")
-def _message_empty(size: int) -> str:
-    return _message("{}") * size
-
-
-def _message(text: str) -> str:
+def _message(size: int, part: str) -> str:
+    text = _grown(part, size)
     return f"Content-Length: {len(text)}\r\n\r\n{text}"
+
+
+_input("server: messages that are JSON, nested", 100_000, 64, "server")(
+    lambda size: _message(size, "«[»«]»") + _message(size, '«{"a":»1«}»')
+)
+_table(
+    str,
+    (
+        "server: a message of 2^62 bytes that does not come",
+        1_000,
+        f"Content-Length: {1 << 62}\r\n\r\n«{{»",
+    ),
+    (
+        "server: lengths that are not those of the messages",
+        5_000,
+        '«Content-Length: 7\r\n\r\n{"jsonrpc": "2.0", "method": "x"}\r\n»',
+    ),
+    ("server: digits of a length", 100_000, "Content-Length: «9»\r\n\r\n{}"),
+    ("server: a header that does not end", 1_000_000, "X: «a»"),
+    ("server: messages without a method", 5_000, "«Content-Length: 2\r\n\r\n{}»"),
+    arguments=("server",),
+)
 
 
 @_input(
@@ -1269,10 +1007,13 @@ def _npz(size: int) -> dict[str, bytes | str]:
         archive.writestr(
             "p.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
         )
-    return {"v.npz": held.getvalue(), "f.hlo": _module("  ROOT %p = f32[8]{0} parameter(0)\n")}
+    return {"v.npz": held.getvalue(), "f.hlo": _ONE}
 
 
-@_input("diff: long chains", 20_000, 32, "diff", "@/a.hlo", "@/b.hlo")
+_DIFF = ("diff", "@/a.hlo", "@/b.hlo")
+
+
+@_input("diff: long chains", 20_000, 32, *_DIFF)
 def _diff(size: int) -> dict[str, bytes | str]:
     return {
         "a.hlo": _chain(size),
@@ -1280,54 +1021,36 @@ def _diff(size: int) -> dict[str, bytes | str]:
     }
 
 
-@_input("diff: nothing alike", 10_000, 32, "diff", "@/a.hlo", "@/b.hlo")
+@_input("diff: nothing alike", 10_000, 32, *_DIFF)
 def _diff_apart(size: int) -> dict[str, bytes | str]:
     return {"a.hlo": _chain(size), "b.hlo": _chain(size).replace("negate", "exponential")}
 
 
-@_input("diff: instructions that are all alike", 10_000, 32, "diff", "@/a.hlo", "@/b.hlo")
+@_input("diff: instructions that are all alike", 10_000, 32, *_DIFF)
 def _diff_alike(size: int) -> dict[str, bytes | str]:
-    alike = "".join(f"  %a.{i} = f32[8]{{0}} negate(%p)\n" for i in range(size))
-    return {
-        name: _module(PARAMETER + alike * 1 + end + "  ROOT %r = f32[8]{0} copy(%p)\n")
-        for name, end in (("a.hlo", ""), ("b.hlo", "  %b = f32[8]{0} negate(%p)\n"))
-    }
+    alike = _grown("«  %a.@ = f32[8]{0} negate(%p)\n»", size)
+    return {"a.hlo": _lines(alike), "b.hlo": _lines(f"{alike}  %b = f32[8]{{0}} negate(%p)\n")}
 
 
-def _passes(size: int, body: Callable[[int], str]) -> dict[str, bytes | str]:
-    return {
-        f"module_0001.jit_f.{i:04d}.pipeline.after_pass{i}.before_pass{i + 1}.txt": body(i)
-        for i in range(size)
-    }
-
-
-def _two_passes(size: int) -> dict[str, bytes | str]:
-    return _passes(3, lambda i: _reshapes(size) if i else _chain(size))
-
-
-@_input("blame: reshapes", 1_000, 16, "check", "--blame")
-def _blame(size: int) -> dict[str, bytes | str]:
-    return _two_passes(size)
-
-
-@_input("blame: many dumps", 500, 16, "check", "--blame")
-def _blame_dumps(size: int) -> dict[str, bytes | str]:
-    return _passes(size, lambda i: _reshapes(4).replace("%r.0", f"%r.{i}x"))
-
-
-@_input("passes: long chains", 10_000, 32, "passes")
-def _passes_chain(size: int) -> dict[str, bytes | str]:
-    return _passes(3, lambda i: _chain(size).replace(f"negate(%a.{i})", f"exponential(%a.{i})"))
-
-
-@_input("passes: many dumps", 1_000, 16, "passes")
-def _passes_many(size: int) -> dict[str, bytes | str]:
+def _short_chains(size: int) -> dict[str, bytes | str]:
     return _passes(size, lambda i: _chain(i % 3))
 
 
-@_input("validate: a long chain", 3_000, 32, "validate")
-def _validate(size: int) -> dict[str, bytes | str]:
-    return _passes(2, lambda i: _chain(size))
+_input("blame: reshapes", 1_000, 16, "check", "--blame")(
+    lambda size: _passes(3, lambda i: _reshapes(size) if i else _chain(size))
+)
+_input("blame: many dumps", 500, 16, "check", "--blame")(
+    lambda size: _passes(size, lambda i: _reshapes(4).replace("%r.0", f"%r.{i}x"))
+)
+_input("passes: long chains", 10_000, 32, "passes")(
+    lambda size: _passes(
+        3, lambda i: _chain(size).replace(f"negate(%a.{i})", f"exponential(%a.{i})")
+    )
+)
+_input("passes: many dumps", 1_000, 16, "passes")(_short_chains)
+_input("validate: a long chain", 3_000, 32, "validate")(
+    lambda size: _passes(2, lambda i: _chain(size))
+)
 
 
 @_input("ranks: collectives of two processes", 2_000, 16, "ranks", "@/r0", "@/r1")
@@ -1347,9 +1070,7 @@ def _rank_files(size: int) -> dict[str, bytes | str]:
     return {f"r0/{FINAL}": text, f"r1/{FINAL}": apart}
 
 
-@_input("run: a long chain", 10_000, 32, "run")
-def _run(size: int) -> str:
-    return _chain(size)
+_input("run: a long chain", 10_000, 32, "run")(_chain)
 
 
 @_input("run: an array of 10^N elements", 15, 3, "run")
@@ -1357,19 +1078,11 @@ def _run_large(size: int) -> str:
     return f"HloModule m\n\nENTRY %e () -> f32[{10**size}] {{\n  ROOT %i = f32[{10**size}]{{0}} iota(), iota_dimension=0\n}}\n"
 
 
-@_input("reduce: reshapes", 300, 8, "reduce", "-j", "2", "--finding", "reshape-moves-data")
-def _reduce(size: int) -> str:
-    return _reshapes(size)
-
-
-@_input("report: reshapes", 1_000, 16, "report", "-o", "/dev/null")
-def _report(size: int) -> str:
-    return _reshapes(size)
-
-
-@_input("report: many dumps", 500, 16, "report", "-o", "/dev/null")
-def _report_dumps(size: int) -> dict[str, bytes | str]:
-    return _passes(size, lambda i: _chain(i % 3))
+_input("reduce: reshapes", 300, 8, "reduce", "-j", "2", "--finding", "reshape-moves-data")(
+    _reshapes
+)
+_input("report: reshapes", 1_000, 16, "report", "-o", "/dev/null")(_reshapes)
+_input("report: many dumps", 500, 16, "report", "-o", "/dev/null")(_short_chains)
 
 
 @_input("bisect: many dumps", 200, 8, "bisect", "@/a", "@/b")
@@ -1381,10 +1094,6 @@ def _bisect(size: int) -> dict[str, bytes | str]:
     return {f"{name}/{file}": text for name, d in (("a", a), ("b", b)) for file, text in d.items()}
 
 
-_ADDER = (
-    "%add (a: f32[], b: f32[]) -> f32[] {\n  %a = f32[] parameter(0)\n"
-    "  %b = f32[] parameter(1)\n  ROOT %s = f32[] add(%a, %b)\n}\n"
-)
 _LOOP = (
     "%c (v: f32[8]) -> pred[] {\n  %v = f32[8]{0} parameter(0)\n"
     '  ROOT %q = pred[] custom-call(%v), custom_call_target="q"\n}\n\n'
@@ -1461,7 +1170,7 @@ for _happening, _step_lines in STEPS.items():
         ("validate",),
         ("report", "-o", "/dev/null"),
         ("compare", "@/a", "@/b"),
-        ("diff", "@/a.hlo", "@/b.hlo"),
+        _DIFF,
     ):
         _input(f"{_words[0]}: {_happening}", 2_000, 32, *_words)(
             partial(_of_command, _words[0], _step_lines)
