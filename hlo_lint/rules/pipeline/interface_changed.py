@@ -100,6 +100,12 @@ class InterfaceChanged(Rule):
 
             ENTRY e { ROOT t = (f32[8]{0}, f32[8]{0}) tuple(f32[8]{0} p, f32[8]{0} q) }
         """),
+        Bad.step("""
+            -HloModule m, input_output_alias={ {0}: (0, {}, may-alias) }
+            +HloModule m, input_output_alias={ {1}: (0, {}, may-alias) }  // error
+
+            ENTRY e { ROOT t = (f32[8]{0}, f32[8]{0}) tuple(f32[8]{0} p, f32[8]{0} q) }
+        """),
         Bad.step(
             """
             -HloModule m, entry_computation_layout={(f32[8]{0})->f32[8]{0:S(5)}}
@@ -175,11 +181,14 @@ def _donations(before: Module, after: Module) -> Iterator[tuple[str, str]]:
         note = "the module before it has it in input_output_alias or buffer_donor"
         yield f"lost the donation of {_first_of(lost)}", note
         return
-    aliased = {alias.output_index: alias for alias in input_output_aliases(after)}
+    aliases = input_output_aliases(after)
+    results = {alias.output_index for alias in aliases}
+    parameters = {(alias.operand, alias.operand_index) for alias in aliases}
     moved = [
         spelled_part("result", alias.output_index)
         for alias in input_output_aliases(before)
-        if aliased.get(alias.output_index, alias) != alias
+        if alias not in aliases
+        and (alias.output_index in results or (alias.operand, alias.operand_index) in parameters)
     ]
     if moved:
         note = "the module before it has a different parameter or kind in input_output_alias"
