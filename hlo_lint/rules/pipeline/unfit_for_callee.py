@@ -136,10 +136,11 @@ class UnfitForCallee(Rule):
     must agree on operands, results and configuration, and nothing in between checks this. A missing
     operand fails a RET_CHECK of the emitter; a bias that is too short is read past its end. A cuDNN
     convolution or a cuBLAS product computes an HLO convolution or dot, so the rule compares its
-    shapes with those that HLO infers. A small call of XLA:CPU has no thread pool, and a command
-    buffer contains only operations that have a command. The restrictions, with their releases and
-    sources, are in `hlo_lint/analysis/callees.toml`. Other restrictions of emitters are asked of
-    XLA: `hlo-lint check --ask-xla`.
+    shapes with those that HLO infers. A kernel reads its operands in the layouts of
+    `operand_layout_constraints`, whatever layouts they have. A small call of
+    XLA:CPU has no thread pool, and a command buffer contains only operations that have a command.
+    The restrictions, with their releases and sources, are in `hlo_lint/analysis/callees.toml`.
+    Other restrictions of emitters are asked of XLA: `hlo-lint check --ask-xla`.
 
     The finding is a warning if a restriction applies only to some releases and the module's release
     is unknown.
@@ -154,6 +155,14 @@ class UnfitForCallee(Rule):
     )
     examples = (
         Bad.entry(_GEMM.format(columns=7, mark="  // error")),
+        Bad.entry(
+            """
+            p = f32[8,4]{1,0} parameter(0)
+            ROOT c = f32[8,4]{1,0} custom-call(p), custom_call_target="my_kernel",  // error
+                operand_layout_constraints={f32[8,4]{0,1}}
+            """,
+            file="module_0001.m.sm_9.0_gpu_after_optimizations.txt",
+        ),
         Bad.entry(_SCAN.format(operands="p, z", mark="  // error")),
         Bad.entry(_ATTENTION.format(operands="q, k", mark="  // error")),
         Bad.entry(_FACTORS.format(columns=4, mark="  // error")),
@@ -187,6 +196,14 @@ class UnfitForCallee(Rule):
         """Calls that match no signature of their target, and regions that their emitter rejects."""
         calls, regions = callees()
         for call in instructions_of(module, "custom-call"):
+            asked = call.attribute_or_none("operand_layout_constraints") if stage.layouts else None
+            for number, shape in enumerate(asked if isinstance(asked, tuple) else ()):
+                given = call.operand_shape(number)
+                if not isinstance(shape, ArrayShape) or not isinstance(given, ArrayShape):
+                    continue
+                if shape.minor_to_major != given.minor_to_major:
+                    message = f"takes operand {number} as {shape}, got {given}"
+                    yield Finding(call, f"{call.custom_call_target} {message}", operand=number)
             rows = calls.get(call.custom_call_target, ())
             if not rows or (result := call.shape_or_none) is None:
                 continue
