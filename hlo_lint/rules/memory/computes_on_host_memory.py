@@ -34,7 +34,8 @@ class ComputesOnHostMemory(Rule):
     Host offloading puts values into host memory, `S(5)`, and copies or slices them back before the
     device reads them. If a pass replaces such a copy or its operand, the device computes on host
     memory: XLA:TPU rejects that, and on a GPU each access goes over the bus. A host buffer that is
-    filled piece by piece begins as allocated memory, not as zeros written by the device.
+    filled piece by piece begins as allocated memory, not as zeros written by the device. An update
+    in place keeps the memory of its array.
     Computations that run on the host (`execution_thread="host"`, `_xla_compute_type="host"`) may
     read host memory. If the result is in host memory too, a pass marked too much as offloaded.
 
@@ -73,6 +74,11 @@ class ComputesOnHostMemory(Rule):
             ROOT u = f32[4,8]{1,0:S(5)} dynamic-update-slice(b, p, i, i)
         """),
         Bad.entry("""
+            b = f32[4,8]{1,0} custom-call(), custom_call_target="AllocateBuffer"
+            ROOT u = f32[4,8]{1,0:S(5)} dynamic-update-slice(b, f32[1,8]{1,0} p,  // error
+                s32[] i, i)
+        """),
+        Bad.entry("""
             p = f32[8] parameter(0)
             h = f32[8] custom-call(p), custom_call_target="annotate_device_placement", \
 custom_call_has_side_effect=true, frontend_attributes={_xla_buffer_placement="pinned_host"}
@@ -96,6 +102,8 @@ custom_call_has_side_effect=true, frontend_attributes={_xla_buffer_placement="pi
 
     def _check_typed(self, computation: Computation) -> Findings:
         for instruction in computation.instructions:
+            if instruction.opcode == "dynamic-update-slice":
+                yield from _updated_elsewhere(instruction)
             if _carries(instruction) or _is_on_the_host(instruction):
                 continue
             for number, operand in enumerate(instruction.operands):
@@ -128,6 +136,19 @@ custom_call_has_side_effect=true, frontend_attributes={_xla_buffer_placement="pi
                         f"this {user.opcode} computes on %{value.name}, which is in host memory",
                         operand=user.operand_names.index(value.name),
                     )
+
+
+def _updated_elsewhere(update: Instruction) -> Findings:
+    """A finding if an update in host memory begins as an array in device memory."""
+    for array in update.operands[:1]:
+        if _HOST not in _memories(update.shape_or_none) - _memories(array.shape):
+            continue
+        yield Finding(
+            update,
+            f"this dynamic-update-slice is in host memory, but %{array.name}, the array that it "
+            "updates, is not",
+            operand=0,
+        )
 
 
 def _annotated(module: Module) -> Iterator[Instruction]:
