@@ -15,8 +15,8 @@ from hlo_lint.hlo.opcodes import COMMON, OPCODES
 _GROUPS: Final = "replica_groups"
 _PAIRS: Final = "source_target_pairs"
 _FREE: Final = frozenset(
-    "algorithm api_version async_execution_thread branch_computations calls channel_id "
-    "condition body constrain_layout custom_call_has_side_effect false_computation "
+    "algorithm api_version async_execution_thread branch_computations called_computations calls "
+    "channel_id condition body constrain_layout custom_call_has_side_effect false_computation "
     "indices_are_sorted infeed_config is_composite is_host_transfer is_stable kind mode "
     "operand_layout_constraints operand_precision outfeed_config output_to_operand_aliasing "
     "padding_type result_accuracy scatter schedule select to_apply true_computation "
