@@ -113,10 +113,12 @@ def _is_one_operation(link: Link) -> bool:
     return len(link.old.operand_names) == len(link.new.operand_names)
 
 
-def _is_exchange(link: Link) -> bool:
-    """True for the backend_config of a collective; that of a start is about the start."""
-    is_start = link.old.opcode.endswith("-start") or link.old.opcode not in COMMUNICATES
-    return link.kind != LinkKind.CONVERTED or (_is_one_operation(link) and not is_start)
+def _shows_config(link: Link) -> bool:
+    """True if the configuration would be seen: that of a start is about the start."""
+    opcode = link.old.opcode
+    if link.kind != LinkKind.CONVERTED or opcode in {part.opcode for part in link.parts}:
+        return True
+    return opcode in COMMUNICATES and not opcode.endswith("-start") and _is_one_operation(link)
 
 
 def _has_exchange(link: Link) -> bool:
@@ -288,11 +290,12 @@ PROPERTIES: Final = (
     Property("known_induction_variable", _induction, _KEPT, is_of_name=False, fits=_is_counted),
     _row("api_version", has_value=True, is_of_call=True),
     _row("async_execution_thread", has_value=True),
-    _row("backend_config", _CONVERTED, is_of_call=True, fits=_is_exchange),
+    _row("backend_config", _CONVERTED, is_of_call=True, fits=_shows_config),
     Property("backend_config=", _places, _KEPT, is_of_name=False, fits=_is_configured),
     Property("backend_config=", _tiles, _KEPT, is_of_name=False, fits=_is_tiled),
     _row("channel_id", _CONVERTED | {LinkKind.REPLACED}, is_of_call=True, fits=_has_exchange),
     _row("constrain_layout"),
+    _row("cross_program_prefetch_index", has_value=True),
     _row("custom_call_has_side_effect", is_of_call=True),
     _row("infeed_config", has_value=True),
     _row("is_composite"),

@@ -326,6 +326,18 @@ class AttributeLost(Rule):
             + ROOT d = f32[8] custom-call-done(s)
         """),
         Bad.step("""
+            +f { a = f32[8] parameter(0) ROOT r = f32[8] custom-call(a), custom_call_target="t" }
+
+            ENTRY e {
+              p = f32[8] parameter(0)
+            - c = f32[8] custom-call(p), custom_call_target="t", backend_config="b"
+            - ROOT n = f32[8] negate(c)
+            + s = ((f32[8]), f32[8], u32[]) async-start(p), calls=f  // error
+            + d = f32[8] async-done(s)
+            + ROOT n = f32[8] negate(d)
+            }
+        """),
+        Bad.step("""
             f { a = f32[8] parameter(0) ROOT s = f32[8] negate(a) }
             ENTRY e {
             - ROOT c = f32[8] fusion(f32[8] p), kind=kCustom, calls=f,
