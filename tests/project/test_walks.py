@@ -32,8 +32,6 @@ ALLOWED = {
     "engine/values/lowering/lower.py _in_order": "calls a function of its name",
     "engine/values/replay.py _start": "each step is one operand up",
     "kernels/autotuning/cublaslt_fission.py _only_renamed": "each step is one user down",
-    "kernels/rules/pipeline/gemm_epilogue_changed.py _followed": "each step is one user down",
-    "kernels/rules/pipeline/gemm_epilogue_changed.py _term": "each step is one operand up",
     "analysis/loops.py _followed": "each step is one operand up",
     "rules/memory/start_without_done.py _lone": "each step is one operand up",
     "engine/values/lowering/graph.py assembled": "as deep as a shape",

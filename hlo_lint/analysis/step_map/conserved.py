@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final
 
 from hlo_lint.analysis.callees import configuration
+from hlo_lint.analysis.device_groups import pairs_in, transfer_pairs
 from hlo_lint.analysis.pass_pairs import bare_type
 from hlo_lint.analysis.step_map.links import Link, LinkKind
 from hlo_lint.hlo.ir import Instruction
@@ -44,8 +45,8 @@ RUNS: Final = RUNS_SCHEDULE | {"fusion"}
 """Opcodes whose computations may have the property instead."""
 _SAYS_WHO_MADE: Final = frozenset({"is_spmd_generated"})
 """Frontend attributes that name the pass that made an instruction; other passes may drop them."""
-_COUNTS_ITERATIONS = frozenset({"_xla_send_recv_validation"})
-"""Frontend attributes that count the iterations of a loop, some of which a pass may peel off."""
+_VALIDATION: Final = "_xla_send_recv_validation"
+"""The frontend attribute with numbers of iterations, some of which a pass may peel off."""
 _find_places = late(
     r'"(force_earliest_schedule|operation_queue_id|wait_on_operation_queues)":\s*'
     r"(?:true|\"?[1-9]|\[\"?[0-9])"
@@ -206,6 +207,17 @@ def _is_algorithm(link: Link) -> bool:
     return link.kind != LinkKind.REPLACED or not is_expanded
 
 
+def _is_same_kernel(link: Link) -> bool:
+    """True for a custom call of as many operands; any other may need no alias."""
+    ours, theirs = link.old, link.new
+    return (
+        ours.opcode == "custom-call"
+        and (ours.shape_or_none, len(ours.operand_names))
+        == (theirs.shape_or_none, len(theirs.operand_names))
+        and ours.attributes.get("backend_config") == theirs.attributes.get("backend_config")
+    )
+
+
 def _requested(name: str, product: Instruction) -> Held:
     """The precision or the algorithm that a product requests."""
     text: object = product.attributes.get(name, "")
@@ -228,9 +240,18 @@ def _origin(instruction: Instruction) -> Held:
 def _frontend(instruction: Instruction) -> Held:
     attributes = instruction.frontend_attributes()
     return {
-        f"the frontend attribute {name}": "" if name in _COUNTS_ITERATIONS else str(value)
+        f"the frontend attribute {name}": "" if name == _VALIDATION else str(value)
         for name, value in attributes.items()
         if name not in _SAYS_WHO_MADE
+    }
+
+
+def _iterations(transfer: Instruction) -> Held:
+    """The valid iterations of each pair of devices."""
+    ranges = pairs_in(transfer.frontend_attributes().get(_VALIDATION))
+    pairs = zip(transfer_pairs(transfer), ranges, strict=False)
+    return {
+        f"{_VALIDATION} of {{{source},{target}}}": str(valid) for (source, target), valid in pairs
     }
 
 
@@ -288,6 +309,13 @@ PROPERTIES: Final = (
         "operand_precision", partial(_requested, "operand_precision"), _PRODUCT, fits=_is_product
     ),
     Property("known_induction_variable", _induction, _KEPT, is_of_name=False, fits=_is_counted),
+    Property(
+        _VALIDATION,
+        _iterations,
+        frozenset({LinkKind.CONVERTED, LinkKind.REPLACED}),
+        fits=lambda link: any(_VALIDATION in part.attributes_text for part in link.parts),
+        is_same=lambda _: True,
+    ),
     _row("api_version", has_value=True, is_of_call=True),
     _row("async_execution_thread", has_value=True),
     _row("backend_config", _CONVERTED, is_of_call=True, fits=_shows_config),
@@ -311,6 +339,7 @@ PROPERTIES: Final = (
     ),
     _row("outfeed_config", has_value=True),
     _row("padding_type"),
+    _row("output_to_operand_aliasing", _KEPT, has_value=True, fits=_is_same_kernel),
     _row("parameter_replication"),
     _row("result_accuracy", _PRODUCT - {LinkKind.MOVED}, has_value=True, fits=_is_rewritten),
     _row("schedule", has_value=True),

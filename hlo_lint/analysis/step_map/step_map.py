@@ -256,14 +256,17 @@ class StepMap:
                 yield Link(old, new, LinkKind.REPLACED, tuple(body.made_for(new)))
 
     def _absorbed(self, gone: Sequence[Instruction]) -> Iterator[Link]:
-        """Links to the only instruction of the same opcode in the replacement of all readers."""
+        """Links to the only sum or exchange in the replacement of all readers, of the same opcode
+        if there is one."""
         for old in gone:
             body = self._bodies.get(id(old.computation))
             if body is None or old.opcode not in _ABSORBED or not old.users:
                 continue
             values = [body.replacement(user) for user in old.users]
             made = {part: None for value in values if value for part in body.made_for(value)}
-            same = [part for part in made if part.opcode == old.opcode]
+            same = [part for part in made if part.opcode == old.opcode] or [
+                part for part in made if {part.opcode, old.opcode} <= COMMUNICATES
+            ]
             if None not in values and len(same) == 1:
                 yield Link(old, same[0], LinkKind.MERGED, (same[0],))
 

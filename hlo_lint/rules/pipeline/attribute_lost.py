@@ -33,6 +33,10 @@ class AttributeLost(Rule):
     - drop the `operand_precision` or the `algorithm` of a product, also if it becomes several
       products, a part of one, or a library call: it is computed in TF32 or bf16, and no type shows
       it;
+    - drop the alias of a kernel's result, which may read or write only a part of the operand's
+      memory;
+    - give the transfer of a pair of devices other valid iterations (`_xla_send_recv_validation`):
+      in others its result is undefined;
     - change the sharding of the same array, or the thread or a frontend attribute of the same
       operation on the same operands;
     - drop the fields of `backend_config` that state the stream or Triton's tiling;
@@ -233,6 +237,47 @@ class AttributeLost(Rule):
             + c = f32[4,12] concatenate(q, r), dimensions={1}
             + ROOT d = f32[8,12] dot(p, c), lhs_contracting_dims={1},  // error
             +     rhs_contracting_dims={0}
+        """),
+        Bad.step("""
+            HloModule m, num_partitions=2
+
+            ENTRY e {
+            - x = f32[8] collective-permute(f32[8] p), channel_id=1,
+            -     source_target_pairs={{0,1},{1,0}},
+            -     frontend_attributes={_xla_send_recv_validation="{{0,2},{1,3}}"}
+            - ROOT n = f32[8] negate(x)
+            + b = f32[8] collective-permute(p), channel_id=1, source_target_pairs={{1,0}},  // error
+            +     frontend_attributes={_xla_send_recv_validation="{{0,2}}"}
+            + f = f32[8] collective-permute(p), channel_id=2, source_target_pairs={{0,1}},
+            +     frontend_attributes={_xla_send_recv_validation="{{0,2}}"}
+            + c = pred[] convert(u32[] d)
+            + s = f32[8] select(c, f, b)
+            + ROOT n = f32[8] negate(s)
+            }
+        """),
+        Good.step("""
+            HloModule m, num_partitions=2
+
+            ENTRY e {
+            - x = f32[8] collective-permute(f32[8] p), channel_id=1,
+            -     source_target_pairs={{0,1},{1,0}},
+            -     frontend_attributes={_xla_send_recv_validation="{{0,2},{1,3}}"}
+            - ROOT n = f32[8] negate(x)
+            + b = f32[8] collective-permute(p), channel_id=1, source_target_pairs={{1,0}},
+            +     frontend_attributes={_xla_send_recv_validation="{{1,3}}"}
+            + f = f32[8] collective-permute(p), channel_id=2, source_target_pairs={{0,1}},
+            +     frontend_attributes={_xla_send_recv_validation="{{0,2}}"}
+            + c = pred[] convert(u32[] d)
+            + s = f32[8] select(c, f, b)
+            + ROOT n = f32[8] negate(s)
+            }
+        """),
+        Bad.step("""
+            - k = f32[8] negate(f32[8] p)
+            - ROOT c = f32[8] custom-call(k), custom_call_target="t",
+            -     output_to_operand_aliasing={{}: (0, {})}
+            + k = f32[8] copy(p)
+            + ROOT c = f32[8] custom-call(k), custom_call_target="t"  // error
         """),
         Good.step("""
             HloModule m, num_partitions=4

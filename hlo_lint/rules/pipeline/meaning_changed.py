@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
-from hlo_lint.analysis.device_groups import device_groups
+from hlo_lint.analysis.device_groups import count_of, device_groups, transfer_pairs
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.step_map.differences import changed_operations
-from hlo_lint.analysis.step_map.links import LinkKind
+from hlo_lint.analysis.step_map.links import Link, LinkKind
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.arrays import operand_array
+from hlo_lint.hlo.attributes.devices import MAX_DEVICES
 from hlo_lint.hlo.constants import number_of
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.kinds import types_of
+from hlo_lint.hlo.opcodes import HAS_GROUPS
 from hlo_lint.hlo.records import InstructionRecord, opcode_of
-from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity, WrongValues
-from hlo_lint.text.phrases import shortened
-
-_COMBINES: Final = frozenset(
-    "all-gather all-gather-start all-reduce all-reduce-start all-to-all collective-permute "
-    "collective-permute-start reduce-scatter".split()
+from hlo_lint.rules.base import (
+    Bad,
+    Finding,
+    Findings,
+    Good,
+    PublicReport,
+    Rule,
+    Severity,
+    WrongValues,
 )
+from hlo_lint.text.phrases import listed, shortened
+
+_PERMUTES: Final = frozenset({"collective-permute", "collective-permute-start", "recv"})
+_EXCHANGES: Final = _PERMUTES | HAS_GROUPS
+_CHOOSES: Final = frozenset({"select", "conditional"})
 
 
 class MeaningChanged(Rule):
@@ -37,6 +48,8 @@ class MeaningChanged(Rule):
     - an operand that bypasses an operation (a scale, a narrowing conversion, a sum over devices),
       or is a value that cannot be equal, while all users are unchanged;
     - collectives that were combined, or made asynchronous, for different devices;
+    - permutes, or receives with pairs, in place of an exchange that sent data to more devices: a
+      device that is not a target gets zeros. A pair `{p,p}` moves no data, but keeps that of `p`;
     - a reduction over a dimension whose size was dynamic.
 
     XLA does not check for such wrong values.
@@ -47,7 +60,10 @@ class MeaningChanged(Rule):
     be unchanged. Changes together with the operands or the users are not reported.
     """
 
-    evidence = (WrongValues(),)
+    evidence = (
+        WrongValues(),
+        PublicReport("openxla/xla#45218 (AllGatherDynamicSlicePermutedOffsetSimplifier)"),
+    )
     examples = (
         Bad.step("""
             - c = pred[8] compare(f32[8] p, f32[8] q), direction=LT
@@ -112,6 +128,37 @@ class MeaningChanged(Rule):
             - ROOT c = f32[8] custom-call(f32[8] p), custom_call_target="kernel", backend_config="a"
             + ROOT c = f32[8] custom-call(f32[8] p), custom_call_target="kernel",  // error
             +     backend_config="b"
+        """),
+        Bad.step("""
+            HloModule m, num_partitions=2
+
+            ENTRY e {
+              zero = u32[] constant(0)
+              i = u32[] partition-id()
+            - g = f32[4] all-gather(f32[2] p), channel_id=1, replica_groups={{0,1}},
+            -     dimensions={0}, use_global_device_ids=true
+            - ROOT d = f32[2] dynamic-slice(g, i), dynamic_slice_sizes={2}
+            + ROOT c = f32[2] collective-permute(p), channel_id=1,  // error
+            +     source_target_pairs={{1,0}}
+            }
+        """),
+        Bad.step("""
+            HloModule m, num_partitions=4
+
+            ENTRY e {
+            - c = f32[8] collective-permute(f32[8] p), channel_id=1,
+            -     source_target_pairs={{0,1},{1,0},{2,2},{3,3}}
+            - ROOT n = f32[8] negate(c)
+            + t = token[] after-all()
+            + r = (f32[8], u32[], token[]) recv(t), channel_id=1,
+            +     frontend_attributes={_xla_send_recv_source_target_pairs={{0,1},{1,0},{2,2}}}
+            + s = (f32[8], u32[], token[]) send(f32[8] p, t), channel_id=1,
+            +     frontend_attributes={_xla_send_recv_source_target_pairs={{0,1},{1,0},{2,2}}}
+            + d = (f32[8], token[]) recv-done(r), channel_id=1
+            + e = token[] send-done(s), channel_id=1
+            + g = f32[8] get-tuple-element(d), index=0  // error
+            + ROOT n = f32[8] negate(g)
+            }
         """),
         Good.step("""
             HloModule m, num_partitions=4
@@ -267,26 +314,6 @@ class MeaningChanged(Rule):
         """),
     )
 
-    def check_combined(self, pair: PassPair) -> Findings:
-        """Combined or asynchronous collectives whose devices or operation changed."""
-        seen = set[str]()
-        for link in pair.map.links(_combines):
-            if link.kind != LinkKind.CONVERTED:
-                continue
-            old, new, parts = link.old, link.new, link.parts
-            same = (part for part in parts if part.opcode == old.opcode)
-            theirs = _devices(next(same, new), pair.after)
-            ours = _devices(old, pair.before)
-            if ours != theirs and ours[0] and theirs[0] and new.name not in seen:
-                seen.add(new.name)
-                part = "a part of this" if new.opcode == old.opcode else "this"
-                yield Finding(
-                    new,
-                    f"{pair.pass_name} made %{old.name} {part} {new.opcode}, "
-                    "which has different devices or a different operation",
-                    notes=(f"before the pass: {_excerpt(old)}",),
-                )
-
     def check_sizes(self, pair: PassPair) -> Findings:
         """Reductions over a whole dimension whose size was dynamic before the pass."""
         if may(pair.pass_name, "sizes"):
@@ -312,18 +339,50 @@ class MeaningChanged(Rule):
                     )
 
     def check(self, pair: PassPair) -> Findings:
-        """Kept instructions that compute a different value."""
+        """Kept instructions that compute a different value, and exchanges of other devices."""
+        seen = set[str]()
         for old, new, text, is_sure in changed_operations(pair):
+            seen.add(new.name)
             yield Finding(
                 new,
                 f"{pair.pass_name} changed {text}",
                 notes=(f"before the pass: {_excerpt(old)}",),
                 severity=None if is_sure else Severity.WARNING,
             )
+        for link in pair.map.links(_exchanges):
+            message, *notes = _other_devices(link, pair)
+            if message and link.new.name not in seen:
+                seen.add(link.new.name)
+                notes.insert(0, f"before the pass: {_excerpt(link.old)}")
+                yield Finding(link.new, f"{pair.pass_name} {message}", tuple(notes))
 
 
-def _combines(row: InstructionRecord) -> bool:
-    return opcode_of(row) in _COMBINES
+def _exchanges(row: InstructionRecord) -> bool:
+    return opcode_of(row) in _EXCHANGES
+
+
+def _other_devices(link: Link, pair: PassPair) -> Sequence[str]:
+    """The change of the devices of a collective, or an empty string, and notes on it."""
+    old, new, parts = link.old, link.new, link.parts
+    if link.kind == LinkKind.CONVERTED:
+        same = (part for part in parts if part.opcode == old.opcode)
+        ours, theirs = _devices(old, pair.before), _devices(next(same, new), pair.after)
+        if ours == theirs or not (ours[0] and theirs[0]):
+            return [""]
+        part = "a part of this" if new.opcode == old.opcode else "this"
+        which = "which has different devices or a different operation"
+        return [f"made %{old.name} {part} {new.opcode}, {which}"]
+    pairs = [transfer_pairs(part) for part in parts if part.opcode in _EXCHANGES]
+    # A select or a conditional may treat devices differently.
+    if not pairs or not all(pairs) or any(part.opcode in _CHOOSES for part in parts):
+        return [""]
+    targets = {target for _, target in transfer_pairs(old)}
+    if old.opcode not in _PERMUTES:
+        count = max(count_of(pair.before, name) for name in ("num_partitions", "replica_count"))
+        targets = set(range(min(count, MAX_DEVICES)))
+    lost = sorted(targets.difference(target for part in pairs for _, target in part))
+    message = f"left no pair with the target {listed(lost)}" if lost else ""
+    return [message, "a device that is not a target gets zeros"]
 
 
 def _masks(reduce: Instruction) -> bool:

@@ -7,7 +7,6 @@ from typing import Final
 
 from hlo_lint.analysis.device_groups import pairs_in, transfer_pairs
 from hlo_lint.analysis.loops import loops
-from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity
 
@@ -51,8 +50,8 @@ class ValidationBeyondTripCount(Rule):
     iterations, and the pipeline computes wrong numbers. It shows if a range ends after the last
     iteration of the loop.
 
-    Ranges and pairs are in the same order. If a pass splits a permute into several, or into a send
-    and a receive, each pair must keep its range.
+    Ranges and pairs are in the same order. The rule attribute-lost finds pairs that a pass gave a
+    different range.
     """
 
     severity = Severity.WARNING
@@ -60,69 +59,12 @@ class ValidationBeyondTripCount(Rule):
     evidence = (PublicReport("openxla/xla#13278 (loop-double-buffer-transformer)"),)
     examples = (
         Bad(_PROGRAM.replace("LAST", "4").replace("MARK", "  // error")),
-        Bad.step("""
-            HloModule m, num_partitions=2
-
-            ENTRY e {
-            - x = f32[8] collective-permute(f32[8] p), channel_id=1,
-            -     source_target_pairs={{0,1},{1,0}},
-            -     frontend_attributes={_xla_send_recv_validation="{{0,2},{1,3}}"}
-            - ROOT n = f32[8] negate(x)
-            + b = f32[8] collective-permute(p), channel_id=1, source_target_pairs={{1,0}},  // error
-            +     frontend_attributes={_xla_send_recv_validation="{{0,2}}"}
-            + f = f32[8] collective-permute(p), channel_id=2, source_target_pairs={{0,1}},
-            +     frontend_attributes={_xla_send_recv_validation="{{0,2}}"}
-            + c = pred[] convert(u32[] d)
-            + s = f32[8] select(c, f, b)
-            + ROOT n = f32[8] negate(s)
-            }
-        """),
         Bad.entry("""
             x = f32[8] collective-permute(f32[8] p), source_target_pairs={{0,1},{1,0}},  // error
                 frontend_attributes={_xla_send_recv_validation="{{1,3}}"}
         """),
         Good(_PROGRAM.replace("LAST", "3").replace("MARK", "")),
-        Good.step("""
-            HloModule m, num_partitions=2
-
-            ENTRY e {
-            - x = f32[8] collective-permute(f32[8] p), channel_id=1,
-            -     source_target_pairs={{0,1},{1,0}},
-            -     frontend_attributes={_xla_send_recv_validation="{{0,2},{1,3}}"}
-            - ROOT n = f32[8] negate(x)
-            + b = f32[8] collective-permute(p), channel_id=1, source_target_pairs={{1,0}},
-            +     frontend_attributes={_xla_send_recv_validation="{{1,3}}"}
-            + f = f32[8] collective-permute(p), channel_id=2, source_target_pairs={{0,1}},
-            +     frontend_attributes={_xla_send_recv_validation="{{0,2}}"}
-            + c = pred[] convert(u32[] d)
-            + s = f32[8] select(c, f, b)
-            + ROOT n = f32[8] negate(s)
-            }
-        """),
     )
-
-    def check_cut(self, pair: PassPair) -> Findings:
-        """Transfers that a pass split off a permute with the ranges of different pairs."""
-        for computation in pair.changed:
-            before, after = computation.before, computation.after
-            of_pair: dict[tuple[int, int], tuple[int, int]] = {}
-            for old, ranges in _transfers(before):
-                kept = after.instruction(old.name)
-                if kept is None or kept.opcode != old.opcode:
-                    of_pair.update(zip(transfer_pairs(old), ranges, strict=False))
-            for number in computation.added if of_pair else ():
-                new = after.at(number)
-                pairs = transfer_pairs(new) if new.opcode in _OPCODES else ()
-                if not pairs or new.name in before.index or not of_pair.keys() >= set(pairs):
-                    continue
-                expected = [of_pair[transfer] for transfer in pairs]
-                if expected != [*_ranges(new)]:
-                    text = ",".join(f"{{{first},{last}}}" for first, last in expected)
-                    yield Finding(
-                        new,
-                        f"{pair.pass_name} changed the ranges of the pairs in this {new.opcode}: "
-                        f"they were {{{text}}}",
-                    )
 
     def check(self, module: Module) -> Findings:
         """Ranges that exceed the trip count, and transfers with a wrong number of ranges."""
@@ -150,9 +92,4 @@ def _transfers(body: Computation) -> Iterator[tuple[Instruction, Sequence[tuple[
     for opcode in _OPCODES:
         for instruction in body.with_opcode(opcode):
             if _ATTRIBUTE in instruction.attributes_text:
-                yield instruction, _ranges(instruction)
-
-
-def _ranges(transfer: Instruction) -> Sequence[tuple[int, int]]:
-    """The first and the last valid iteration of each pair."""
-    return pairs_in(transfer.frontend_attributes().get(_ATTRIBUTE))
+                yield instruction, pairs_in(instruction.frontend_attributes().get(_ATTRIBUTE))

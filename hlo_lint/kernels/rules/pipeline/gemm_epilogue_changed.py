@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from math import isclose
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.analysis.buffers import source_of
 from hlo_lint.analysis.pass_pairs import PassPair
+from hlo_lint.analysis.walks import chain, reached
 from hlo_lint.hlo.constants import number_of
 from hlo_lint.hlo.ir import Computation, Instruction, Operand
 from hlo_lint.hlo.opcodes import SAME_NUMBERS
-from hlo_lint.hlo.shape import ArrayShape, arrays
+from hlo_lint.hlo.records import attributes_of
+from hlo_lint.hlo.shape import arrays
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, WrongValues
 
 if TYPE_CHECKING:  # loaded where a module has such a call
@@ -77,72 +79,56 @@ class GemmEpilogueChanged(Rule):
         """Calls whose factors or bias disagree with the module before the pass."""
         for call, config, before in _changed_calls(pair):
             sums = list(_sums(before, call))
-            addends = list(_addends(call, config))
-            for addend, factor, is_bias in addends:
+            for addend, is_bias in _addends(call, config):
                 terms = [
-                    (sum, term)
-                    for sum in sums
-                    for term in sum.terms
-                    if term.instruction.name == addend.name
+                    (product, term)
+                    for product, addends in sums
+                    for term in addends
+                    if term.instruction.name == addend.instruction.name
                 ]
                 if not terms:
                     continue
-                if not any(_agree(config, factor, sum_, term) for sum_, term in terms):
-                    total, term = terms[0]
+                total, former = terms[0]
+                if not any(_agree(config, addend, product, term) for product, term in terms):
                     yield Finding(
                         call,
-                        f"%{addend.name} is added with factor {factor:g} to a product with factor "
-                        f"{config.alpha.real:g}: before {pair.pass_name} the factors were "
-                        f"{term.factor:g} and {total.factor:g}",
+                        f"%{addend.instruction.name} is added with factor {addend.factor:g} to a "
+                        f"product with factor {config.alpha.real:g}: before {pair.pass_name} the "
+                        f"factors were {former.factor:g} and {total.factor:g}",
                         notes=("alpha scales only A * B; beta * C and the bias are added to it",),
                     )
-                elif is_bias and all(_runs_elsewhere(call, sum_, term) for sum_, term in terms):
-                    _, term = terms[0]
+                elif is_bias and all(
+                    _runs_elsewhere(call, product, term) for product, term in terms
+                ):
                     yield Finding(
                         call,
-                        f"the bias %{addend.name} was along dimension {term.dimension} before "
-                        f"{pair.pass_name}: cuBLASLt adds it along the most minor dimension",
+                        f"the bias %{addend.instruction.name} was along dimension "
+                        f"{former.dimension} before {pair.pass_name}: cuBLASLt adds it along the "
+                        "most minor dimension",
                     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Term:
-    """An addend: an instruction, its factor, and the dimension of a broadcast vector."""
+class _Term(NamedTuple):
+    """A term of a sum."""
 
     instruction: Instruction
     factor: float
     dimension: int | None = None
-
-    def scaled(self, factor: float) -> _Term:
-        return _Term(self.instruction, self.factor * factor, self.dimension)
-
-
-class _Sum(NamedTuple):
-    """`factor * product + terms`."""
-
-    shape: ArrayShape | None
-    """The product's shape; None if a later instruction moved it."""
-    factor: float
-    terms: tuple[_Term, ...]
-
-    def scaled(self, factor: float) -> _Sum:
-        terms = tuple(term.scaled(factor) for term in self.terms)
-        return _Sum(self.shape, self.factor * factor, terms)
+    """The dimension of a broadcast vector."""
+    is_moved: bool = False
+    """True if its elements are in another order, or in another shape."""
 
 
 def _changed_calls(pair: PassPair) -> Iterator[tuple[Instruction, GemmConfig, Computation]]:
     """New or reconfigured GEMM calls, with their computation before the pass."""
-    for computation in pair.after.computations:
-        for call in computation.with_opcode("custom-call"):
-            if '"__cublas$' not in call.attributes_text:
+    for body in pair.changed:
+        for number in body.added:
+            if '"__cublas$' not in attributes_of(body.after.rows[number]):
                 continue
-            before = pair.before.computation(computation.name)
-            old = None if before is None else before.instruction(call.name)
-            if before is None or (old is not None and old.attributes_text == call.attributes_text):
-                continue
-            config = _config(call)
-            if config is not None:
-                yield call, config, before
+            call = body.after.at(number)
+            old, config = body.before.instruction(call.name), _config(call)
+            if config and (old is None or old.attributes_text != call.attributes_text):
+                yield call, config, body.before
 
 
 def _config(call: Instruction) -> GemmConfig | None:
@@ -155,31 +141,35 @@ def _config(call: Instruction) -> GemmConfig | None:
     return None if config.alpha.imag else config
 
 
-def _addends(call: Instruction, config: GemmConfig) -> Iterator[tuple[Instruction, float, bool]]:
-    """The terms that a call adds to its product, as (instruction, factor, is bias)."""
+def _addends(call: Instruction, config: GemmConfig) -> Iterator[tuple[_Term, bool]]:
+    """The terms that a call adds to its product; True for a bias."""
     # After A and B come C, unless beta is 0, and the bias, if the epilogue has one.
     added = [(config.beta, False)] if config.beta else []
     added += [(1.0, True)] if "BIAS" in config.epilogue else []
     for operand, (factor, is_bias) in zip(call.operands[2:], added, strict=False):
-        term = _term(operand)
-        if term is not None:
-            yield term.instruction, factor * term.factor, is_bias
+        if operand.instruction is not None:
+            yield from ((term, is_bias) for term in _terms(_Term(operand.instruction, factor)))
 
 
-def _sums(computation: Computation, call: Instruction) -> Iterator[_Sum]:
-    """The sums that a call may replace: those of dots of its operands, or of the call before."""
-    old = computation.instruction(call.name)
-    if old is not None and old.opcode == "custom-call":
-        config = _config(old)
+def _sums(computation: Computation, call: Instruction) -> Iterator[tuple[_Term, Sequence[_Term]]]:
+    """The products that a call may replace: dots of its operands, or the call before; each with
+    the terms that are added to it."""
+    old, factors = computation.instruction(call.name), _sources(call)
+    is_call = old is not None and old.opcode == "custom-call"
+    dots = [dot for dot in computation.with_opcode("dot") if _sources(dot) == factors]
+    for product in [old] if is_call and old is not None else dots:
+        config, path = _config(product) if is_call else None, list(chain(product, _summed))
+        terms = list(_terms(_Term(path[-1], 1.0), path))
+        own = next(term for term in terms if term.instruction is product)
+        terms.remove(own)
         if config is not None:
-            terms = [_Term(addend, factor) for addend, factor, _ in _addends(old, config)]
-            yield _followed(old, _Sum(None, config.alpha.real, tuple(terms)))
-        return
-    factors = _sources(call)
-    for dot in computation.with_opcode("dot"):
-        if _sources(dot) == factors:
-            shape = dot.shape_or_none
-            yield _followed(dot, _Sum(shape if isinstance(shape, ArrayShape) else None, 1.0, ()))
+            terms += [
+                term._replace(factor=term.factor * own.factor)
+                for term, _ in _addends(product, config)
+            ]
+            own = own._replace(factor=own.factor * config.alpha.real, is_moved=True)
+        if config is not None or not is_call:
+            yield own, terms
 
 
 def _sources(instruction: Instruction) -> list[str] | None:
@@ -191,85 +181,66 @@ def _sources(instruction: Instruction) -> list[str] | None:
     return sorted(operand.name if source is None else source.name for operand, source in sources)
 
 
-def _followed(product: Instruction, total: _Sum) -> _Sum:
-    """The sum computed from a product, followed as long as each step has a single user."""
-    value = product
-    while len(value.users) == 1:
-        (user,) = value.users
-        places = [
-            place for place, operand in enumerate(user.operands) if operand.instruction is value
-        ]
-        if len(places) != 1:
-            break
-        sibling = user.operands[1 - places[0]] if len(user.operands) == 2 else None
-        match user.opcode:
-            case "get-tuple-element" | "convert":
-                pass
-            case "bitcast" | "copy" | "reshape" | "transpose":
-                total = _Sum(None, total.factor, total.terms)
-            case "negate":
-                total = total.scaled(-1)
-            case "multiply" | "divide" if sibling is not None:
-                constant = _constant(sibling)
-                if not constant or (user.opcode == "divide" and places[0]):
-                    break
-                total = total.scaled(constant if user.opcode == "multiply" else 1 / constant)
-            case "add" | "subtract" if sibling is not None:
-                term = _term(sibling)
-                if user.opcode == "subtract" and places[0]:
-                    total = total.scaled(-1)
-                elif user.opcode == "subtract" and term is not None:
-                    term = term.scaled(-1)
-                if term is not None:
-                    total = _Sum(total.shape, total.factor, (*total.terms, term))
-            case _:
-                break
-        value = user
-    return total
+def _summed(value: Instruction) -> Instruction | None:
+    """The only user of a value, if it moves or scales it, or adds something."""
+    user = value.users[0] if len(value.users) == 1 else None
+    if user is None or user.producers.count(value) != 1:
+        return None
+    return user if any(_parts(_Term(user, 1.0), (user,))) else None
 
 
-def _term(operand: Operand) -> _Term | None:
-    """An addend, with its constant factors and data movement stripped off."""
-    value, factor = operand.instruction, 1.0
-    dimension: int | None = None
-    while value is not None:
-        operands = value.operands
-        if value.opcode == "multiply" and len(operands) == 2:
-            constants = [_constant(operand) for operand in operands]
-            place = next((n for n, number in enumerate(constants) if number is not None), None)
-            if place is None:
-                break
-            factor *= constants[place] or 0.0
-            value = operands[1 - place].instruction
-            continue
-        if value.opcode == "negate":
+def _terms(total: _Term, sums: Collection[Instruction] = ()) -> Iterator[_Term]:
+    """The terms of a value, without constant factors and changes of shape; of additions and
+    transposes, only `sums` are taken apart."""
+    parts = partial(_parts, sums=sums)
+    return (term for term in reached([total], parts) if not any(parts(term)))
+
+
+def _parts(term: _Term, sums: Collection[Instruction]) -> Iterator[_Term]:
+    value, factor, _, _ = term
+    signs = [1.0]
+    numbers = [_constant(operand) for operand in value.operands]
+    inner = [operand.instruction for operand in value.operands]
+    match value.opcode, numbers:
+        case "add" | "subtract", [_, _] if value in sums:
+            signs = [1.0, -1.0 if value.opcode == "subtract" else 1.0]
+        case "multiply", [None, float(number)] | [float(number), None] if number:
+            inner, factor = [inner[numbers.index(None)]], factor * number
+        case "divide", [None, float(number)] if number:
+            factor /= number
+        case "negate", _:
             factor = -factor
-        elif value.opcode == "broadcast":
+        case "broadcast", _:
             dimensions = value.integers_attribute("dimensions") or ()
             if len(dimensions) == 1:
-                dimension = dimensions[0]
-        elif value.opcode not in SAME_NUMBERS:
-            break
-        value = operands[0].instruction if operands else None
-    return None if value is None else _Term(value, factor, dimension)
+                term = term._replace(dimension=dimensions[0])
+        case "get-tuple-element" | "convert", _:
+            pass
+        case opcode, _ if opcode in SAME_NUMBERS or (opcode == "transpose" and value in sums):
+            term = term._replace(is_moved=True)
+        case _:
+            return
+    for part, sign in zip(inner, signs, strict=False):
+        if part is not None:
+            yield term._replace(instruction=part, factor=factor * sign)
 
 
 def _constant(operand: Operand) -> float | None:
     """The value of an operand whose elements are all the same constant."""
-    return number_of(source_of(operand, SAME_NUMBERS | {"broadcast"}))
+    number = number_of(source_of(operand, SAME_NUMBERS | {"broadcast"}))
+    return None if number is None else float(number)
 
 
-def _agree(config: GemmConfig, factor: float, total: _Sum, term: _Term) -> bool:
+def _agree(config: GemmConfig, addend: _Term, product: _Term, term: _Term) -> bool:
     """True if product and addend have the same ratio as before; a common factor may remain."""
-    return isclose(
-        config.alpha.real * term.factor, factor * total.factor, rel_tol=_TOLERANCE, abs_tol=1e-30
-    )
+    ratios = config.alpha.real * term.factor, addend.factor * product.factor
+    return isclose(*ratios, rel_tol=_TOLERANCE, abs_tol=1e-30)
 
 
-def _runs_elsewhere(call: Instruction, total: _Sum, term: _Term) -> bool:
+def _runs_elsewhere(call: Instruction, product: _Term, term: _Term) -> bool:
     """True if a bias was not along the call's most minor dimension."""
-    shape = call.shape_or_none
-    output = next(arrays(shape), None)
-    if output is None or output != total.shape or term.dimension is None or not output.rank:
+    output = next(arrays(call.shape_or_none), None)
+    is_told = output is not None and output.rank and term.dimension is not None
+    if output is None or not is_told or output != product.instruction.shape_or_none:
         return False
-    return term.dimension != output.minor_to_major[0]
+    return not product.is_moved and term.dimension != output.minor_to_major[0]
