@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from enum import Enum
 from functools import lru_cache
@@ -109,6 +110,17 @@ def communicating(computation: Computation) -> tuple[Instruction, ...]:
 def count_of(module: Module, name: str) -> int:
     """`replica_count` or `num_partitions` of a module's header; 1 where it is left out."""
     return header_counts(module).get(name, 1)
+
+
+def binds_shardings(module: Module) -> bool:
+    """True if a partitioner is still to read the shardings of a module."""
+    is_part = module.entry is not None and is_name_of_part(module.entry.name)
+    return not is_part and count_of(module, "num_partitions") > 1
+
+
+def is_name_of_part(entry: str) -> bool:
+    """True for the name that the partitioner gives the entry computation: `main_spmd`."""
+    return re.search(r"_spmd(\.\d+)?$", entry) is not None
 
 
 def pairs_in(text: object) -> tuple[tuple[int, int], ...]:

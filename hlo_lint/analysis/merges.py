@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hlo_lint.analysis.calls import positions_with
-from hlo_lint.analysis.device_groups import count_of, device_groups
+from hlo_lint.analysis.device_groups import binds_shardings, device_groups
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.side_effects import MARKERS
 from hlo_lint.analysis.step_map.conserved import PLACES
@@ -21,8 +21,7 @@ def merges(pair: PassPair) -> Iterator[tuple[Instruction, Instruction, str]]:
 
     The difference of the two is a noun phrase about the second: `a different sharding`.
     """
-    is_sharded = count_of(pair.before, "num_partitions") > 1
-    compares_shardings = is_sharded and not may(pair.pass_name, "shardings")
+    compares_shardings = binds_shardings(pair.before) and not may(pair.pass_name, "shardings")
     has_places = any(
         True for part in pair.removed for name in PLACES for _ in positions_with(part, name)
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from hlo_lint.analysis.device_groups import count_of
+from hlo_lint.analysis.device_groups import binds_shardings
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.side_effects import MARKERS
 from hlo_lint.analysis.step_map.conserved import (
@@ -50,8 +50,8 @@ class Loss(NamedTuple):
 def losses(pair: PassPair) -> Iterator[Loss]:
     """The instructions that lost properties, each with all lost properties."""
     annotates, is_free = may(pair.pass_name, "annotations"), may(pair.pass_name, "shardings")
-    is_parted = count_of(pair.before, "num_partitions") > 1
-    result = _result_without_sharding(pair) if is_parted and not is_free else None
+    binds = binds_shardings(pair.before) and not is_free
+    result = _result_without_sharding(pair) if binds else None
     for link in pair.map.links(may_lose):
         if link.kind == LinkKind.REPLACED:
             # The replacement may be above the new value: behind a convert, or in a tuple.
@@ -68,12 +68,10 @@ def losses(pair: PassPair) -> Iterator[Loss]:
             continue
         rows = [row for row in PROPERTIES if not _is_excused(row, link, pair, annotates, is_free)]
         things = [thing for row in rows for thing in row.lost(link)]
-        if not is_parted:
+        if not binds:
             things = [thing for thing in things if thing != "sharding's value"]
         if link.kind == LinkKind.REPLACED:
-            things = [
-                thing for thing in things if _is_replaced(thing, link, is_parted and not is_free)
-            ]
+            things = [thing for thing in things if _is_replaced(thing, link, binds)]
         if result == (link.old, link.new) and "sharding" in things:
             result = None
         if things or (not (annotates or is_free) and _is_untraced(link)):
@@ -135,8 +133,6 @@ def _result_without_sharding(pair: PassPair) -> tuple[Instruction, Instruction] 
         return None
     if "sharding" not in old.attributes or "sharding" in new.attributes:
         return None
-    if old.opcode == "parameter":
-        return None  # partitioned modules keep the shardings of their parameters
     return old, new
 
 

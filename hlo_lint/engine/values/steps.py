@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from hlo_lint.analysis.device_groups import count_of
+from hlo_lint.analysis.device_groups import count_of, is_name_of_part
 from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
@@ -164,7 +163,7 @@ def partitioned(
         try:
             entry = dump.module.entry
             ran = dump.name.after if dump.name is not None else ""
-            if entry is None or not (_is_part(entry.name) or ran in _PARTITIONERS):
+            if entry is None or not (is_name_of_part(entry.name) or ran in _PARTITIONERS):
                 continue
             layout = layout_of(dumps[number - 1].module) if number else None
         except (DumpError, NotLowered, OSError, ValueError):
@@ -180,12 +179,10 @@ def _may_be_partitioned(dumps: Sequence[PassDump]) -> bool:
     try:
         module = dumps[-1].module
         name = module.entry.name if module.entry is not None else ""
-        return bool(_is_part(name)) or count_of(module, "num_partitions") > 1
+        return is_name_of_part(name) or count_of(module, "num_partitions") > 1
     except (DumpError, OSError):
         return True
 
 
-_is_part: Final = re.compile(r"_spmd(\.\d+)?$").search
-"""The partitioner gives the entry computation a new name."""
 _PARTITIONERS: Final = frozenset({"spmd-partitioning", "tpu-spmd-partitioning"})
 """The partitioners, for texts whose entry computation has another name."""

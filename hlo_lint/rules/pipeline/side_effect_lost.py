@@ -210,6 +210,28 @@ class SideEffectLost(Rule):
             + ROOT r = f32[8] subtract(a, w)
             }
         """),
+        Bad.step("""
+            HloModule m, num_partitions=2
+
+            ENTRY e {
+              p = f32[8,4] parameter(0)
+              a = f32[8,4] negate(p), sharding={devices=[2,1]<=[2]}  // error
+            - b = f32[8,4] negate(p), sharding={devices=[1,2]<=[2]}
+            - ROOT t = (f32[8,4], f32[8,4]) tuple(a, b)
+            + ROOT t = (f32[8,4], f32[8,4]) tuple(a, a)
+            }
+        """),
+        Good.step("""
+            HloModule m, num_partitions=2
+
+            ENTRY e_spmd {
+              p = f32[8,4] parameter(0)
+              a = f32[8,4] negate(p), sharding={devices=[2,1]<=[2]}
+            - b = f32[8,4] negate(p), sharding={devices=[1,2]<=[2]}
+            - ROOT t = (f32[8,4], f32[8,4]) tuple(a, b)
+            + ROOT t = (f32[8,4], f32[8,4]) tuple(a, a)
+            }
+        """),
         Good.step("""
             - c = () custom-call(f32[8] p), custom_call_target="Sharding",
             -     custom_call_has_side_effect=true
