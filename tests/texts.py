@@ -1,0 +1,17 @@
+"""Modules of a few lines."""
+
+from __future__ import annotations
+
+from functools import partial
+
+ADD = "add {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT c = f32[] add(a, b)\n}\n\n"
+
+
+def entry(lines: str, before: str = "", header: str = "") -> str:
+    """A module whose entry, `e`, has these lines, after other computations."""
+    body = lines.strip("\n")
+    return f"HloModule m{header}\n\n{before}ENTRY e {{\n{body}\n}}\n"
+
+
+summing = partial(entry, before=ADD)
+"""A module whose entry may apply `add`."""
