@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from dataclasses import replace
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -78,242 +79,169 @@ MAX_SIZE = replace(
     element_strides=(1, 8, 8, 8, 8),
 )
 
-ALONE: dict[str, list[tuple[Consumer, Descriptor, str, Descriptor]]] = {
+CUDA, XLA, JAXLIB, MOSAIC = Consumer.CUDA, Consumer.XLA, Consumer.JAXLIB, Consumer.MOSAIC
+Example = tuple[Consumer, Descriptor, str, Descriptor]
+
+
+def alone(
+    field: str,
+    wrong: Any,
+    right: Any = ...,
+    base: Descriptor = HEALTHY,
+    consumer: Consumer = CUDA,
+    by: str = "",
+) -> Example:
+    """A wrong and a right value of a field, or `by` another one; `...` is that of the base."""
+    attribute = by or re.sub(r"^\w+\(|[\[)].*$", "", field)
+    values = (getattr(base, attribute) if value is ... else value for value in (wrong, right))
+    broken, twin = (replace(base, **{attribute: value}) for value in values)
+    return consumer, broken, field, twin
+
+
+ALONE: dict[str, list[Example]] = {
     "data-type": [
-        (Consumer.CUDA, replace(HEALTHY, element=UNKNOWN), "data_type", HEALTHY),
+        alone("data_type", UNKNOWN, by="element"),
         (
-            *(Consumer.JAXLIB, replace(HEALTHY, element=tensor_map_type(-1)), "data_type"),
+            JAXLIB,
+            replace(HEALTHY, element=tensor_map_type(-1)),
+            "data_type",
             replace(HEALTHY, element=tensor_map_type(0), box_dims=(128, 128, 1)),
         ),
     ],
     "jaxlib-data-type": [
         (
-            *(Consumer.JAXLIB, replace(HEALTHY, element=tensor_map_type(13)), "data_type"),
+            JAXLIB,
+            replace(HEALTHY, element=tensor_map_type(13)),
+            "data_type",
             replace(HEALTHY, element=tensor_map_type(0), box_dims=(128, 128, 1)),
         )
     ],
     "rank": [
-        (*(Consumer.CUDA, replace(MAX_SIZE, rank=6), "rank"), MAX_SIZE),
+        alone("rank", 6, base=MAX_SIZE),
         (
-            *(Consumer.CUDA, Descriptor(BFLOAT16, 0, (), (), (), ()), "rank"),
+            CUDA,
+            Descriptor(BFLOAT16, 0, (), (), (), ()),
+            "rank",
             Descriptor(BFLOAT16, 1, (64,), (), (8,), (1,)),
         ),
     ],
-    "rank-interleaved": [(Consumer.CUDA, replace(FLAT, interleave=1), "rank", FLAT)],
+    "rank-interleaved": [alone("rank", 1, base=FLAT, by="interleave")],
     "entries": [
-        (*(Consumer.CUDA, replace(HEALTHY, global_strides=(256,)), "len(global_strides)"), HEALTHY),
-        (Consumer.JAXLIB, replace(HEALTHY, box_dims=(64, 128)), "len(box_dims)", HEALTHY),
+        alone("len(global_strides)", (256,)),
+        alone("len(box_dims)", (64, 128), consumer=JAXLIB),
     ],
-    "descriptor-address": [
-        (
-            *(Consumer.CUDA, replace(HEALTHY, descriptor_address=0x7FFD054484E0)),
-            *("descriptor_address", HEALTHY),
-        )
-    ],
+    "descriptor-address": [alone("descriptor_address", 0x7FFD054484E0)],
     "address": [
-        (
-            *(Consumer.CUDA, replace(HEALTHY, address=0x7F4C49E08808), "address"),
-            replace(HEALTHY, address=0x7F4C49E08810),
-        ),
-        (
-            *(Consumer.CUDA, replace(INTERLEAVED, box_dims=(16, 8, 1), address=16), "address"),
-            replace(INTERLEAVED, box_dims=(16, 8, 1), address=32),
-        ),
-        (*(Consumer.CUDA, replace(PACKED, address=16), "address"), replace(PACKED, address=None)),
+        alone("address", 0x7F4C49E08808, 0x7F4C49E08810),
+        alone("address", 16, 32, base=replace(INTERLEAVED, box_dims=(16, 8, 1))),
+        alone("address", 16, None, base=PACKED),
     ],
     "dims": [
-        (
-            *(Consumer.CUDA, replace(HEALTHY, global_dims=(128, 0, 8)), "global_dims[1]"),
-            replace(HEALTHY, global_dims=(128, 1, 8)),
-        ),
-        (
-            *(Consumer.MOSAIC, replace(HEALTHY, global_dims=(128, 57, (1 << 32) + 1))),
-            *("global_dims[2]", replace(HEALTHY, global_dims=(128, 57, 1 << 32))),
-        ),
+        alone("global_dims[1]", (128, 0, 8), (128, 1, 8)),
+        alone("global_dims[2]", (128, 57, (1 << 32) + 1), (128, 57, 1 << 32), consumer=MOSAIC),
     ],
     "dims-packed": [
-        (
-            *(Consumer.CUDA, replace(PACKED, global_dims=(192, 57, 8)), "global_dims[0]"),
-            replace(PACKED, global_dims=(256, 57, 8)),
-        ),
-        (
-            Consumer.CUDA,
-            replace(PACKED, element=U4_8, global_dims=(127, 57, 8)),
-            "global_dims[0]",
-            replace(PACKED, element=U4_8, global_dims=(126, 57, 8)),
-        ),
+        alone("global_dims[0]", (192, 57, 8), (256, 57, 8), base=PACKED),
+        alone("global_dims[0]", (127, 57, 8), (126, 57, 8), base=replace(PACKED, element=U4_8)),
     ],
     "stride-alignment": [
-        (
-            *(Consumer.CUDA, replace(HEALTHY, global_strides=(264, 14592)), "global_strides[1]"),
-            replace(HEALTHY, global_strides=(272, 14592)),
-        ),
-        (
-            *(Consumer.CUDA, replace(HEALTHY, global_strides=(256, 2)), "global_strides[2]"),
-            replace(HEALTHY, global_strides=(256, 0)),
-        ),
-        (
-            *(Consumer.CUDA, replace(INTERLEAVED, global_strides=(272, 14592))),
-            *("global_strides[1]", replace(INTERLEAVED, global_strides=(288, 14592))),
-        ),
-        (
-            *(Consumer.CUDA, replace(PACKED, global_strides=(80, 3648)), "global_strides[1]"),
-            replace(PACKED, element=U4_8, global_strides=(80, 3648)),
+        alone("global_strides[1]", (264, 14592), (272, 14592)),
+        alone("global_strides[2]", (256, 2), (256, 0)),
+        alone("global_strides[1]", (272, 14592), (288, 14592), base=INTERLEAVED),
+        alone(
+            "global_strides[1]",
+            ...,
+            U4_8,
+            base=replace(PACKED, global_strides=(80, 3648)),
+            by="element",
         ),
     ],
     "stride-range": [
-        (
-            *(Consumer.CUDA, replace(HEALTHY, global_strides=(256, 1 << 40))),
-            *("global_strides[2]", replace(HEALTHY, global_strides=(256, (1 << 40) - 16))),
-        ),
-        (
-            *(Consumer.CUDA, replace(HEALTHY, global_strides=(-256, 14592))),
-            *("global_strides[1]", HEALTHY),
-        ),
+        alone("global_strides[2]", (256, 1 << 40), (256, (1 << 40) - 16)),
+        alone("global_strides[1]", (-256, 14592)),
     ],
     "box": [
-        (
-            *(Consumer.CUDA, replace(HEALTHY, box_dims=(64, 257, 1)), "box_dims[1]"),
-            replace(HEALTHY, box_dims=(64, 256, 1)),
-        ),
-        (*(Consumer.MOSAIC, replace(HEALTHY, box_dims=(64, 128, 0)), "box_dims[2]"), HEALTHY),
+        alone("box_dims[1]", (64, 257, 1), (64, 256, 1)),
+        alone("box_dims[2]", (64, 128, 0), consumer=MOSAIC),
     ],
-    "box-size": [
-        (
-            *(Consumer.CUDA, replace(HEALTHY, box_dims=(64, 229, 8)), "prod(box_dims)"),
-            replace(HEALTHY, box_dims=(64, 228, 8)),
-        )
-    ],
+    "box-size": [alone("prod(box_dims)", (64, 229, 8), (64, 228, 8))],
     "box-bytes": [
-        (
-            *(Consumer.CUDA, replace(HEALTHY, box_dims=(60, 128, 1)), "box_dims[0]"),
-            replace(HEALTHY, box_dims=(56, 128, 1)),
-        ),
-        (
-            Consumer.CUDA,
-            replace(HEALTHY, interleave=0, swizzle=0, box_dims=(4, 128, 1)),
+        alone("box_dims[0]", (60, 128, 1), (56, 128, 1)),
+        alone(
             "box_dims[0]",
-            replace(HEALTHY, interleave=1, swizzle=0, box_dims=(4, 128, 1)),
+            0,
+            1,
+            base=replace(HEALTHY, swizzle=0, box_dims=(4, 128, 1)),
+            by="interleave",
         ),
     ],
     "box-packed": [
-        (
-            *(Consumer.CUDA, replace(PACKED, box_dims=(64, 128, 1)), "box_dims[0]"),
-            replace(PACKED, element=U4_8, box_dims=(64, 128, 1)),
-        )
+        alone("box_dims[0]", ..., U4_8, base=replace(PACKED, box_dims=(64, 128, 1)), by="element")
     ],
     "element-strides": [
-        (
-            *(Consumer.CUDA, replace(HEALTHY, element_strides=(1, 9, 1)), "element_strides[1]"),
-            replace(HEALTHY, element_strides=(9, 8, 1)),  # the first is ignored
-        ),
-        (
-            *(Consumer.CUDA, replace(HEALTHY, interleave=1, element_strides=(0, 1, 1))),
-            *("element_strides[0]", replace(HEALTHY, interleave=0, element_strides=(0, 1, 1))),
+        alone("element_strides[1]", (1, 9, 1), (9, 8, 1)),
+        alone(
+            "element_strides[0]",
+            1,
+            0,
+            base=replace(HEALTHY, element_strides=(0, 1, 1)),
+            by="interleave",
         ),
     ],
-    "interleave": [
-        (
-            *(Consumer.CUDA, replace(HEALTHY, interleave=3), "interleave"),
-            replace(HEALTHY, interleave=1),
-        )
-    ],
+    "interleave": [alone("interleave", 3, 1)],
     "interleave-packed": [
-        (
-            *(Consumer.CUDA, replace(PACKED, element=U6, interleave=1), "interleave"),
-            replace(PACKED, element=U4_16, interleave=1),
-        )
+        alone("interleave", U6, U4_16, base=replace(PACKED, interleave=1), by="element")
     ],
-    "interleave-swizzle": [
-        (Consumer.CUDA, replace(INTERLEAVED, swizzle=3), "swizzle", INTERLEAVED)
-    ],
-    "swizzle": [
-        (Consumer.CUDA, replace(HEALTHY, swizzle=7), "swizzle", replace(HEALTHY, swizzle=6)),
-        (Consumer.JAXLIB, replace(HEALTHY, swizzle=-1), "swizzle", replace(HEALTHY, swizzle=0)),
-    ],
+    "interleave-swizzle": [alone("swizzle", 3, base=INTERLEAVED)],
+    "swizzle": [alone("swizzle", 7, 6), alone("swizzle", -1, 0, consumer=JAXLIB)],
     "swizzle-span": [
-        (
-            *(Consumer.CUDA, replace(HEALTHY, box_dims=(72, 128, 1)), "box_dims[0]"),
-            replace(HEALTHY, swizzle=0, box_dims=(72, 128, 1)),
-        ),
-        (
-            *(Consumer.XLA, replace(HEALTHY, swizzle=2), "box_dims[0]"),
-            replace(HEALTHY, swizzle=2, box_dims=(32, 128, 1)),
-        ),
-        (
-            *(Consumer.CUDA, replace(HEALTHY, swizzle=1), "box_dims[0]"),
-            replace(HEALTHY, swizzle=1, interleave=1),
-        ),
+        alone("box_dims[0]", ..., 0, base=replace(HEALTHY, box_dims=(72, 128, 1)), by="swizzle"),
+        alone("box_dims[0]", ..., (32, 128, 1), base=replace(HEALTHY, swizzle=2), consumer=XLA),
+        alone("box_dims[0]", ..., 1, base=replace(HEALTHY, swizzle=1), by="interleave"),
     ],
     "swizzle-packed": [
-        (*(Consumer.CUDA, replace(PACKED, swizzle=5), "swizzle"), replace(PACKED, swizzle=4)),
-        (
-            *(Consumer.CUDA, replace(PACKED, element=U6, swizzle=6, store=False), "swizzle"),
-            replace(PACKED, element=U6, swizzle=6, store=True),
-        ),
-        (
-            *(Consumer.CUDA, replace(PACKED, element=U4_16, swizzle=6), "swizzle"),
-            replace(PACKED, element=U6, swizzle=6),
-        ),
+        alone("swizzle", 5, 4, base=PACKED),
+        alone("swizzle", False, True, base=replace(PACKED, element=U6, swizzle=6), by="store"),
+        alone("swizzle", U4_16, U6, base=replace(PACKED, swizzle=6), by="element"),
     ],
-    "store-packed": [
-        (*(Consumer.CUDA, replace(PACKED, store=True), "data_type"), replace(PACKED, store=None))
-    ],
-    "l2-promotion": [
-        (
-            *(Consumer.CUDA, replace(HEALTHY, l2_promotion=4), "l2_promotion"),
-            replace(HEALTHY, l2_promotion=3),
-        )
-    ],
-    "oob-fill": [
-        (Consumer.CUDA, replace(HEALTHY, oob_fill=2, element=FLOAT16), "oob_fill", HEALTHY)
-    ],
+    "store-packed": [alone("data_type", True, None, base=PACKED, by="store")],
+    "l2-promotion": [alone("l2_promotion", 4, 3)],
+    "oob-fill": [(CUDA, replace(HEALTHY, oob_fill=2, element=FLOAT16), "oob_fill", HEALTHY)],
     "nan-fill": [
-        (
-            Consumer.CUDA,
-            replace(HEALTHY, oob_fill=1, element=INT32, box_dims=(32, 128, 1)),
+        alone(
             "oob_fill",
-            replace(HEALTHY, oob_fill=1, element=FLOAT32, box_dims=(32, 128, 1)),
+            INT32,
+            FLOAT32,
+            base=replace(HEALTHY, oob_fill=1, box_dims=(32, 128, 1)),
+            by="element",
         )
     ],
     "innermost-stride": [
-        (consumer, replace(HEALTHY, innermost_stride=2), "global_strides[0]", HEALTHY)
-        for consumer in (Consumer.JAXLIB, Consumer.MOSAIC)
+        alone("global_strides[0]", 2, consumer=consumer, by="innermost_stride")
+        for consumer in (JAXLIB, MOSAIC)
     ],
-    "plain-swizzle": [
-        (consumer, replace(HEALTHY, swizzle=4), "swizzle", HEALTHY)
-        for consumer in (Consumer.XLA, Consumer.JAXLIB, Consumer.MOSAIC)
-    ],
+    "plain-swizzle": [alone("swizzle", 4, consumer=consumer) for consumer in (XLA, JAXLIB, MOSAIC)],
     "element-size": [
-        (
-            Consumer.XLA,
-            replace(HEALTHY, element=element_type_of_size(16), swizzle=0),
+        alone(
             "element_size",
-            replace(HEALTHY, element=element_type_of_size(8), swizzle=0),
+            element_type_of_size(16),
+            element_type_of_size(8),
+            base=replace(HEALTHY, swizzle=0),
+            consumer=XLA,
+            by="element",
         ),
-        (
-            *(Consumer.XLA, replace(PACKED, element=U4_8, global_strides=(128, 7296))),
-            *("element_size", replace(PACKED, element=BFLOAT16, global_strides=(128, 7296))),
+        alone(
+            "element_size",
+            U4_8,
+            BFLOAT16,
+            base=replace(PACKED, global_strides=(128, 7296)),
+            consumer=XLA,
+            by="element",
         ),
     ],
-    "stride-chain": [
-        (
-            *(Consumer.XLA, replace(HEALTHY, global_strides=(256, 14720)), "global_strides[2]"),
-            replace(HEALTHY, global_strides=(256, 14592)),
-        )
-    ],
-    "stride-covers-dim": [
-        (
-            *(Consumer.XLA, replace(HEALTHY, global_strides=(112, 14560)), "global_strides[1]"),
-            replace(HEALTHY, global_strides=(128, 14592)),
-        )
-    ],
-    "first-element-stride": [
-        (
-            *(Consumer.XLA, replace(HEALTHY, element_strides=(2, 1, 1)), "element_strides[0]"),
-            replace(HEALTHY, element_strides=(1, 2, 1)),
-        )
-    ],
+    "stride-chain": [alone("global_strides[2]", (256, 14720), (256, 14592), consumer=XLA)],
+    "stride-covers-dim": [alone("global_strides[1]", (112, 14560), (128, 14592), consumer=XLA)],
+    "first-element-stride": [alone("element_strides[0]", (2, 1, 1), (1, 2, 1), consumer=XLA)],
 }
 """For each condition: who asks, what breaks it and nothing else, which field; the legal twin."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from hlo_lint.engine.values.lowering.lower import Lowering
 from hlo_lint.engine.values.lowering.program import Program
 from hlo_lint.engine.values.programs import in_types
 from hlo_lint.xla.cpu import XlaCpu
+from tests.texts import entry, summing
 
 HEAD = "HloModule m\n\n"
 
@@ -24,22 +26,19 @@ def lowered(text: str, nodes: Nodes | None = None) -> Program:
     return Lowering(hlo_lint.parse(text), nodes or Nodes()).program()
 
 
-def entry(lines: str) -> str:
-    return f"{HEAD}ENTRY e {{\n{lines}\n}}\n"
-
-
 PLAIN = entry(
     """  x = f32[4,8] parameter(0)
   y = f32[4,8] add(x, x)
   ROOT z = f32[8,4] transpose(y), dimensions={1,0}"""
 )
+doubling = partial(
+    entry, before="f {\n  p = f32[4,8] parameter(0)\n  ROOT s = f32[4,8] add(p, p)\n}\n\n"
+)
 SAME = {
-    "layouts, copies and a bitcast": entry(
-        """  x = f32[4,8]{1,0} parameter(0)
+    "layouts, copies and a bitcast": entry("""  x = f32[4,8]{1,0} parameter(0)
   c = f32[4,8]{0,1} copy(x)
   y = f32[4,8]{0,1} add(c, c)
-  ROOT z = f32[8,4]{1,0} bitcast(y)"""
-    ),
+  ROOT z = f32[8,4]{1,0} bitcast(y)"""),
     "a fusion": HEAD
     + """f {
   p = f32[4,8] parameter(0)
@@ -52,28 +51,19 @@ ENTRY e {
   ROOT r = f32[8,4] fusion(x), kind=kLoop, calls=f
 }
 """,
-    "an asynchronous call and a copy to the host": HEAD
-    + """f {
-  p = f32[4,8] parameter(0)
-  ROOT s = f32[4,8] add(p, p)
-}
-
-ENTRY e {
+    "an asynchronous call and a copy to the host": doubling("""
   x = f32[4,8] parameter(0)
   h = (f32[4,8]{1,0:S(5)}, f32[4,8], u32[]) copy-start(x)
   d = f32[4,8]{1,0:S(5)} copy-done(h)
   s = ((f32[4,8]), f32[4,8], u32[]) async-start(d), calls=f
   t = f32[4,8] async-done(s)
   ROOT r = f32[8,4] transpose(t), dimensions={1,0}
-}
-""",
-    "types that are left out": entry(
-        """  x = f32[4,8] parameter(0)
+"""),
+    "types that are left out": entry("""  x = f32[4,8] parameter(0)
   y = add(x, x)
   t = tuple(y, x)
   s = f32[4,8] get-tuple-element(t), index=0
-  ROOT z = transpose(s), dimensions={1,0}"""
-    ),
+  ROOT z = transpose(s), dimensions={1,0}"""),
     "operands that are bound later": HEAD
     + """f {
   p = f32[4,8] parameter(0)
@@ -90,39 +80,28 @@ ENTRY e {
   ROOT r = f32[8,4] transpose(t), dimensions={1,0}
 }
 """,
-    "marks of a call, and a call that is a fusion": HEAD
-    + """f {
-  p = f32[4,8] parameter(0)
-  ROOT s = f32[4,8] add(p, p)
-}
-
-ENTRY e {
+    "marks of a call, and a call that is a fusion": doubling("""
   x = f32[4,8] parameter(0)
   b = (f32[4,8]) custom-call(x), custom_call_target="__xla_internal_call_marker_before"
   g = f32[4,8] get-tuple-element(b), index=0
   c = f32[4,8] custom-call(g), custom_call_target="__cudnn$fusion", called_computations={f}
   a = f32[4,8] custom-call(c), custom_call_target="__xla_internal_call_marker_after"
   ROOT r = f32[8,4] transpose(a), dimensions={1,0}
-}
-""",
-    "a mutable buffer": entry(
-        """  x = f32[4,8] parameter(0)
+"""),
+    "a mutable buffer": entry("""  x = f32[4,8] parameter(0)
   b = b(f32[4,8]) custom-call(x), custom_call_target="Pin", output_to_operand_aliasing={{}: (0, {})}
   t = (b(f32[4,8])) tuple(b)
   c = b(f32[4,8]) get-tuple-element(t), index=0
   u = f32[4,8] custom-call(c), custom_call_target="Unpin", output_to_operand_aliasing={{}: (0, {})}
   y = f32[4,8] add(u, u)
-  ROOT z = f32[8,4] transpose(y), dimensions={1,0}"""
-    ),
-    "common subexpressions and dead code": entry(
-        """  x = f32[4,8] parameter(0)
+  ROOT z = f32[8,4] transpose(y), dimensions={1,0}"""),
+    "common subexpressions and dead code": entry("""  x = f32[4,8] parameter(0)
   dead = f32[4,8] multiply(x, x)
   y = f32[4,8] add(x, x)
   again = f32[4,8] add(x, x)
   t = (f32[4,8], f32[4,8]) tuple(y, again)
   second = f32[4,8] get-tuple-element(t), index=1
-  ROOT z = f32[8,4] transpose(second), dimensions={1,0}"""
-    ),
+  ROOT z = f32[8,4] transpose(second), dimensions={1,0}"""),
 }
 
 
@@ -190,12 +169,10 @@ ENTRY e {
 def test_floats_become_f64_and_bits_stay_those_of_their_type() -> None:
     text = emit_graph(
         lowered(
-            entry(
-                """  x = f32[2] parameter(0)
+            entry("""  x = f32[2] parameter(0)
   b = u32[2] bitcast-convert(x)
   h = bf16[2] convert(x)
-  ROOT t = (u32[2], bf16[2]) tuple(b, h)"""
-            )
+  ROOT t = (u32[2], bf16[2]) tuple(b, h)""")
         ).graph,
         WIDE,
     )
@@ -206,10 +183,8 @@ def test_floats_become_f64_and_bits_stay_those_of_their_type() -> None:
 
 def test_an_opaque_call_is_cut_and_says_so() -> None:
     program = lowered(
-        entry(
-            """  x = f32[4] parameter(0)
-  ROOT y = f32[4] custom-call(x), custom_call_target="opaque" """
-        )
+        entry("""  x = f32[4] parameter(0)
+  ROOT y = f32[4] custom-call(x), custom_call_target="opaque" """)
     )
     assert [cut.what for cut in program.cuts] == ["opaque"]
 
@@ -254,19 +229,10 @@ def test_an_offset_in_bytes_of_elements_of_4_bits_is_left_to_the_operands() -> N
 
 
 def test_two_devices_exchange_values_in_one_program() -> None:
-    text = """HloModule m, num_partitions=2
-
-add {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT s = f32[] add(a, b)
-}
-
-ENTRY e {
+    text = partial(summing, header=", num_partitions=2")("""
   x = f32[4] parameter(0)
   ROOT r = f32[4] all-reduce(x), replica_groups={{0,1}}, channel_id=1, to_apply=add
-}
-"""
+""")
     program = lowered(text)
     assert (program.devices, len(program.inputs)) == (2, 2)
     assert [node.opcode for node in nodes_in_order(program.graph.roots)] == ["parameter"] * 2 + [
@@ -298,31 +264,19 @@ def test_what_cannot_run_is_refused_with_the_reason(lines: str, reason: str) -> 
 
 
 def test_a_channel_joins_all_partitions_of_the_replicas_that_are_named() -> None:
-    text = """HloModule m, num_partitions=4
-
-add {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT s = f32[] add(a, b)
-}
-
-ENTRY e {
+    text = partial(summing, header=", num_partitions=4")("""
   x = f32[4] parameter(0)
   ROOT r = f32[4] all-reduce(x), replica_groups={{0}}, channel_id=1, to_apply=add
-}
-"""
+""")
     assert [node.opcode for node in nodes_in_order(lowered(text).graph.roots)].count("add") == 3
 
 
 def test_a_call_reads_its_operands_as_its_constraints_say() -> None:
-    text = """HloModule m
-
-ENTRY e {
+    text = entry("""
   x = f32[4,2]{LAYOUT} parameter(0)
   ROOT y = f32[4,2]{1,0} custom-call(x), custom_call_target="opaque",
     operand_layout_constraints={f32[4,2]{0,1}}
-}
-"""
+""")
     nodes = Nodes()
     before, after = (lowered(text.replace("LAYOUT", order), nodes) for order in ("1,0", "0,1"))
     assert before.graph is after.graph
@@ -347,25 +301,21 @@ def test_a_tile_of_one_row_orders_elements_as_no_row_does() -> None:
 def test_padding_is_zeros_that_a_bitcast_may_read_or_leave() -> None:
     narrow = moved("f32[256]{0:T(256)}", "f32[129]{0:T(256)}")
     assert equal_graphs(narrow, moved("f32[256]", "f32[129]", "slice(x), slice={[0:129]}"))
-    wide = entry(
-        """  x = f32[129] parameter(0)
+    wide = entry("""  x = f32[129] parameter(0)
   zero = f32[] constant(0)
-  ROOT y = f32[256] pad(x, zero), padding=0_127"""
-    )
+  ROOT y = f32[256] pad(x, zero), padding=0_127""")
     assert equal_graphs(moved("f32[129]{0:T(256)}", "f32[256]{0:T(256)}"), wide)
     with pytest.raises(NotLowered, match="whose sizes in memory differ"):
         lowered(moved("f32[256]", "f32[129]"))
 
 
 def test_a_scalar_is_the_first_element_of_its_tile() -> None:
-    first = entry(
-        """  x = u32[1,2] parameter(0)
+    first = entry("""  x = u32[1,2] parameter(0)
   zero = u32[] constant(0)
   tile = u32[1,128] pad(x, zero), padding=0_0x0_126
   row = u32[128] reshape(tile)
   one = u32[1] slice(row), slice={[0:1]}
-  ROOT y = u32[] reshape(one)"""
-    )
+  ROOT y = u32[] reshape(one)""")
     assert equal_graphs(moved("u32[1,2]{1,0:T(1,128)}", "u32[]{:T(128)}"), first)
 
 
@@ -377,12 +327,10 @@ def test_the_halves_of_a_complex_number_are_its_parts() -> None:
             (f'custom-call({{}}), custom_call_target="{pair[0]}"', f"{pair[1]}({{}})")[spelling]
             for pair in names
         )
-        return entry(
-            f"""  x = c64[4] parameter(0)
+        return entry(f"""  x = c64[4] parameter(0)
   low = f32[4] {low.format("x")}
   high = f32[4] {high.format("x")}
-  ROOT y = c64[4] {both.format("low, high")}"""
-        )
+  ROOT y = c64[4] {both.format("low, high")}""")
 
     assert equal_graphs(text(0), text(1))
 
@@ -394,15 +342,13 @@ def test_the_halves_of_a_float_are_the_nearest_one_and_what_it_lacks() -> None:
   high = f32[4] custom-call(x), custom_call_target="X64SplitHigh"
   ROOT y = f64[4] custom-call(low, high), custom_call_target="X64Combine\""""
     )
-    numbers = entry(
-        """  x = f64[4] parameter(0)
+    numbers = entry("""  x = f64[4] parameter(0)
   high = f32[4] convert(x)
   near = f64[4] convert(high)
   lacking = f64[4] subtract(x, near)
   low = f32[4] convert(lacking)
   small = f64[4] convert(low)
-  ROOT y = f64[4] add(small, near)"""
-    )
+  ROOT y = f64[4] add(small, near)""")
     assert equal_graphs(calls, numbers)
 
 
@@ -494,21 +440,17 @@ def test_a_gradient_of_filters_in_groups_is_a_convolution_of_batches_in_groups()
 
 
 def test_ends_of_manual_regions_are_cut_alike_before_and_after_the_partitioner() -> None:
-    together = entry(
-        """  x = f32[8,4] parameter(0)
+    together = entry("""  x = f32[8,4] parameter(0)
   y = f32[4] parameter(1)
   t = (f32[2,4], f32[1]) custom-call(x, y), custom_call_target="xla.sdy.GlobalToLocalShape"
   a = f32[2,4] get-tuple-element(t), index=0
   b = f32[1] get-tuple-element(t), index=1
-  ROOT r = (f32[2,4], f32[1]) tuple(a, b)"""
-    )
-    apart = entry(
-        """  x = f32[8,4] parameter(0)
+  ROOT r = (f32[2,4], f32[1]) tuple(a, b)""")
+    apart = entry("""  x = f32[8,4] parameter(0)
   y = f32[4] parameter(1)
   a = f32[2,4] custom-call(x), custom_call_target="SPMDFullToShardShape"
   b = f32[1] custom-call(y), custom_call_target="SPMDFullToShardShape"
-  ROOT r = (f32[2,4], f32[1]) tuple(a, b)"""
-    )
+  ROOT r = (f32[2,4], f32[1]) tuple(a, b)""")
     assert equal_graphs(together, apart)
 
 
@@ -552,6 +494,14 @@ CONVOLUTIONS = {
 }
 
 
+def convolution(shapes: str, labels: str, window: str) -> str:
+    """A convolution of an image by a kernel, of these shapes and that of the result."""
+    image, kernel, result = shapes.split()
+    return entry(f"""  x = f32[{image}] parameter(0)
+  y = f32[{kernel}] parameter(1)
+  ROOT r = f32[{result}] convolution(x, y), window={{{window}}}, dim_labels={labels}""")
+
+
 @pytest.fixture(scope="module", name="xla")
 def running() -> Iterator[XlaCpu]:
     with XlaCpu() as child:
@@ -561,13 +511,7 @@ def running() -> Iterator[XlaCpu]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_a_convolution_that_is_a_dot_computes_the_same(name: str, xla: XlaCpu) -> None:
-    shapes, labels, window = CONVOLUTIONS[name]
-    image, kernel, result = shapes.split()
-    text = entry(
-        f"""  x = f32[{image}] parameter(0)
-  y = f32[{kernel}] parameter(1)
-  ROOT r = f32[{result}] convolution(x, y), window={{{window}}}, dim_labels={labels}"""
-    )
+    text = convolution(*CONVOLUTIONS[name])
     module = hlo_lint.parse(text)
     program = lowered(text)
     assert "dot" in {node.opcode for node in nodes_in_order(program.graph.roots)}
@@ -589,12 +533,7 @@ def test_a_convolution_that_is_a_dot_computes_the_same(name: str, xla: XlaCpu) -
 def test_a_convolution_of_f64_runs_as_dots(
     shapes: str, labels: str, window: str, xla: XlaCpu
 ) -> None:
-    image, kernel, result = shapes.split()
-    text = entry(
-        f"""  x = f32[{image}] parameter(0)
-  y = f32[{kernel}] parameter(1)
-  ROOT r = f32[{result}] convolution(x, y), window={{{window}}}, dim_labels={labels}"""
-    )
+    text = convolution(shapes, labels, window)
     program = lowered(text)
     assert program.graph.roots[0].opcode == "convolution"
     wide = emit_graph(program.graph, WIDE)
@@ -613,22 +552,15 @@ def test_a_convolution_of_f64_runs_as_dots(
     ],
 )
 def test_another_window_is_not_one_of_a_dot(window: str, size: int) -> None:
-    program = lowered(
-        entry(
-            f"""  x = f32[6,3,5] parameter(0)
-  y = f32[6,5,7] parameter(1)
-  ROOT r = f32[{size},3,7] convolution(x, y), window={{{window}}}, dim_labels=0bf_0io->0bf"""
-        )
-    )
+    shapes = f"6,3,5 6,5,7 {size},3,7"
+    program = lowered(convolution(shapes, "0bf_0io->0bf", window))
     assert program.graph.roots[0].opcode == "convolution"
 
 
 def test_a_top_k_is_the_sort_that_the_decomposer_makes_of_it() -> None:
     nodes = Nodes()
-    whole = entry(
-        """  x = f32[4,8] parameter(0)
-  ROOT top = (f32[4,3], s32[4,3]) topk(x), k=3, largest=true"""
-    )
+    whole = entry("""  x = f32[4,8] parameter(0)
+  ROOT top = (f32[4,3], s32[4,3]) topk(x), k=3, largest=true""")
     decomposed = """HloModule m
 
 greater { a = f32[] parameter(0) b = f32[] parameter(1)
@@ -763,29 +695,18 @@ def test_the_largest_value_of_a_product_of_8_bit_floats_is_a_result(xla: XlaCpu)
 def test_partitions_of_one_replica_are_alone_without_a_channel(
     groups: str, are_alone: bool
 ) -> None:
-    (root, *_) = lowered(f"""HloModule m, num_partitions=2
-
-add {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }}
-
-ENTRY e {{
-  x = f32[4] parameter(0)
-  ROOT r = f32[4] all-reduce(x), replica_groups={groups}, to_apply=add
-}}
-""").graph.roots
+    text = f"""  x = f32[4] parameter(0)
+  ROOT r = f32[4] all-reduce(x), replica_groups={groups}, to_apply=add"""
+    (root, *_) = lowered(summing(text, header=", num_partitions=2")).graph.roots
     assert (root.opcode == "parameter") is are_alone
 
 
 def test_a_channel_of_replica_0_joins_all_devices_where_the_header_counts_none() -> None:
-    text = """HloModule m
-
-add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
-
-ENTRY e {
+    text = summing("""
   x = f32[4] parameter(0)
   r = f32[4] all-reduce(x), channel_id=1, replica_groups={{0,1}}, use_global_device_ids=true, to_apply=add
   ROOT s = f32[4] all-reduce(r), channel_id=2, replica_groups={{0}}, to_apply=add
-}
-"""  # noqa: E501
+""")  # noqa: E501
     program = lowered(text)
     assert program.devices == 2
     assert program.graph.roots[0] is program.graph.roots[1]
