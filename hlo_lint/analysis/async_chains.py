@@ -294,8 +294,7 @@ def result_index(start: Instruction) -> Index | None:
         return None
     if start.opcode in ("copy-start", "recv"):
         return (0,)
-    shape = start.shape_or_none
-    if start.opcode == "all-reduce-start" and not holds_operands(shape):
+    if start.opcode == "all-reduce-start" and not holds_operands(start.shape_or_none):
         return ()
     return (1,)
 

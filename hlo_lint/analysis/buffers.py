@@ -179,8 +179,7 @@ def handed_on_place(
     computation: Computation, position: int, index: Index, renames: Collection[str]
 ) -> NumberedPart | None:
     """`handed_on` by numbers."""
-    row = computation.rows[position]
-    opcode = opcode_of(row)
+    opcode = opcode_of(computation.rows[position])
     if opcode == "get-tuple-element":
         number = element_taken(computation, position)
         return None if number is None else operand_place(computation, position, 0, (number, *index))

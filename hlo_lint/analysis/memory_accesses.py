@@ -104,8 +104,7 @@ class Accesses:
         """The instructions that conflict with an operation, once for each kind of conflict."""
         own = [(chain.start, touch) for touch in self.touches(chain.start)]
         for update in chain.updates:
-            reads = self._reads(update, first=1)
-            own += [(update, touch) for touch in reads]
+            own += [(update, touch) for touch in self._reads(update, first=1)]
         if not own:
             return
         allocations = {touch.value.slice.allocation for _, touch in own}

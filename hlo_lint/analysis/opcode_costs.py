@@ -284,8 +284,7 @@ def library_cost(call: Instruction) -> Cost:
         read = [whole_number(str(number)) for number in listed]
         numbers = [number for number in read if number is not None and number >= 0]
         if numbers and max(numbers) < left.rank:
-            contracted = prod(left.dims[number] for number in numbers)
-            flops = 2 * results[0].elements * contracted
+            flops = 2 * results[0].elements * prod(left.dims[number] for number in numbers)
     elif target.startswith("__cudnn$conv"):
         labels = _labels(call.attributes_text)
         # In a backward convolution for the kernel, the output is an operand and the kernel the

@@ -290,8 +290,7 @@ class _Readers:
             operands = self._operands[number] = {}
             for operand, reference in enumerate(references):
                 source, *elements = reference.split("#")
-                index = tuple(map(int, elements))
-                operands.setdefault(source, []).append((operand, index))
+                operands.setdefault(source, []).append((operand, tuple(map(int, elements))))
         return operands.get(name, ())
 
     def _handed_on(self, position: int, index: Index, number: int) -> Iterator[NumberedPart]:

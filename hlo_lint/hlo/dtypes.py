@@ -147,5 +147,4 @@ def neutral_element(dtype: str, opcode: str) -> float:
         (-inf, inf) if is_float(dtype) else (integer_range(dtype)[index] for index in (0, -1))
     )
     all_bits = high if low == 0 else -1
-    neutral = {"multiply": 1, "and": all_bits, "maximum": low, "minimum": high}
-    return neutral.get(opcode, 0)
+    return {"multiply": 1, "and": all_bits, "maximum": low, "minimum": high}.get(opcode, 0)

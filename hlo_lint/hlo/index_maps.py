@@ -239,8 +239,7 @@ def _append(steps: list[Digits], step: Digits) -> None:
 def _joined(inner: Digits, outer: Digits) -> Digits | None:
     """Two steps as a single step; None if `outer` cuts a digit of `inner` at an odd place."""
     outer_values = _suffixes(outer)
-    cuts = set(outer_values) | {digit.stride for digit in inner if digit.stride}
-    ordered = sorted(cuts)
+    ordered = sorted(set(outer_values) | {digit.stride for digit in inner if digit.stride})
     if any(b % a for a, b in pairwise(ordered)):
         return None
     digits: list[Digit] = []

@@ -362,8 +362,7 @@ def _unit_steps_agree(a: ArrayShape, b: ArrayShape) -> bool:
     In both directions this decides for all elements, without a walk over them (proof in the comment
     in `shape_util.cc:1569-1731`).
     """
-    row_major = range(a.rank - 1, -1, -1)
-    numbers = _strides(a.dims, row_major)
+    numbers = _strides(a.dims, range(a.rank - 1, -1, -1))
     offsets = _strides(a.dims, a.minor_to_major)
     steps = _strides(b.dims, b.minor_to_major)
     for size, number, offset in zip(a.dims, numbers, offsets, strict=True):

@@ -105,8 +105,7 @@ class SymbolTable:
             return head
         line = self.line_at(offset)
         begin, end = max(line.start, place.begin), line.end
-        tokens = instruction_tokens(self.source[begin:end])
-        return Statement(place, None, begin, tuple(tokens))
+        return Statement(place, None, begin, tuple(instruction_tokens(self.source[begin:end])))
 
     def line_at(self, offset: int) -> Span:
         """The line that contains a character of the file."""
@@ -121,8 +120,7 @@ class SymbolTable:
         row = computation.rows[number]
         text = self.source[start:end]
         named = number not in computation.nested and name_of(row) in text.partition("=")[0]
-        tokens = instruction_tokens(text, row, named=named)
-        return Statement(place, number, start, tuple(tokens))
+        return Statement(place, number, start, tuple(instruction_tokens(text, row, named=named)))
 
     def span(self, place: ComputationPlace, number: int) -> Span:
         """The span of an instruction, in characters of the file."""
@@ -262,8 +260,7 @@ class SymbolTable:
                 for declared in chain.from_iterable(place.computation.inline.values())
             ]
             yield self.head(place)
-            first = self._first(place, span.start)
-            for number in range(first, len(place.computation.rows)):
+            for number in range(self._first(place, span.start), len(place.computation.rows)):
                 if number in place.computation.nested:
                     continue
                 if self.span(place, number).start > span.end:

@@ -61,8 +61,7 @@ def new_message(name: str) -> Message:
     """
     pool = descriptor_pool.DescriptorPool()
     with ExitStack() as stack:
-        libraries = [stack.enter_context(library) for library in _libraries()]
-        _add_file(pool, libraries, _HLO, set())
+        _add_file(pool, [stack.enter_context(library) for library in _libraries()], _HLO, set())
     message: Message = message_factory.GetMessageClass(pool.FindMessageTypeByName(name))()
     return message
 

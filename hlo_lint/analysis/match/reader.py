@@ -50,8 +50,7 @@ def read_pattern(text: str) -> Pattern:
     try:
         tree = grammar_parser("pattern").parse(text)
     except UnexpectedInput as error:
-        offset = offset_of(error, text)
-        _refuse("expected a pattern like reshape(custom_call())", text, offset)
+        _refuse("expected a pattern like reshape(custom_call())", text, offset_of(error, text))
     pattern = _chain(trees(tree)[0], text)
     if isinstance(pattern, ArrayPattern):
         _refuse("array(…) describes a shape; a pattern begins with an opcode", text, 0)

@@ -152,8 +152,7 @@ def attribute_edits(
                 index = _place_of(name, tail, places)
                 added[index] = added.get(index, "") + f", {name}={value}"
         elif value is None:
-            start = _start_of(name, tail, places)
-            yield Edit(Span(begin + start, begin + place[1]), "")
+            yield Edit(Span(begin + _start_of(name, tail, places), begin + place[1]), "")
         elif tail[slice(*place)] != value:
             yield Edit(Span(begin + place[0], begin + place[1]), value)
     for index, text in added.items():
@@ -176,8 +175,7 @@ def _place_of(name: str, tail: str, places: Mapping[str, tuple[int, int]]) -> in
 
 def _start_of(name: str, tail: str, places: Mapping[str, tuple[int, int]]) -> int:
     """The position of the comma before an attribute."""
-    ends = [end for _, end in places.values() if end <= places[name][0]]
-    after = max(ends, default=0)
+    after = max([end for _, end in places.values() if end <= places[name][0]], default=0)
     comma = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)*,", re.S).match(tail, after)
     return comma.end() - 1 if comma is not None else after
 

@@ -34,8 +34,7 @@ def _copy_start(operation: Operation) -> Shape:
 
 
 def _copy_done(operation: Operation) -> Shape:
-    taken = operation.shape(0)
-    destination, source, *_ = _elements(taken, 2, "the operand of copy-done")
+    destination, source, *_ = _elements(operation.shape(0), 2, "the operand of copy-done")
     demand_compatible(source, destination, "copy-done of {} into {}")
     return destination
 

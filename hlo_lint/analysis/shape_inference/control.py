@@ -14,7 +14,12 @@ from hlo_lint.analysis.shape_inference.operation import (
     Unknowable,
     known,
 )
-from hlo_lint.analysis.shape_inference.types import brief, compatible, demand_compatible
+from hlo_lint.analysis.shape_inference.types import (
+    brief,
+    compatible,
+    demand_compatible,
+    demand_pred,
+)
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape
 from hlo_lint.text.phrases import counted
 
@@ -60,9 +65,7 @@ def _while(operation: Operation) -> Shape:
             raise Impossible(f"the {name} of while has {len(called.parameters)} parameters")
         message = f"while carries {{}}, its {name} takes {{}}"
         demand_compatible(carried, known(called.parameters[0]), message)
-    if not compatible(known(condition.root), PRED):
-        given = brief(known(condition.root))
-        raise Impossible(f"the condition of while returns {given}, expected pred[]")
+    demand_pred("the condition of while", condition.root)
     demand_compatible(carried, known(body.root), "while carries {}, its body returns {}")
     return carried
 
@@ -118,8 +121,7 @@ def _feeds(operation: Operation, printed: Shape) -> None:
     operation.token(1)
     text = operation.text("outfeed_shape")
     if text is not None:
-        message = "outfeed_shape is {}, operand 0 is {}"
-        demand_compatible(known(text), operation.shape(0), message)
+        demand_compatible(known(text), operation.shape(0), "outfeed_shape is {}, operand 0 is {}")
 
 
 OPCODES: Table = {

@@ -13,6 +13,7 @@ from hlo_lint.analysis.shape_inference.operation import (
 )
 from hlo_lint.analysis.shape_inference.types import (
     array_without_layout,
+    demand_dims,
     demand_known,
     part_of,
     promote_types,
@@ -25,12 +26,6 @@ from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Shape, TupleShape
 from hlo_lint.text.phrases import counted
 
 
-def _demand_dims(name: str, dims: Sequence[int], shape: ArrayShape) -> None:
-    for dim in dims:
-        if not 0 <= dim < shape.rank:
-            raise Impossible(f"{name} names dimension {dim} of {shape}")
-
-
 def _sides(
     operation: Operation, left: ArrayShape, right: ArrayShape
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
@@ -39,11 +34,8 @@ def _sides(
     for side, shape in (("lhs", left), ("rhs", right)):
         batch = operation.integers(f"{side}_batch_dims", ())
         contracting = operation.integers(f"{side}_contracting_dims", ())
-        _demand_dims(f"{side}_batch_dims", batch, shape)
-        _demand_dims(f"{side}_contracting_dims", contracting, shape)
-        together = (*batch, *contracting)
-        if len(set(together)) != len(together):
-            raise Impossible(f"the {side} has a batch or contracting dimension twice")
+        either = f"{side}_batch_dims or {side}_contracting_dims"
+        demand_dims(either, (*batch, *contracting), shape)
         sides += [batch, contracting]
     left_batch, left_contracting, right_batch, right_contracting = sides
     return left_batch, left_contracting, right_batch, right_contracting
@@ -127,8 +119,8 @@ def _ragged_dot(operation: Operation) -> Shape:
     group_dims = operation.integers("rhs_group_dims", ())
     if len(ragged) != 1:
         raise Impossible(f"ragged-dot has one ragged dimension, got {len(ragged)}")
-    _demand_dims("lhs_ragged_dims", ragged, left)
-    _demand_dims("rhs_group_dims", group_dims, right)
+    demand_dims("lhs_ragged_dims", ragged, left)
+    demand_dims("rhs_group_dims", group_dims, right)
     if not groups.rank:
         raise Impossible("the sizes of groups of ragged-dot need a dimension")
     left_batch, left_contracting, right_batch, right_contracting = _sides(operation, left, right)
@@ -209,8 +201,7 @@ def _demand_lengths(
     fft_type: str, operand: ArrayShape, lengths: tuple[int, ...], after: int = 0
 ) -> None:
     """Demand that the last dimensions, before `after` further ones, have the lengths."""
-    start = operand.rank - after - len(lengths)
-    for dim, length in enumerate(lengths, start):
+    for dim, length in enumerate(lengths, operand.rank - after - len(lengths)):
         if operand.dims[dim] not in (length, UNBOUNDED):
             raise Impossible(
                 f"{fft_type} of {operand.dims[dim]} elements in dimension {dim}, fft_length "
@@ -264,8 +255,7 @@ def _batch_norm(operation: Operation) -> Shape:
     """The normalized operand, and vectors with an element for each feature, all of floats."""
     operand = operation.array(0)
     feature = operation.integer("feature_index")
-    if not 0 <= feature < operand.rank:
-        raise Impossible(f"feature_index={feature} is not a dimension of {operand}")
+    demand_dims("feature_index", [feature], operand)
     grad = operation.opcode == "batch-norm-grad"
     per_feature = operation.arrays(1, len(operation.operands) - grad)
     for number, array in enumerate((operand, *per_feature)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from hlo_lint.analysis.shape_inference.operation import Impossible, Unknowable
+from hlo_lint.analysis.shape_inference.operation import PRED, Impossible, Unknowable, known
 from hlo_lint.hlo.dtypes import (
     BITS,
     COMPLEX_OF_PART,
@@ -121,8 +121,7 @@ def shape_difference(
             same = types(left.dtype, right.dtype) and same_dims(left, right)
             return None if same else ShapeDifference(index, left, right)
         case TupleShape(), TupleShape() if len(left.elements) == len(right.elements):
-            pairs = zip(left.elements, right.elements, strict=True)
-            for number, (a, b) in enumerate(pairs):
+            for number, (a, b) in enumerate(zip(left.elements, right.elements, strict=True)):
                 inner = shape_difference(a, b, any_precision=any_precision, index=(*index, number))
                 if inner is not None:
                     return inner
@@ -231,6 +230,35 @@ def brief(shape: Shape) -> str:
 
 
 _MAX_TUPLE_LENGTH = 4
+
+
+def demand_dims(
+    name: str, dims: Sequence[int], shape: ArrayShape | int, *, ordered: bool = False
+) -> None:
+    """Demand dimensions of an array, or of a rank, each at most once."""
+    if ordered and list(dims) != sorted(dims):
+        raise Impossible(f"{name} has to be in ascending order")
+    if len(set(dims)) != len(dims):
+        raise Impossible(f"{name} names a dimension twice")
+    rank, whole = (shape, f"rank {shape}") if isinstance(shape, int) else (shape.rank, shape)
+    for dim in dims:
+        if not 0 <= dim < rank:
+            raise Impossible(f"{name} names {dim}, which is not a dimension of {whole}")
+
+
+def demand_scalars(what: str, parameters: Sequence[str], wanted: Sequence[ArrayShape]) -> None:
+    """Demand that the parameters of a computation are scalars of the types of some arrays."""
+    if len(parameters) != len(wanted):
+        raise Impossible(f"{what} takes {len(wanted)} parameters, got {len(parameters)}")
+    for number, (text, array) in enumerate(zip(parameters, wanted, strict=True)):
+        scalar = array_without_layout(array.dtype, ())
+        message = f"expected {{}} as parameter {number} of {what}, got {{}}"
+        demand_compatible(scalar, known(text), message, any_precision=True)
+
+
+def demand_pred(what: str, root: str) -> None:
+    """Demand a computation that returns a `pred[]`."""
+    demand_compatible(PRED, known(root), wrong_result(what))
 
 
 def demand_array_sizes(dims: Sequence[int], what: str) -> None:

@@ -167,8 +167,7 @@ class MeshReplicaGroups:
             for axis in self.axes:
                 if axis.name == name and axis.part:
                     cuts |= {axis.part[0], axis.part[0] * axis.part[1]}
-            steps = sorted(cuts)
-            for before, after in pairwise(steps):
+            for before, after in pairwise(sorted(cuts)):
                 places[name, before] = len(sizes)
                 sizes.append(after // before)
         grouped: list[int] = []

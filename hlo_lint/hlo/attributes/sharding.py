@@ -220,8 +220,7 @@ def _tiled_at(cursor: Cursor, begin: int) -> TiledSharding:
         if cursor.next in _KINDS:
             types.append(cursor.word())
         elif cursor.next in ("shard_as", "shard_like"):
-            relation = cursor.word()
-            group = ShardGroup(relation, cursor.count("expected the number of a group"))
+            group = ShardGroup(cursor.word(), cursor.count("expected the number of a group"))
         elif cursor.next == "metadata":
             metadata += _metadata_at(cursor)
         elif cursor.take("last_tile_dim_replicate"):

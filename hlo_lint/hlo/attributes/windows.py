@@ -120,8 +120,7 @@ def read_dim_labels(text: str) -> ConvolutionDimensionNumbers:
     if spatial != "0123456789"[: len(spatial)]:
         raise AttributeSyntaxError("spatial dimensions are 0, 1, … each once", text, 0)
     for part, wanted in ((labels, "bf"), (kernel, "io"), (output, "bf")):
-        labeled = "".join(sorted(label for label in part if label != "?"))
-        if labeled != spatial + wanted:
+        if "".join(sorted(label for label in part if label != "?")) != spatial + wanted:
             message = f"expected each of {', '.join(wanted + spatial)} once in {part}"
             raise AttributeSyntaxError(message, text, text.find(part))
     return ConvolutionDimensionNumbers(

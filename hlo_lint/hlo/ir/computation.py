@@ -236,8 +236,7 @@ class Computation:
             if len(rows) <= 256:  # Python itself shares numbers up to 256
                 self._index = {row[NAME]: number for number, row in enumerate(rows)}
             else:
-                names = map(name_of, rows)
-                self._index = dict(zip(names, shared_range(len(rows)), strict=False))
+                self._index = dict(zip(map(name_of, rows), shared_range(len(rows)), strict=False))
             if len(self._index) < len(rows):
                 self._index = {
                     rows[number][NAME]: number for number in range(len(rows) - 1, -1, -1)

@@ -387,8 +387,7 @@ class Scanner(TextPieces):
         if opcode[0] not in LITERAL_OPERANDS:
             references = self._references(offset + 1, close - 1, body, depth)
         end, inline = self.attributes_and_computations(close, depth)
-        tail = text[close:end].lstrip()
-        row = (root, name, type_text, opcode[0], operands, tail, references)
+        row = (root, name, type_text, opcode[0], operands, text[close:end].lstrip(), references)
         body.add(row, start, end, inline)
         return end
 

@@ -136,10 +136,8 @@ def _entry(entry: Tree[Token], text: str) -> Entry:
     start, end = tree.meta.start_pos, tree.meta.end_pos
     if str(tree.data) not in ("string", "integer", "float"):
         return Entry(_value(tree, text), "", start, end)
-    literal = terminals(tree)[0]
-    literal_end = literal.end_pos or end
-    type_text = text[literal_end:end].lstrip(" \t\r\n:")
-    return Entry(_value(tree, text), type_text, start, literal_end)
+    literal_end = terminals(tree)[0].end_pos or end
+    return Entry(_value(tree, text), text[literal_end:end].lstrip(" \t\r\n:"), start, literal_end)
 
 
 def _value(tree: Tree[Token], text: str) -> MlirValue:

@@ -94,8 +94,7 @@ def _split(text: str) -> list[str]:
         seen_module = is_module
     if not cuts:
         return [text]
-    bounds = [0, *cuts, len(text)]
-    parts = [text[begin:end] for begin, end in pairwise(bounds)]
+    parts = [text[begin:end] for begin, end in pairwise([0, *cuts, len(text)])]
     from hlo_lint.hlo.parser.general import Scanner
 
     # A part of only comments and white space is not a module: it is merged with the previous.

@@ -103,8 +103,7 @@ def _descriptor(operands: list[Any], stored: dict[tuple[Any, int], int | None]) 
 
 def _identity(value: Any) -> Any:
     """A key that is equal for two views of the same value."""
-    owner = value.owner
-    return (owner, getattr(value, "result_number", -1)) if _is_result(value) else str(value)
+    return (value.owner, getattr(value, "result_number", -1)) if _is_result(value) else str(value)
 
 
 def _is_result(value: Any) -> bool:

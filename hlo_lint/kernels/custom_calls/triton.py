@@ -193,8 +193,7 @@ def decode_triton(target: str, content: bytes) -> TritonCall:
     Raises:
         PayloadError: it is not such a call; the error has a byte offset.
     """
-    message = decompressed(_opaque(target, content))
-    return _decoded(target, content, message)
+    return _decoded(target, content, decompressed(_opaque(target, content)))
 
 
 def _decoded(target: str, content: bytes, message: bytes) -> TritonCall:
@@ -225,14 +224,12 @@ def decompressed(data: bytes) -> bytes:
     stream = zlib.decompressobj()
     try:
         message = stream.decompress(data, most)
-        if not stream.eof:
-            # A further byte identifies a decompression bomb without expanding it.
-            over = stream.decompress(stream.unconsumed_tail, 1)
-            if over:
-                raise PayloadError(
-                    f"{len(data)} compressed bytes become more than {most}: "
-                    "a decompression bomb, or not a kernel"
-                )
+        # A further byte identifies a decompression bomb without expanding it.
+        if not stream.eof and stream.decompress(stream.unconsumed_tail, 1):
+            raise PayloadError(
+                f"{len(data)} compressed bytes become more than {most}: "
+                "a decompression bomb, or not a kernel"
+            )
     except zlib.error as error:
         raise PayloadError(f"its zlib data is damaged: {error}") from None
     if not stream.eof:

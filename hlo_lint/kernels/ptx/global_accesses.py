@@ -115,8 +115,7 @@ def _access(
     if not addresses:
         return frozenset(), False, False
     address = addresses[-1] if is_copy else addresses[0]  # a copy writes shared memory
-    registers = _REGISTER.findall(address)
-    through = [sources.get(register, frozenset[int]()) for register in registers]
+    through = [sources.get(register, frozenset[int]()) for register in _REGISTER.findall(address)]
     return frozenset().union(*through), is_read, is_written
 
 

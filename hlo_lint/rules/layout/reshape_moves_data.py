@@ -181,13 +181,11 @@ def spell_out(operand: ArrayShape, result: ArrayShape) -> list[_Step]:
     if not _is_tiled(result):
         aligned = align_layouts(result, operand.dims)
         if aligned is not None:
-            moved = _like(operand, aligned.minor_to_major)
-            return [("copy", moved, ()), ("bitcast", result, ())]
+            return [("copy", _like(operand, aligned.minor_to_major), ()), ("bitcast", result, ())]
     if not _is_tiled(operand):
         aligned = align_layouts(operand, result.dims)
         if aligned is not None:
-            free = _like(result, aligned.minor_to_major)
-            return [("bitcast", free, ()), ("copy", result, ())]
+            return [("bitcast", _like(result, aligned.minor_to_major), ()), ("copy", result, ())]
     # Neither side can be aligned: move both, to and from the descending order.
     straight, reshaped = (
         _like(shape, tuple(range(shape.rank - 1, -1, -1))) for shape in (operand, result)

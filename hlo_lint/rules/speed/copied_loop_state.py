@@ -91,8 +91,7 @@ def _message(copied: _CarriedCopy) -> str:
     trips = copied.loop.trip_count
     often = "each iteration" if trips is None else f"each of {trips} iterations"
     element = f"part {spelled_index(copied.element)} of the state"
-    loop = copied.loop.instruction.name
-    return f"this copies {copied.shape}, {element} of %{loop}, in {often}"
+    return f"this copies {copied.shape}, {element} of %{copied.loop.instruction.name}, in {often}"
 
 
 def _notes(copied: _CarriedCopy) -> tuple[str, ...]:

@@ -178,5 +178,4 @@ def _place(instruction: Instruction, reads: tuple[str, ...]) -> Hashable:
 
 def _settings(instruction: Instruction) -> Hashable:
     """The attributes that two operations on the same operands have to share to be the same."""
-    attributes = instruction.attributes.items()
-    return frozenset([item for item in attributes if item[0] not in _CHOICES])
+    return frozenset([item for item in instruction.attributes.items() if item[0] not in _CHOICES])

@@ -142,8 +142,7 @@ def _forms(
             if operand.instruction in forms
         ]
         attributes, _, _ = value.attributes_text.partition(", metadata=")
-        direction = value.attributes.get("direction", "")
-        if direction in SYMMETRIC or value.opcode in COMMUTATIVE:
+        if value.attributes.get("direction", "") in SYMMETRIC or value.opcode in COMMUTATIVE:
             read.sort()
         literal = value.operands_text if value.opcode == "constant" else ""
         forms[value] = numbering.number((value.opcode, value.type_text, attributes, literal, *read))

@@ -277,8 +277,7 @@ def _unless_read_once(start: Instruction, done: str) -> Iterator[Violation]:
     passed = [user for user in users if _passes_on(user)]
     if len(users) > 1 and passed:
         message = f"{opcode} has {len(users)} users, expected 1"
-        note = f"read by %{passed[0].name}"
-        yield Violation("start-consumer", start, message, notes=(note,))
+        yield Violation("start-consumer", start, message, notes=(f"read by %{passed[0].name}",))
 
 
 def _is_async(opcode: str, suffix: str) -> bool:

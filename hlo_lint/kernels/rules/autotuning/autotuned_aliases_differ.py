@@ -98,8 +98,7 @@ class AutotunedAliasesDiffer(Rule):
 
         for call, payload, _ in autotuned_calls(module):
             if call is instruction:
-                changed = with_aliases(payload, _declared(call, module))
-                text = encode_payload(call, changed)
+                text = encode_payload(call, with_aliases(payload, _declared(call, module)))
                 rewrite = Rewrite(module)
                 rewrite.set_attribute(call, "backend_config", text)
                 return rewrite.fix("save the buffers that the call declares")
