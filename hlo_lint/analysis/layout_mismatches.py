@@ -91,7 +91,11 @@ def _turned(
         if not isinstance(before, ArrayShape) or not isinstance(after, ArrayShape):
             continue
         if before.rank != after.rank:
-            if opcode == "bitcast-convert" and not _splits_elements(before, after):
+            # Elements that are split are rows of the other array: its last, minor dimension.
+            small, large = sorted((before, after), key=lambda shape: shape.rank)
+            orders = small.minor_to_major, large.minor_to_major
+            splits = not all(orders) or orders[1] == (large.rank - 1, *orders[0])
+            if opcode == "bitcast-convert" and not splits:
                 mismatches.append(LayoutMismatch(number, before, after))
             continue
         # Their operand's type may have a different number of bits from the result's.
@@ -100,13 +104,6 @@ def _turned(
         if before.minor_to_major != after.minor_to_major or not packed_alike:
             mismatches.append(LayoutMismatch(number, before, after))
     return tuple(mismatches)
-
-
-def _splits_elements(before: ArrayShape, after: ArrayShape) -> bool:
-    """True if the elements of an array are rows of the other: its last, minor dimension."""
-    small, large = sorted((before, after), key=lambda shape: shape.rank)
-    orders = small.minor_to_major, large.minor_to_major
-    return not all(orders) or orders[1] == (large.rank - 1, *orders[0])
 
 
 def _packing(shape: ArrayShape) -> int:

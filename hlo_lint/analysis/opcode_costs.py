@@ -97,8 +97,10 @@ def cost_of_kind(
         return NOTHING
     shape = shape_or_none(result)
     types = [shape_or_none(text) if text else None for text in operands]
-    if opcode == "custom-call" and _has_workspace(attributes):
-        shape = _without_workspace(shape)
+    if isinstance(shape, TupleShape) and opcode == "custom-call" and _has_workspace(attributes):
+        last = shape.elements[-1] if len(shape.elements) > 1 else None
+        if isinstance(last, ArrayShape) and last.dtype in ("s8", "u8") and last.rank == 1:
+            shape = TupleShape(shape.elements[:-1])
     moved = _bytes_moved(opcode, shape, types)
     elements = _elements(shape)
     if opcode in TRANSCENDENTAL or opcode in ("rng", "rng-bit-generator"):
@@ -114,14 +116,6 @@ def cost_of_kind(
 
 _has_workspace = late(r'custom_call_target="__cu(?:blas|dnn)\$').search
 """cuBLAS and cuDNN calls have their workspace as the last element of the result."""
-
-
-def _without_workspace(shape: Shape | None) -> Shape | None:
-    if not isinstance(shape, TupleShape) or len(shape.elements) < 2:
-        return shape
-    last = shape.elements[-1]
-    is_workspace = isinstance(last, ArrayShape) and last.dtype in ("s8", "u8") and last.rank == 1
-    return TupleShape(shape.elements[:-1]) if is_workspace else shape
 
 
 def _other_flops(opcode: str, types: Sequence[Shape | None]) -> int:

@@ -68,7 +68,9 @@ def kept_writes(module: Module) -> Iterator[tuple[Instruction, ResultPart]]:
         opcode = opcode_of(entry.rows[number])
         if opcode == "constant" or (
             opcode == "parameter"
-            and not _is_given(donated, entry.at(number).parameter_number, index)
+            and donated is not None
+            and (parameter := entry.at(number).parameter_number) is not None
+            and (parameter, index) not in donated
         ):
             kept.setdefault(buffer, (entry.at(number), index))
     for writer, written in buffers.writers(entry) if kept else ():
@@ -76,12 +78,6 @@ def kept_writes(module: Module) -> Iterator[tuple[Instruction, ResultPart]]:
             if kept[buffer][0].number != writer:
                 yield entry.at(writer), kept[buffer]
                 break
-
-
-def _is_given(
-    donated: frozenset[tuple[int, Index]] | None, number: int | None, index: Index
-) -> bool:
-    return donated is None or number is None or (number, index) in donated
 
 
 def swapped_elements(module: Module) -> Iterator[tuple[Instruction, int, int]]:
@@ -245,8 +241,12 @@ class _Readers:
                 if opcode in PASSES_ON:
                     places += self._handed_on(position, index, number)
                     continue
-                if self._is_read(position, index, number):
-                    readers.add(number)
+                for operand, element in self._operands_of(number, position):
+                    inner = index[len(element) :]
+                    if index[: len(element)] == element and self._buffers.is_read(
+                        self._computation, number, operand, inner
+                    ):
+                        readers.add(number)
                 # A start holds its operands until it is done.
                 if is_async(opcode):
                     places += self._in_flight(number, value)
@@ -307,13 +307,6 @@ class _Readers:
                     yield number, rest
             elif operand == 0 and rest and rest[0] == element_taken(self._computation, number):
                 yield number, rest[1:]
-
-    def _is_read(self, position: int, index: Index, number: int) -> bool:
-        return any(
-            index[: len(element)] == element
-            and self._buffers.is_read(self._computation, number, operand, index[len(element) :])
-            for operand, element in self._operands_of(number, position)
-        )
 
     def _in_flight(self, number: int, value: NumberedPart) -> Sequence[NumberedPart]:
         """The places in a start, an update or a done that hold a value."""

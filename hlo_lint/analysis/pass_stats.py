@@ -145,6 +145,12 @@ class _Counts:
         for sign, computation in _exchanged(_running(before), _running(module)):
             for shape, count in _arrays(computation).items():
                 arrays[shape] += sign * count
+        effect = Effect.CHANGED
+        if not any(difference.values()):
+            # Equal counts do not imply equal graphs: operands may have been exchanged.
+            self._structures.keep((before, module))
+            if self._structures.of(before).number == self._structures.of(module).number:
+                effect = Effect.NAMES
         added = {opcode: count for opcode, count in difference.most_common() if count > 0}
         removed = {opcode: -count for opcode, count in difference.most_common()[::-1] if count < 0}
         bytes_added = sum(count * _bytes(shape) for shape, count in arrays.items() if count > 0)
@@ -152,21 +158,13 @@ class _Counts:
         self._held += bytes_added - bytes_removed
         return replace(
             stats,
-            effect=self._effect(before, module, bool(added or removed)),
+            effect=effect,
             bytes=self._held,
             added=added,
             removed=removed,
             bytes_added=bytes_added,
             bytes_removed=bytes_removed,
         )
-
-    def _effect(self, before: Module, module: Module, counted: bool) -> Effect:
-        if counted:
-            return Effect.CHANGED
-        # Equal counts do not imply equal graphs: operands may have been exchanged.
-        self._structures.keep((before, module))
-        same = self._structures.of(before).number == self._structures.of(module).number
-        return Effect.NAMES if same else Effect.CHANGED
 
 
 @cached_analysis

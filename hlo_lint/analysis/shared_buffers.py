@@ -94,9 +94,11 @@ def source_place(computation: Computation, number: int, index: Index) -> Numbere
         elif not is_async(opcode):
             return number, index
         else:
-            place = _place_in_chain(computation.at(number), index)
-            if place == (number, index):
-                return place
+            instruction = computation.at(number)
+            position = source_in_chain(instruction, index, _handle)
+            if position is None and is_start(instruction):
+                return number, index  # a part that is new
+            place = position and (position[0].number, position[1])
         if place is None:
             return None
         number, index = place
@@ -140,14 +142,6 @@ def copied_place(computation: Computation, number: int) -> NumberedPart | None:
 def passes_on(opcode: str) -> bool:
     """True for an opcode whose results may be values of other instructions."""
     return opcode in PASSES_ON or is_async(opcode)
-
-
-def _place_in_chain(instruction: Instruction, index: Index) -> NumberedPart | None:
-    """The source of a part of an asynchronous operation; the part itself if it is new."""
-    position = source_in_chain(instruction, index, _handle)
-    if position is None:
-        return (instruction.number, index) if is_start(instruction) else None
-    return position[0].number, position[1]
 
 
 def start_of(instruction: Instruction) -> int | None:

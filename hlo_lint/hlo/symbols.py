@@ -87,15 +87,12 @@ class SymbolTable:
         ]
         return sorted(parts, key=lambda place: (place.begin, -place.end))
 
-    def place_at(self, offset: int) -> ComputationPlace | None:
-        """The innermost computation that contains a character of the file."""
-        count = bisect_right(self.places, offset, key=lambda place: place.begin)
-        return next((place for place in reversed(self.places[:count]) if offset <= place.end), None)
-
     def statement_at(self, offset: int) -> Statement | None:
         """The statement at a character of the file, as its tokens."""
-        place = self.place_at(offset)
-        if place is None:
+        count = bisect_right(self.places, offset, key=lambda place: place.begin)
+        # The innermost computation that contains the character.
+        holding = (place for place in reversed(self.places[:count]) if offset <= place.end)
+        if (place := next(holding, None)) is None:
             return None
         number = self.number_at(place, offset)
         if number is not None:

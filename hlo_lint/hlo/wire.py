@@ -3,7 +3,8 @@
 A message is a sequence of fields. A field begins with its key, a varint: its number times 8, plus
 the wire type, which determines the length of its value. A varint has 7 bits per byte, the lowest
 first; the eighth bit marks that more follow. A field refers to the bytes it was read from, so
-unchanged fields are written back byte for byte.
+unchanged fields are written back byte for byte. A field of another form than
+asked raises PayloadError, with its offset.
 """
 
 from __future__ import annotations
@@ -123,11 +124,7 @@ class Reader:
         raise PayloadError("a varint of more than 64 bits", begin)
 
     def numbers(self, field: Field) -> tuple[int, ...]:
-        """The values of a repeated field: a single number, or all numbers packed.
-
-        Raises:
-            PayloadError: the field does not hold numbers.
-        """
+        """The values of a repeated field: a single number, or all numbers packed."""
         if field.wire_type == VARINT:
             return (field.varint,)
         check_delimited(field)
@@ -149,11 +146,7 @@ class Reader:
 
 
 def int_of(field: Field) -> int:
-    """A varint without a sign.
-
-    Raises:
-        PayloadError: the field is not a varint.
-    """
+    """A varint without a sign."""
     if field.wire_type != VARINT:
         raise PayloadError(f"field {field.number} is not a number", field.start)
     return field.varint
@@ -166,31 +159,19 @@ def signed_of(field: Field, bits: int) -> int:
 
 
 def check_delimited(field: Field) -> None:
-    """Check that a field is a message, a string or bytes.
-
-    Raises:
-        PayloadError: the field is a number.
-    """
+    """Check that a field is a message, a string or bytes."""
     if field.wire_type != DELIMITED:
         raise PayloadError(f"field {field.number} does not hold bytes", field.start)
 
 
 def bytes_of(field: Field) -> bytes:
-    """A message, a string or bytes.
-
-    Raises:
-        PayloadError: the field is a number.
-    """
+    """A message, a string or bytes."""
     check_delimited(field)
     return field.content
 
 
 def text_of(field: Field) -> str:
-    """A string.
-
-    Raises:
-        PayloadError: it is not UTF-8, which proto3 requires.
-    """
+    """A string."""
     try:
         return bytes_of(field).decode()
     except UnicodeDecodeError as error:
@@ -200,11 +181,7 @@ def text_of(field: Field) -> str:
 
 
 def float_of(field: Field) -> float:
-    """A `float` or `double`.
-
-    Raises:
-        PayloadError: the field has no fixed width.
-    """
+    """A `float` or `double`."""
     if field.wire_type not in (FIXED32, FIXED64):
         raise PayloadError(f"field {field.number} is not a floating-point number", field.start)
     kind = "<f" if field.wire_type == FIXED32 else "<d"
@@ -266,12 +243,12 @@ def rewrite(
         edits: the new fields by `Field.start`, which is unique.
         within: the field with the message to rewrite; the outermost message if None.
     """
-    return b"".join(_rewrite_field(reader, edits, field) for field in reader.fields(within))
-
-
-def _rewrite_field(reader: Reader, edits: Mapping[int, Sequence[Field]], field: Field) -> bytes:
-    if field.start in edits:
-        return serialize(edits[field.start])
-    if field.wire_type == DELIMITED and any(field.start < start < field.end for start in edits):
-        return delimited(field.number, rewrite(reader, edits, field)).raw
-    return field.raw
+    parts = []
+    for field in reader.fields(within):
+        if field.start in edits:
+            parts.append(serialize(edits[field.start]))
+        elif field.wire_type == DELIMITED and any(field.start < at < field.end for at in edits):
+            parts.append(delimited(field.number, rewrite(reader, edits, field)).raw)
+        else:
+            parts.append(field.raw)
+    return b"".join(parts)

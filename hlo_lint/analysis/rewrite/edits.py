@@ -69,12 +69,6 @@ def line_break(instruction: Instruction, module: Module) -> str:
     return newline + indent_before(text, place.start)
 
 
-def end_of_line(text: str, end: int) -> int:
-    """The end of the line if only a comment follows `end`, else `end`."""
-    rest = _rest_of_line(text, end)
-    return rest.end() if rest is not None else end
-
-
 def code_span(instruction: Instruction, module: Module) -> Span:
     """The span of an instruction without the comment at its end."""
     start, end = module.span(instruction)
@@ -205,24 +199,19 @@ def edits_of(graph: RewrittenGraph) -> tuple[Edit, ...]:
     for instruction in touched:
         if instruction.computation in uncalled:
             continue
-        place_edits = _in_its_place if instruction in removed else _changes
-        edits += place_edits(graph, instruction)
+        if instruction not in removed:
+            edits += _changes(graph, instruction)
+        elif lines := [*_printed(graph, instruction, BEFORE), *_printed(graph, instruction, AFTER)]:
+            separator = line_break(instruction, graph.module)
+            edits.append(Edit(code_span(instruction, graph.module), separator.join(lines)))
+        else:
+            edits.append(removal(instruction, graph.module))
     edits.sort()
     for before, after in pairwise(edits):
         if after.span.start < before.span.end:
             # A computation that is written into an attribute changes, and goes with its caller.
             raise RewriteError("two changes overlap in the text")
     return tuple(edits)
-
-
-def _in_its_place(graph: RewrittenGraph, instruction: Instruction) -> Iterator[Edit]:
-    """Remove an instruction, or replace its text by the new instructions next to it."""
-    lines = [*_printed(graph, instruction, BEFORE), *_printed(graph, instruction, AFTER)]
-    if lines:
-        separator = line_break(instruction, graph.module)
-        yield Edit(code_span(instruction, graph.module), separator.join(lines))
-    else:
-        yield removal(instruction, graph.module)
 
 
 def _changes(graph: RewrittenGraph, instruction: Instruction) -> Iterator[Edit]:
@@ -246,7 +235,8 @@ def _changes(graph: RewrittenGraph, instruction: Instruction) -> Iterator[Edit]:
     if instruction in graph.attributes:
         yield from attribute_edits(instruction, module, graph.attributes[instruction])
     if after:
-        place = end_of_line(module.file.text, end)
+        rest = _rest_of_line(module.file.text, end)  # perhaps a comment
+        place = rest.end() if rest is not None else end
         yield Edit(Span(place, place), "".join(f"{separator}{line}" for line in after))
 
 

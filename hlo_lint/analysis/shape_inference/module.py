@@ -68,14 +68,11 @@ class ShapeInference:
         for number, row in enumerate(computation.rows):
             inference = inference_of(opcode_of(row))
             if inference is not None and inference.calls == calls:
-                for message in self._errors(computation, number, layouts):
+                checked = self._check(computation, number)
+                for message in checked.errors:
                     yield computation.at(number), message
-
-    def _errors(self, computation: Computation, number: int, layouts: bool) -> tuple[str, ...]:
-        checked = self._check(computation, number)
-        if layouts and checked.layout_error:
-            return (*checked.errors, f"different layouts: {checked.layout_error}")
-        return checked.errors
+                if layouts and checked.layout_error:
+                    yield computation.at(number), f"different layouts: {checked.layout_error}"
 
     def _check(self, computation: Computation, number: int, *, typed: bool = True) -> ShapeCheck:
         row = computation.rows[number]
@@ -85,11 +82,10 @@ class ShapeInference:
         _rows, index = computation.rows, computation.index
         operands = []
         for name in references_of(row):
+            name, _, element = name.partition("#")
             position = index.get(name)
-            if position is None:
-                operands.append(self._element(computation, name))
-            else:
-                operands.append(self._type(computation, position))
+            text = "" if position is None else self._type(computation, position)
+            operands.append(element_type(text, element) if element and text else text)
         callees: tuple[Signature | None, ...] = ()
         if inference.calls:
             callees = tuple(map(self._signature, computation.at(number).called_computations))
@@ -97,13 +93,6 @@ class ShapeInference:
         return check_shape(
             opcode_of(row), type_of(row) if typed else "", tuple(operands), tail, callees
         )
-
-    def _element(self, computation: Computation, reference: str) -> str:
-        """The type of an element of a tuple, read as `name#1`."""
-        name, _, index = reference.partition("#")
-        position = computation.index.get(name)
-        text = "" if position is None else self._type(computation, position)
-        return element_type(text, index) if text else ""
 
     def _type(self, computation: Computation, number: int) -> str:
         """The type of an instruction as text, inferred where it is left out."""

@@ -127,11 +127,6 @@ class _Verifier:
                     self._outcomes[computation] = outcome
         return outcome
 
-    def _keep(self, computation: Computation, outcome: tuple[Violation, ...]) -> None:
-        self._outcomes[computation] = outcome
-        held = self.memo.outcomes.setdefault(computation, {})
-        held[tuple(self._callees(computation).values())] = outcome
-
     def _callees(self, computation: Computation) -> Mapping[str, Computation | None]:
         """The computations that it calls, by name."""
         calls = calls_of(computation)
@@ -190,7 +185,9 @@ class _Verifier:
                     if not (is_sound and is_of_names):
                         of_whole += check(scope)
             of_rows = [violation for _, violation in violations.get(computation, ())]
-            self._keep(computation, (*of_rows, *of_whole))
+            outcome = self._outcomes[computation] = (*of_rows, *of_whole)
+            held = self.memo.outcomes.setdefault(computation, {})
+            held[tuple(self._callees(computation).values())] = outcome
 
     def _binds(self, mark: Mark) -> bool:
         """True if the stage's options enable a check."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import wraps
 from typing import Final, NoReturn, TypeVar
 
 from hlo_lint.hlo.comments import COMMENT
@@ -37,6 +38,25 @@ _DIGITS = 19
 
 class AttributeSyntaxError(TextError):
     """A text that is not a value of its attribute."""
+
+
+def reads(expected: str) -> Callable[[Callable[[Cursor], Value]], Callable[[str], Value]]:
+    """Make a reader of a cursor a reader of a whole text, of which `expected` is the description.
+
+    The reader of the text raises AttributeSyntaxError if it is not a value of its attribute.
+    """
+
+    def decorate(read: Callable[[Cursor], Value]) -> Callable[[str], Value]:
+        @wraps(read)
+        def read_text(text: str) -> Value:
+            cursor = Cursor(text, expected)
+            value = read(cursor)
+            cursor.finish()
+            return value
+
+        return read_text
+
+    return decorate
 
 
 class Cursor:

@@ -1,4 +1,8 @@
-"""Lists of devices: explicit lists, transposed arrays of all devices, named meshes."""
+"""Lists of devices: explicit lists, transposed arrays of all devices, named meshes.
+
+`groups` and `devices` raise OverflowError for more than `MAX_DEVICES`, and KeyError for an axis
+that the mesh lacks; readers raise AttributeSyntaxError.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from itertools import pairwise
 from math import prod
 from typing import Final, NamedTuple, TypeAlias
 
-from hlo_lint.hlo.attributes.cursor import Cursor
+from hlo_lint.hlo.attributes.cursor import Cursor, reads
 
 MAX_DEVICES: Final = 1 << 22
 """The largest number of devices that are listed: a hostile text may name any number."""
@@ -27,11 +31,7 @@ class Iota:
 
     @property
     def devices(self) -> tuple[int, ...]:
-        """The numbers of the devices in this order.
-
-        Raises:
-            OverflowError: for more than `MAX_DEVICES`.
-        """
+        """The numbers of the devices in this order."""
         return transposed(self.dims, self.permutation)
 
 
@@ -40,11 +40,7 @@ DeviceOrder: TypeAlias = Iota | tuple[int, ...]
 
 
 def device_numbers(order: DeviceOrder) -> tuple[int, ...]:
-    """The numbers of the devices in an order.
-
-    Raises:
-        OverflowError: for more than `MAX_DEVICES`.
-    """
+    """The numbers of the devices in an order."""
     return order.devices if isinstance(order, Iota) else order
 
 
@@ -81,22 +77,14 @@ class Mesh:
 
     @property
     def devices(self) -> tuple[int, ...]:
-        """The numbers of the devices, with the last axis varying fastest.
-
-        Raises:
-            OverflowError: for more than `MAX_DEVICES`.
-        """
+        """The numbers of the devices, with the last axis varying fastest."""
         if self.order is not None:
             return device_numbers(self.order)
         sizes = [axis.size for axis in self.axes]
         return transposed(sizes, range(len(sizes)))
 
     def size(self, axis: AxisRef) -> int:
-        """Number of devices along an axis, or along the named part of it.
-
-        Raises:
-            KeyError: if the mesh has no such axis.
-        """
+        """Number of devices along an axis, or along the named part of it."""
         return axis.part[1] if axis.part else dict(self.axes)[axis.name]
 
 
@@ -131,11 +119,7 @@ class IotaReplicaGroups:
 
     @property
     def groups(self) -> tuple[tuple[int, ...], ...]:
-        """The numbers of the devices in each group.
-
-        Raises:
-            OverflowError: for more than `MAX_DEVICES`.
-        """
+        """The numbers of the devices in each group."""
         return _cut(self.order.devices, self.size)
 
 
@@ -152,12 +136,7 @@ class MeshReplicaGroups:
 
     @property
     def groups(self) -> tuple[tuple[int, ...], ...]:
-        """The numbers of the devices in each group.
-
-        Raises:
-            OverflowError: for more than `MAX_DEVICES`.
-            KeyError: if the mesh lacks a named axis.
-        """
+        """The numbers of the devices in each group."""
         if not all(size for _, size in self.mesh.axes):
             return ()
         places: dict[tuple[str, int], int] = {}  # of each part of an axis, by where it begins
@@ -198,18 +177,13 @@ NOT_A_PERMUTATION: Final = "a transposition names each dimension once"
 """The error of an order that XLA's parser accepts although it is not a permutation."""
 
 
-def read_replica_groups(text: str) -> ReplicaGroups:
+@reads("expected groups of devices, like {{0,1},{2,3}}, [2,4]<=[8] or mesh['x'=2] {'x'}")
+def read_replica_groups(cursor: Cursor) -> ReplicaGroups:
     """The value of `replica_groups=…`.
 
     >>> read_replica_groups("[2,4]<=[8]").groups
     ((0, 1, 2, 3), (4, 5, 6, 7))
-
-    Raises:
-        AttributeSyntaxError: if it is not a list of groups.
     """
-    cursor = Cursor(
-        text, "expected groups of devices, like {{0,1},{2,3}}, [2,4]<=[8] or mesh['x'=2] {'x'}"
-    )
     groups: ReplicaGroups
     if cursor.next == "mesh":
         mesh = mesh_at(cursor)
@@ -227,7 +201,6 @@ def read_replica_groups(text: str) -> ReplicaGroups:
                 )
             )
         )
-    cursor.finish()
     return groups
 
 
@@ -241,11 +214,7 @@ def _iota_groups_at(cursor: Cursor) -> IotaReplicaGroups:
 
 
 def iota_at(cursor: Cursor, count: int) -> Iota:
-    """Read an array of `count` devices: `[2,4]T(1,0)`; a single dimension needs no `T`.
-
-    Raises:
-        AttributeSyntaxError: if it is missing, or of another size.
-    """
+    """Read an array of `count` devices: `[2,4]T(1,0)`; a single dimension needs no `T`."""
     begin = cursor.at
     dims = cursor.listed(cursor.count, _SIZES, "[]")
     turn = cursor.at
@@ -264,11 +233,7 @@ def iota_at(cursor: Cursor, count: int) -> Iota:
 
 
 def device_list_at(cursor: Cursor, count: int) -> tuple[int, ...]:
-    """Read `count` numbers: `0,1,2,3`.
-
-    Raises:
-        AttributeSyntaxError: if the number of numbers differs.
-    """
+    """Read `count` numbers: `0,1,2,3`."""
     begin = cursor.at
     message = "expected devices, like 0,1,2,3 or <=[4]"
     devices = [cursor.integer(message)]
@@ -280,11 +245,7 @@ def device_list_at(cursor: Cursor, count: int) -> tuple[int, ...]:
 
 
 def mesh_at(cursor: Cursor) -> Mesh:
-    """Read a mesh with its `device_ids`.
-
-    Raises:
-        AttributeSyntaxError: if it is missing.
-    """
+    """Read a mesh with its `device_ids`."""
 
     def axis(message: str) -> MeshAxis:
         name = cursor.string(message)
@@ -304,22 +265,14 @@ def mesh_at(cursor: Cursor) -> Mesh:
 
 
 def axes_at(cursor: Cursor, mesh: Mesh, message: str = "") -> tuple[AxisRef, ...]:
-    """Read axes of the mesh in braces.
-
-    Raises:
-        AttributeSyntaxError: if they are missing.
-    """
+    """Read axes of the mesh in braces."""
     if cursor.next != "{":
         cursor.refuse(message)
     return cursor.listed(lambda _: axis_at(cursor, mesh))
 
 
 def axis_at(cursor: Cursor, mesh: Mesh) -> AxisRef:
-    """Read an axis of the mesh, or a part of an axis.
-
-    Raises:
-        AttributeSyntaxError: if it is missing.
-    """
+    """Read an axis of the mesh, or a part of an axis."""
     begin = cursor.at
     name = cursor.string("expected an axis in single quotes")
     sizes = dict(mesh.axes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError, Cursor
+from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError, Cursor, reads
 
 _INT32 = 1 << 31
 
@@ -36,16 +36,10 @@ class OpMetadata:
     """Numbers of `ProfileType` in `xla_data.proto`."""
 
 
-def read_metadata(text: str) -> OpMetadata:
-    """The value of `metadata={…}`; fields of later releases are skipped.
-
-    Raises:
-        AttributeSyntaxError: if it is not a list of fields in braces.
-    """
-    cursor = Cursor(text, "expected braces")
-    metadata = metadata_at(cursor)
-    cursor.finish()
-    return metadata
+@reads("expected braces")
+def read_metadata(cursor: Cursor) -> OpMetadata:
+    """The value of `metadata={…}`; fields of later releases are skipped."""
+    return metadata_at(cursor)
 
 
 def metadata_at(cursor: Cursor) -> OpMetadata:
@@ -91,19 +85,13 @@ def _value(cursor: Cursor, value_type: type) -> str | int | bool | tuple[int, ..
     return number
 
 
-def read_frontend_attributes(text: str) -> Mapping[str, str]:
-    """The value of `frontend_attributes={name="text",…}`; a value in braces is kept as text.
-
-    Raises:
-        AttributeSyntaxError: if it is not a list of pairs in braces.
-    """
-    cursor = Cursor(text, 'expected `name="text"`')
+@reads('expected `name="text"`')
+def read_frontend_attributes(cursor: Cursor) -> Mapping[str, str]:
+    """The value of `frontend_attributes={name="text",…}`; a value in braces is kept as text."""
 
     def pair(_: str) -> tuple[str, str]:
         name = cursor.word()
         cursor.demand("=")
         return name, cursor.braces() if cursor.next == "{" else cursor.scalar()
 
-    pairs = cursor.listed(pair)
-    cursor.finish()
-    return dict(pairs)
+    return dict(cursor.listed(pair))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from hlo_lint.hlo.attributes.cursor import Cursor
+from hlo_lint.hlo.attributes.cursor import Cursor, reads
 
 MAX_DEPTH = 100
 """Maximum depth of tuples: real values stay below five, Python's own limit is near 1000."""
@@ -59,16 +59,13 @@ _TABLE = 'expected a table, like { {"old"} : {"new"} }'
 _ARRAY = 'expected an array, like {"x" {1}} or {}'
 
 
-def read_origin(text: str) -> Origin:
+@reads('expected the origin of each array, like {{"x" {1}}}')
+def read_origin(cursor: Cursor) -> Origin:
     """The value of `origin={…}`.
 
     >>> read_origin('{({"x" {1}}, {})}').tree
     (OriginalArray(name='x', shape_index=(1,)), None)
-
-    Raises:
-        AttributeSyntaxError: if the text is not a value of it.
     """
-    cursor = Cursor(text, 'expected the origin of each array, like {{"x" {1}}}')
     cursor.demand("{")
     if cursor.take("[", "synthetic_call", "]"):
         origin = Origin((), "", True)
@@ -81,7 +78,6 @@ def read_origin(text: str) -> Origin:
             cursor.demand("]")
         origin = Origin(tree, hierarchy)
     cursor.demand("}")
-    cursor.finish()
     return origin
 
 
@@ -105,16 +101,13 @@ def _array_at(cursor: Cursor) -> OriginalArray | None:
     return OriginalArray(name, index)
 
 
-def read_recovery_table(text: str) -> tuple[Recovery, ...]:
+@reads(_TABLE)
+def read_recovery_table(cursor: Cursor) -> tuple[Recovery, ...]:
     """The value of `origin_recovery_table={…}`.
 
     >>> read_recovery_table('{ {"old" {1}} : {"new"} }')[0].new
     OriginalArray(name='new', shape_index=())
-
-    Raises:
-        AttributeSyntaxError: if it is not such a table.
     """
-    cursor = Cursor(text, _TABLE)
     recoveries = []
     cursor.demand("{")
     while not cursor.take("}"):
@@ -122,20 +115,15 @@ def read_recovery_table(text: str) -> tuple[Recovery, ...]:
         cursor.demand(":", message=_COLON)
         new = _array_at(cursor)
         recoveries.append(Recovery(old, new, cursor.string() if cursor.take(",") else ""))
-    cursor.finish()
     return tuple(recoveries)
 
 
 _COLON = "expected `:` and the entry of the array"
 
 
-def read_debug_attributes(text: str) -> tuple[DebugEntry, ...]:
-    """The value of `debug_attributes={…}`.
-
-    Raises:
-        AttributeSyntaxError: if it is not such a table.
-    """
-    cursor = Cursor(text, _TABLE)
+@reads(_TABLE)
+def read_debug_attributes(cursor: Cursor) -> tuple[DebugEntry, ...]:
+    """The value of `debug_attributes={…}`."""
 
     def pair(_: str) -> tuple[str, str]:
         name = cursor.word()
@@ -148,9 +136,7 @@ def read_debug_attributes(text: str) -> tuple[DebugEntry, ...]:
         records = cursor.listed(lambda _: dict(cursor.listed(pair)), _RECORDS, "()")
         return DebugEntry(array, records)
 
-    entries = cursor.listed(entry)
-    cursor.finish()
-    return entries
+    return cursor.listed(entry)
 
 
 _RECORDS = "expected records after `:`"

@@ -73,9 +73,6 @@ def read_program_shape(text: str) -> ProgramShape:
 
     >>> str(read_program_shape("{(f32[8]{0}, s32[])->pred[]}").parameters[1])
     's32[]'
-
-    Raises:
-        AttributeSyntaxError: if it is not a program's shape.
     """
     match = _is_program(text)
     if match is None:
@@ -86,11 +83,7 @@ def read_program_shape(text: str) -> ProgramShape:
 
 
 def read_shape_list(text: str) -> tuple[Shape, ...]:
-    """The value of `operand_layout_constraints={…}`.
-
-    Raises:
-        AttributeSyntaxError: if it is not a list of shapes.
-    """
+    """The value of `operand_layout_constraints={…}`."""
     match = _is_list(text)
     if match is None:
         raise AttributeSyntaxError("expected shapes in braces", text, 0)
@@ -98,20 +91,12 @@ def read_shape_list(text: str) -> tuple[Shape, ...]:
 
 
 def read_one_shape(text: str) -> Shape:
-    """The value of `outfeed_shape=…`.
-
-    Raises:
-        AttributeSyntaxError: if it is not a shape.
-    """
+    """The value of `outfeed_shape=…`."""
     return _shape(text, text, 0)
 
 
 def read_typed_literal(text: str) -> TypedLiteral:
-    """The value of `literal=…`: a shape, then a value.
-
-    Raises:
-        AttributeSyntaxError: if it does not begin with an array's shape.
-    """
+    """The value of `literal=…`: a shape, then a value."""
     match = _match_array(text)
     if match is None:
         raise AttributeSyntaxError("expected a shape and a value, like s32[2]{0} {1, 2}", text, 0)

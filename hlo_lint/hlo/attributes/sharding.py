@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Literal, NamedTuple, TypeAlias, cast
 
-from hlo_lint.hlo.attributes.cursor import Cursor
+from hlo_lint.hlo.attributes.cursor import Cursor, reads
 from hlo_lint.hlo.attributes.devices import (
     AxisRef,
     DeviceOrder,
@@ -102,25 +102,15 @@ _DIMENSIONS = "expected the axes of each dimension, like [{'x'}, {}]"
 _KINDS = frozenset(("replicated", "maximal", "manual", "unknown", "unreduced"))
 
 
-def read_sharding(text: str) -> Sharding:
-    """The value of `sharding={…}`.
-
-    Raises:
-        AttributeSyntaxError: if it is not a sharding.
-    """
-    cursor = Cursor(text, "expected a sharding")
-    sharding = _sharding_at(cursor)
-    cursor.finish()
-    return sharding
+@reads("expected a sharding")
+def read_sharding(cursor: Cursor) -> Sharding:
+    """The value of `sharding={…}`."""
+    return _sharding_at(cursor)
 
 
-def read_domain(text: str) -> Domain:
-    """The value of `domain={…}`.
-
-    Raises:
-        AttributeSyntaxError: if it is not a border between shardings.
-    """
-    cursor = Cursor(text, 'expected kind="sharding", entry={…}, exit={…}')
+@reads('expected kind="sharding", entry={…}, exit={…}')
+def read_domain(cursor: Cursor) -> Domain:
+    """The value of `domain={…}`."""
     cursor.demand("{", "kind", "=")
     kind = cursor.string()
     cursor.take(",")
@@ -130,7 +120,6 @@ def read_domain(text: str) -> Domain:
     cursor.demand("exit", "=")
     leave = _sharding_at(cursor)
     cursor.demand("}")
-    cursor.finish()
     return Domain(kind, entry, leave)
 
 

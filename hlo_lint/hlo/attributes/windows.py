@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
-from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError, Cursor
+from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError, Cursor, reads
 from hlo_lint.text.patterns import late
 
 
@@ -39,16 +39,13 @@ _DEFAULTS = {
 """The default of each part, per dimension (hlo_parser.cc: ParseWindow)."""
 
 
-def read_window(text: str) -> Window:
+@reads("expected a window, like {size=3x3 stride=2x2 pad=1_1x1_1}")
+def read_window(cursor: Cursor) -> Window:
     """The value of `window={…}`, with an entry for each dimension.
 
     >>> read_window("{size=3x3 pad=1_1x0_2}")[1].padding_high
     2
-
-    Raises:
-        AttributeSyntaxError: if it is not a window, or its parts differ in length.
     """
-    cursor = Cursor(text, "expected a window, like {size=3x3 stride=2x2 pad=1_1x1_1}")
     cursor.demand("{")
     parts: dict[str, tuple[tuple[int, ...], ...]] = {}
     begins: dict[str, int] = {}
@@ -66,7 +63,6 @@ def read_window(text: str) -> Window:
         else:
             parts[name] = cursor.grid(_is_grid, "expected a number for each dimension, like 3x3")
         begins[name] = begin
-    cursor.finish()
     rank = max(map(len, parts.values()), default=0)
     for name, part in parts.items():
         if len(part) != rank:
@@ -106,9 +102,6 @@ def read_dim_labels(text: str) -> ConvolutionDimensionNumbers:
 
     >>> read_dim_labels("b0f_0io->bf0").output_spatial
     (2,)
-
-    Raises:
-        AttributeSyntaxError: if a label is missing, repeated or unknown.
     """
     match = _is_dim_labels(text)
     if match is None:
@@ -176,11 +169,7 @@ _is_counts = late(r"[0-9]+(?:x[0-9]+)*").fullmatch
 
 
 def read_sparsity_config(text: str) -> SparsityConfig:
-    """The value of `sparsity_config={…}`.
-
-    Raises:
-        AttributeSyntaxError: if it is not such a configuration.
-    """
+    """The value of `sparsity_config={…}`."""
     lengths = {"sparsity": 2, "dimension": 1, "stride": 1, "idx": 1}
     sides = _read_sides(text, lengths, "expected sparsity=2x4 dimension=1 stride=1 idx=2")
     return SparsityConfig(
@@ -195,11 +184,7 @@ def read_sparsity_config(text: str) -> SparsityConfig:
 
 
 def read_block_scaling_config(text: str) -> BlockScalingConfig:
-    """The value of `block_scaling_config={…}`.
-
-    Raises:
-        AttributeSyntaxError: if it is not such a configuration.
-    """
+    """The value of `block_scaling_config={…}`."""
     lengths = {"scale_idx": 1, "zero_idx": 1, "strides": 0, "steps": 0}
     sides = _read_sides(text, lengths, "expected scale_idx=2 zero_idx=3 strides=1x2 steps=32x1")
     return BlockScalingConfig(

@@ -111,7 +111,8 @@ class TextPieces:
                     break
                 offset = atom.end()
             # A value may contain spaces (`mesh['x'=2] {'x'}`) but ends with its line.
-            after = _end(_blank(text, offset))
+            blank = _blank(text, offset)
+            after = blank.end() if blank else offset
             ends = text[after : after + 1] in ("", ",", "\n", "\r", "}", ")")
             if ends or text.startswith("//", after) or _another_statement(text, after):
                 break
@@ -133,7 +134,10 @@ class TextPieces:
             return self._balanced(offset)
         if text.startswith("b(", offset):
             return self._balanced(offset + 1)
-        array = _array(text, offset, self.end) or self._apart(offset)
+        array = _array(text, offset, self.end)
+        if array is None and (element_type := _element_type(text, offset, self.end)):
+            # White space or a comment may follow the element type.
+            array = _sizes(text, self.skip(element_type.end()), self.end)
         if array is None:
             return offset
         end = array.end()
@@ -141,11 +145,6 @@ class TextPieces:
         if text.startswith("{", brace) and _in_layout(text, self.skip(brace + 1), self.end):
             return self._balanced(brace)
         return end
-
-    def _apart(self, offset: int) -> re.Match[str] | None:
-        """The sizes of an array, after its element type and white space or comments."""
-        element_type = _element_type(self.text, offset, self.end)
-        return element_type and _sizes(self.text, self.skip(element_type.end()), self.end)
 
     def _balanced(self, start: int) -> int:
         """The end of the bracket that opens at `start`."""
@@ -203,15 +202,13 @@ class TextPieces:
             white = self._white(text, offset)
             assert white is not None  # the pattern matches the empty text
             offset = white.end()
-            if not text.startswith("/*", offset) or offset + 2 > self._comments_end():
+            if not text.startswith("/*", offset):
+                return offset
+            if self._last_comment_end is None:
+                self._last_comment_end = text.rfind("*/")
+            if offset + 2 > self._last_comment_end:
                 return offset
             offset = text.index("*/", offset + 2) + 2
-
-    def _comments_end(self) -> int:
-        """The last `*/`; -1 if it is missing."""
-        if self._last_comment_end is None:
-            self._last_comment_end = self.text.rfind("*/")
-        return self._last_comment_end
 
     def _expect(self, match: _Match, offset: int, message: str) -> re.Match[str]:
         token = match(self.text, offset, self.end)
@@ -224,8 +221,3 @@ class TextPieces:
         while offset and self.text[offset - 1].isspace():
             offset -= 1
         return offset
-
-
-def _end(match: re.Match[str] | None) -> int:
-    assert match is not None  # the patterns match the empty text
-    return match.end()

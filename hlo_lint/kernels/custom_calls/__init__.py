@@ -3,6 +3,7 @@
 `decode_payload` reads the Triton kernels of jax-triton and Pallas, the kernels of Mosaic GPU, the
 configurations of cuBLAS, and those of fusions that XLA tiles itself. Payloads are frozen;
 `encode_payload` writes a changed copy, such as that of `triton.with_aliases`, back to the text.
+A payload that is damaged, or not of the asked form, raises PayloadError.
 """
 
 from __future__ import annotations
@@ -76,9 +77,6 @@ def encode_payload(instruction: Instruction, payload: Payload) -> str:
     """The new text of the instruction's `backend_config`, with the same kind of quoting.
 
     For an unchanged payload, it is the old text.
-
-    Raises:
-        PayloadError: the instruction has no `backend_config`.
     """
     text = instruction.attributes.get("backend_config")
     if text is None:

@@ -27,11 +27,7 @@ class BlockLevelFusion:
 
 
 def decode_block_level(content: bytes) -> BlockLevelFusion | None:
-    """The configuration in a fusion's `backend_config`; None if it has none.
-
-    Raises:
-        PayloadError: the configuration is malformed.
-    """
+    """The configuration in a fusion's `backend_config`; None if it has none."""
     config = read_json(content)
     fusion = JsonReader(config, "backend_config").object("fusion_backend_config")
     if fusion is None or fusion.object("block_level_fusion_config") is None:

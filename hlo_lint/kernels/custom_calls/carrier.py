@@ -31,11 +31,7 @@ class Carrier:
 
     @property
     def content(self) -> bytes:
-        """The bytes of the payload.
-
-        Raises:
-            PayloadError: the quoted text is not a valid C string.
-        """
+        """The bytes of the payload."""
         if not self.is_quoted:
             return encode(self.text)
         if len(self.text) < 2 or not self.text.endswith('"'):
@@ -53,11 +49,7 @@ class Carrier:
 
 
 def read_json(content: bytes) -> Mapping[str, Json]:
-    """Parse a JSON object.
-
-    Raises:
-        PayloadError: it is not a JSON object.
-    """
+    """Parse a JSON object."""
     try:
         value = json.loads(content)
     except RecursionError:

@@ -59,11 +59,7 @@ class TriangularSolveConfig:
 
 
 def decode_cublas(target: str, content: bytes) -> GemmConfig | TriangularSolveConfig:
-    """Decode the configuration in a `backend_config`.
-
-    Raises:
-        PayloadError: the configuration is malformed.
-    """
+    """Decode the configuration in a `backend_config`."""
     config = read_json(content)
     whole = JsonReader(config, "backend_config")
     if target == "__cublas$triangularSolve":

@@ -39,11 +39,7 @@ class PallasTritonCall:
 
 
 def decode_pallas_triton(content: bytes) -> PallasTritonCall:
-    """Decode the call in a `backend_config`.
-
-    Raises:
-        PayloadError: it is not such a dictionary.
-    """
+    """Decode the call in a `backend_config`."""
     dictionary = read_dictionary(decode(content))
     name = required(dictionary, "name", bytes)
     x, y, z, warps, stages = (
@@ -61,11 +57,7 @@ def decode_pallas_triton(content: bytes) -> PallasTritonCall:
 
 
 def required(dictionary: Dictionary, name: str, kind: type[_Value]) -> _Value:
-    """The value of a name, of a given type.
-
-    Raises:
-        PayloadError: it is missing, or of another type.
-    """
+    """The value of a name, of a given type."""
     entry = dictionary.entries.get(name)
     if entry is None:
         raise PayloadError(f"expected `{name}` in its dictionary", 0, "character")

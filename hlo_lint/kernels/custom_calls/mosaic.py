@@ -67,11 +67,7 @@ class MlirModule:
 
 
 def decode_mosaic(content: bytes) -> MosaicCall:
-    """Decode the call in a `backend_config`; its module stays bytecode.
-
-    Raises:
-        PayloadError: it is not such a dictionary.
-    """
+    """Decode the call in a `backend_config`; its module stays bytecode."""
     dictionary = read_dictionary(decode(content))
     return MosaicCall(required(dictionary, "module", bytes), dictionary)
 

@@ -188,11 +188,7 @@ class TritonCall:
 
 
 def decode_triton(target: str, content: bytes) -> TritonCall:
-    """Decode the call in a `backend_config`.
-
-    Raises:
-        PayloadError: it is not such a call; the error has a byte offset.
-    """
+    """Decode the call in a `backend_config`."""
     return _decoded(target, content, decompressed(_opaque(target, content)))
 
 
@@ -215,11 +211,7 @@ def _decoded(target: str, content: bytes, message: bytes) -> TritonCall:
 
 
 def decompressed(data: bytes) -> bytes:
-    """Decompress the bytes to at most `MAX_BYTES`.
-
-    Raises:
-        PayloadError: the data is damaged, truncated, followed by more bytes, or too large.
-    """
+    """Decompress the bytes to at most `MAX_BYTES`."""
     most = min(MAX_BYTES, max(ANY_EXPANSION, len(data) * MAX_EXPANSION))
     stream = zlib.decompressobj()
     try:
@@ -254,11 +246,7 @@ def _ffi_dictionary(content: bytes) -> Dictionary:
 
 
 def _by_number(fields: Iterable[Field], message: str, *once: int) -> dict[int, Field]:
-    """The fields by number.
-
-    Raises:
-        PayloadError: a field in `once` occurs twice.
-    """
+    """The fields by number."""
     by_number: dict[int, Field] = {}
     for entry in fields:
         if entry.number in once and entry.number in by_number:
@@ -403,11 +391,7 @@ def _uint(fields: Mapping[int, Field], number: int, *, bits: int = 32) -> int:
 
 
 def with_message(call: TritonCall, message: bytes) -> TritonCall:
-    """The call with its message replaced.
-
-    Raises:
-        PayloadError: the message is not a `TritonAnyKernelCall`.
-    """
+    """The call with its message replaced."""
     compressed = zlib.compress(message)
     content = compressed
     if call.target != LEGACY:
@@ -416,11 +400,7 @@ def with_message(call: TritonCall, message: bytes) -> TritonCall:
 
 
 def with_aliases(call: TritonCall, aliases: Iterable[InputOutputAlias]) -> TritonCall:
-    """The autotuned call with its list of saved buffers replaced; unknown fields are kept.
-
-    Raises:
-        PayloadError: the call is not autotuned.
-    """
+    """The autotuned call with its list of saved buffers replaced; unknown fields are kept."""
     reader = Reader(call.message)
     autotuned = next((entry for entry in reader.fields() if entry.number == 2), None)
     if autotuned is None:
