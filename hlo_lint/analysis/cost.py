@@ -124,7 +124,6 @@ _APPLIES: Final = frozenset(
 
 @cached_analysis
 def _without_callers(computation: Computation) -> Cost:
-    """The cost of the instructions without callees."""
     reading, calls = reading_of(computation), calls_of(computation)
     counts = Counter(reading.kind_of)
     counts.subtract(Counter(reading.kind_of[number] for number in calls))
@@ -139,7 +138,6 @@ def _without_callers(computation: Computation) -> Cost:
 
 
 def _fusion_bytes(fusion: Instruction, body: Computation) -> int:
-    """Bytes that a fusion reads and writes."""
     reads = _parameter_reads(body)
     total = 0
     for result in _results(body):

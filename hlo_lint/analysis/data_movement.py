@@ -124,7 +124,6 @@ def _move(kernel: Instruction, mover: Instruction) -> Iterator[Move]:
 def _moved(
     opcode: str, operand: str, index: Index, result: str, numbers: tuple[int, ...]
 ) -> tuple[ArrayShape, ArrayShape, MoveLoops] | None:
-    """Both arrays, and the loops between them; None for an unsupported move."""
     before, after = part(shape_or_none(operand), index), shape_or_none(result)
     if not _is_simple(before) or not _is_simple(after):
         return None

@@ -28,7 +28,6 @@ def misused(region: EmittedRegion, module: Module) -> Iterator[tuple[Instruction
 
 
 def _held(region: EmittedRegion, runner: Instruction, module: Module) -> Instruction | None:
-    """The first instruction that a region may not hold, or None."""
     for computation in _run_by(runner, module):
         if not _may_hold(region, computation):
             continue

@@ -136,7 +136,6 @@ def _other_flops(opcode: str, types: Sequence[Shape | None]) -> int:
 
 
 def _bytes_moved(opcode: str, result: Shape | None, types: Sequence[Shape | None]) -> int:
-    """Bytes that an instruction reads and writes."""
     written = byte_count(result)
     first = types[0] if types else None
     if opcode in SLICES:

@@ -206,7 +206,6 @@ class _Order:
         return second in self._reached[first]
 
     def _after(self, number: int) -> Iterable[int]:
-        """The users of an instruction, and its control successors."""
         computation = self._computation
         name = name_of(computation.rows[number])
         yield from computation.users.get(name, ())

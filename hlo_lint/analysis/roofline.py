@@ -125,7 +125,6 @@ def gpu_device(text: str) -> Device | None:
 
 
 def _rates(units: Message) -> dict[str, float]:
-    """Operations of a core per second, by element type."""
     rates: dict[str, float] = {}
     for entry in units.messages("rate_infos"):
         value = entry.message("value")

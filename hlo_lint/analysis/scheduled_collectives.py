@@ -100,7 +100,6 @@ class _CollectiveTrace:
     def _steps(
         self, computation: Computation
     ) -> Iterator[tuple[Instruction, Sequence[Computation]]]:
-        """The collectives of a computation, and the callers with their callees."""
         for instruction in computation.instructions:
             if instruction.opcode.removesuffix("-start") in _COLLECTIVES:
                 # A transfer to or from the host does not wait for other devices.

@@ -367,7 +367,6 @@ class SharedBuffers:
     def _operand_values(
         self, computation: Computation, position: int, number: int, indices: Sequence[Index]
     ) -> list[NumberedPart | None]:
-        """The sources of parts of an operand."""
         source = operand_place(computation, position, number, ())
         if source is None:
             return []
@@ -383,7 +382,6 @@ class SharedBuffers:
         source: Computation,
         others: Iterable[NumberedPart | None],
     ) -> None:
-        """Join each place with the corresponding place in `source`, if it is known."""
         ours, theirs, joined = self._numbers[computation], self._numbers[source], self._joined
         for place, value in zip(places, others, strict=False):
             if value is None:

@@ -81,7 +81,6 @@ def runs_of(module: Module) -> Mapping[str, Sequence[EffectRun]]:
 def _chains(
     computation: Computation, calls: Calls, module: Module
 ) -> Sequence[tuple[Instruction, ...]] | None:
-    """The chains of callers from a computation to the entry; None if there are too many."""
     chains: list[tuple[Instruction, ...]] = []
     waiting: list[tuple[Computation, tuple[Instruction, ...]]] = [(computation, ())]
     while waiting:

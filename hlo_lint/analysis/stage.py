@@ -233,7 +233,6 @@ def parse_stage(text: str) -> Stage:
 
 
 def _runs(name: str, backend: str | None) -> list[tuple[PassList, list[int]]]:
-    """The releases with a pass or a pipeline, and its places in each."""
     runs = [
         (release, [place for place, run in enumerate(release.passes) if name in run])
         for release in pass_lists(backend)

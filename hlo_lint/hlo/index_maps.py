@@ -106,7 +106,6 @@ class IndexMap:
 
 
 def _sources(steps: tuple[Digits, ...], numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The sources of many elements."""
     for step in steps:
         rest, numbers = numbers, numbers * 0
         for size, stride in reversed(step):

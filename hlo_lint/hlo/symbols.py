@@ -177,7 +177,6 @@ class SymbolTable:
 
     @cached_property
     def _by_name(self) -> dict[tuple[int, str], ComputationPlace]:
-        """The first computation of each name."""
         return {
             (id(place.module), place.computation.name): place for place in reversed(self.places)
         }
@@ -213,7 +212,6 @@ class SymbolTable:
                     yield self.statement(caller, number)
 
     def _readers(self, place: ComputationPlace, number: int) -> Iterator[Statement]:
-        """The statements that name an instruction, in the order of the text."""
         computation = place.computation
         name = name_of(computation.rows[number])
         if opcode_of(computation.rows[number]) == "parameter":

@@ -69,7 +69,6 @@ def new_message(name: str) -> Message:
 def _add_file(
     pool: descriptor_pool.DescriptorPool, libraries: list[mmap.mmap], proto: str, added: set[str]
 ) -> None:
-    """Add a `.proto` to the pool, after its imports."""
     added.add(proto)
     file = descriptor_pb2.FileDescriptorProto.FromString(_descriptor(libraries, proto))
     for imported in file.dependency:

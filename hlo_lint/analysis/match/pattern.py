@@ -244,7 +244,6 @@ def function_of(name: str) -> str:
 
 
 def _made(function: str, opcodes: tuple[str, ...], arguments: tuple[str | Pattern, ...]) -> Pattern:
-    """The pattern of a call of a function: a name may come first, then patterns of operands."""
     names = tuple(_checked_name(name) for name in arguments[:1] if isinstance(name, str))
     operands = tuple(operand for operand in arguments if isinstance(operand, Pattern))
     if len(names) + len(operands) < len(arguments):

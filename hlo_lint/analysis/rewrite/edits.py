@@ -215,7 +215,6 @@ def edits_of(graph: RewrittenGraph) -> tuple[Edit, ...]:
 
 
 def _changes(graph: RewrittenGraph, instruction: Instruction) -> Iterator[Edit]:
-    """The edits of an instruction that stays, and of the new instructions next to it."""
     module = graph.module
     separator = line_break(instruction, module)
     start, end = module.span(instruction)

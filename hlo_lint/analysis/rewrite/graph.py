@@ -293,7 +293,6 @@ _KEPT: Final = frozenset(
 
 
 def _has_effect(instruction: Instruction, module: Module) -> bool:
-    """True if an instruction or its callees have a side effect."""
     waiting, seen = [instruction], set[str]()
     for called in waiting:
         opcode = called.opcode

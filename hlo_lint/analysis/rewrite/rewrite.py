@@ -403,7 +403,6 @@ def _type_text(shape: Shape | str) -> str:
 
 
 def _spelled(value: AttributeArgument, percent: str) -> str:
-    """Spell an attribute value in HLO."""
     match value:
         case bool():
             return str(value).lower()

@@ -75,7 +75,6 @@ def _reshape(operation: Operation, printed: Shape) -> None:
 
 
 def _count(shape: ArrayShape) -> int:
-    """The number of elements."""
     if UNBOUNDED in shape.dims:
         raise Unknowable
     if 0 in shape.dims:
@@ -275,12 +274,10 @@ def _set_dimension_size(operation: Operation) -> Shape:
 
 
 def _index_dims(indices: ArrayShape, vector: int) -> list[int]:
-    """The dimensions of the indices without `vector`, that of the index vectors."""
     return [dim for dim in range(indices.rank) if dim != vector]
 
 
 def _demand_indices(operation: Operation, indices: ArrayShape) -> int:
-    """Demand integers; return `index_vector_dim`."""
     demand_known(indices.dtype)
     if not is_integer(indices.dtype):
         raise Impossible(f"the indices of {operation.opcode} are {indices.dtype}, not integers")

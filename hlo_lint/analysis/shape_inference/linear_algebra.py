@@ -44,7 +44,6 @@ def _sides(
 def _assembled(
     left: ArrayShape, right: ArrayShape, places: Sequence[tuple[ArrayShape, int]]
 ) -> ArrayShape:
-    """The result whose dimensions are those at `places`."""
     return array_without_layout(
         promote_types(left.dtype, right.dtype),
         [shape.dims[dim] for shape, dim in places],
@@ -200,7 +199,6 @@ def _fft(operation: Operation) -> Shape:
 def _demand_lengths(
     fft_type: str, operand: ArrayShape, lengths: tuple[int, ...], after: int = 0
 ) -> None:
-    """Demand that the last dimensions, before `after` further ones, have the lengths."""
     for dim, length in enumerate(lengths, operand.rank - after - len(lengths)):
         if operand.dims[dim] not in (length, UNBOUNDED):
             raise Impossible(

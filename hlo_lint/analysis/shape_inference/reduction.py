@@ -104,7 +104,6 @@ def _demand_same_sizes(operation: Operation, arrays: Sequence[ArrayShape]) -> No
 
 
 def _inputs(operation: Operation) -> tuple[tuple[ArrayShape, ...], tuple[ArrayShape, ...]]:
-    """The arrays of a reduction, of equal sizes, and their initial values."""
     if not operation.operands or len(operation.operands) % 2:
         raise Impossible(f"{operation.opcode} needs an initial value for each operand")
     count = len(operation.operands) // 2
@@ -333,7 +332,6 @@ def _convolution(operation: Operation) -> Shape:
 def _grouped(
     operation: Operation, left: ArrayShape, right: ArrayShape, numbers: ConvolutionDimensionNumbers
 ) -> tuple[int, int]:
-    """Sizes of the result's batch and feature dimensions."""
     feature_groups = operation.integer("feature_group_count", 1)
     batch_groups = operation.integer("batch_group_count", 1)
     if feature_groups <= 0 or batch_groups <= 0:

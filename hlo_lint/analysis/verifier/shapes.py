@@ -108,7 +108,6 @@ def _bitcast_sizes_count(scope: Scope, number: int) -> bool:
 
 
 def _check_of(row: InstructionRecord, checked: ShapeCheck, checks: Checks) -> str:
-    """The name of the check that a wrong shape violates."""
     opcode = opcode_of(row)
     inference = inference_of(opcode)
     arity = None if inference is None else inference.arity

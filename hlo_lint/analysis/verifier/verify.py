@@ -117,7 +117,6 @@ class _Verifier:
             yield from self._outcomes.get(computation, ())
 
     def _outcome(self, computation: Computation) -> tuple[Violation, ...] | None:
-        """The violations of a computation with these callees; None if it was not checked."""
         outcome = self._outcomes.get(computation)
         if outcome is None:
             held = self.memo.outcomes.get(computation)
@@ -128,7 +127,6 @@ class _Verifier:
         return outcome
 
     def _callees(self, computation: Computation) -> Mapping[str, Computation | None]:
-        """The computations that it calls, by name."""
         calls = calls_of(computation)
         if not calls:
             return {}
@@ -140,7 +138,6 @@ class _Verifier:
         return callees
 
     def _signature(self, name: str) -> Signature | None:
-        """The signature of the computation of that name."""
         computation = self.module.computation(name)
         return None if computation is None else signature_of(computation)
 
@@ -190,7 +187,6 @@ class _Verifier:
             held[tuple(self._callees(computation).values())] = outcome
 
     def _binds(self, mark: Mark) -> bool:
-        """True if the stage's options enable a check."""
         return not mark.option or getattr(self.stage, mark.option)
 
     def _of_instructions(self, batch: Batch) -> Iterator[_Located]:
@@ -250,7 +246,6 @@ class _Verifier:
         return bad
 
     def _callees_in(self, batch: Batch, kind: RowKind) -> tuple[str, ...]:
-        """The names of the computations that instructions of a kind call."""
         if "={" not in kind[2] or not self._has_inline:
             return callees_in(kind[2])
         computation, number = batch.place(kind)
@@ -278,7 +273,6 @@ class _Verifier:
                 yield computation, number, violation
 
     def _of_attributes(self, batch: Batch) -> Iterator[_Located]:
-        """The violations of checks by attribute; few texts have such an attribute."""
         texts = {
             opcode: "\n".join({kind[2] for kind in kinds})
             for opcode, kinds in batch.by_opcode.items()
@@ -358,7 +352,6 @@ class Batch:
 
     @cached_property
     def _holders(self) -> dict[str, list[Computation]]:
-        """The computations that hold each opcode, once all are added."""
         holders: dict[str, list[Computation]] = {}
         for computation in self._computations:
             for opcode in computation.opcodes:

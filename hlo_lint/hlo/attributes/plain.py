@@ -94,7 +94,6 @@ def _integers(cursor: Cursor) -> tuple[int, ...]:
 
 
 def _integer_lists(cursor: Cursor) -> tuple[tuple[int, ...], ...]:
-    """`source_target_pairs={{0,1},{1,0}}`."""
     return cursor.listed(lambda _: _integers(cursor))
 
 
@@ -130,7 +129,6 @@ def _computation(cursor: Cursor) -> str | tuple[str, ...]:
 
 
 def _names(cursor: Cursor) -> tuple[str, ...]:
-    """`control-predecessors={%a, %b}`."""
     return cursor.listed(cursor.name)
 
 
@@ -189,7 +187,6 @@ def _statistics(cursor: Cursor) -> Statistics:
 
 
 def _any(cursor: Cursor) -> PlainValue:
-    """The value of an unknown attribute."""
     if cursor.next != "{":
         for read in (cursor.integer, cursor.boolean, cursor.name):
             with suppress(AttributeSyntaxError):

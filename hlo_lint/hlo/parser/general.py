@@ -97,7 +97,6 @@ class ParsedBody:
         return {row: tuple(calls) for row, calls in by_row.items()}
 
     def _name_rows(self) -> None:
-        """Give nameless instructions XLA's names for them."""
         names = {name_of(row) for row in self.rows if name_of(row)[:1] != NAMELESS}
         numbers: dict[str, int] = {}
         given = {
@@ -131,7 +130,6 @@ def _anonymous_name(opcode: str, names: set[str], numbers: dict[str, int]) -> st
 
 
 def _spans(places: tuple[StatementPlace, ...], start: int, text: str) -> tuple[Span, ...]:
-    """The spans of the instructions at some places, in the text that begins at `start`."""
     spans: list[Span] = []
     for begin, end, lines in places:
         if not lines:
@@ -538,7 +536,6 @@ class Scanner(TextPieces):
     def _pass_over(
         self, offset: int, unreadable: Unreadable, parse_errors: list[ParseError]
     ) -> int:
-        """Record the unreadable line at `offset`, and return the beginning of the next."""
         text = self.text
         line_end = text.find("\n", offset)
         line_end = len(text) if line_end < 0 else line_end

@@ -112,7 +112,6 @@ def read_literal(shape: Shape, text: str) -> LiteralValue:
 
 
 def _elements(text: str, count: int) -> list[str]:
-    """The texts of a tuple's elements."""
     begin, depth = 0, 0
     parts: list[str] = []
     end = len(text)
@@ -180,7 +179,6 @@ def _array(shape: ArrayShape, text: str) -> NDArray[Any]:
 
 
 def _check_structure(shape: ArrayShape, data: bytes, is_complex: bool, text: str) -> None:
-    """Check that braces and commas match the shape."""
     structure = data.translate(None, _NOT_STRUCTURE)
     expected = b"(,)" if is_complex else b""
     dims = shape.dims
@@ -257,7 +255,6 @@ def _floats(
 
 
 def _nans(numbers: bytes) -> list[tuple[int, int, int | None]]:
-    """Place, sign and payload of each NaN."""
     payloads = []
     for place, number in enumerate(numbers.split(b",")):
         if b"n" in number and (nan := _is_nan(number.strip())):

@@ -111,7 +111,6 @@ def _split(text: str) -> list[str]:
 
 
 def _modules(text: str, memo: Memo | None) -> tuple[Module, ...]:
-    """All modules of a text."""
     reader = _ModuleReader(text, memo)
     # If XLA printed all of it, there is no second module.
     if reader.at < len(text) and (hlo := _only_hlo(text)) is not None:
@@ -153,7 +152,6 @@ class _ModuleReader:
             self.at = self.printed.read(self.at, self.computations)
 
     def _read_printed_head(self) -> int:
-        """Read header and tables as XLA prints them; return the end, or 0."""
         text = self.text
         end = text.find("\n\n") if text.startswith("HloModule") else 0
         end = len(text) if end < 0 else end
@@ -229,7 +227,6 @@ class _ModuleReader:
         return offset
 
     def _all_computations(self) -> list[tuple[int, Computation]]:
-        """The computations of the module, each once, and their beginnings."""
         computations = self.computations
         if any(computation.inline for _, computation in computations):
             computations = [*chain.from_iterable(_with_inline(*place) for place in computations)]

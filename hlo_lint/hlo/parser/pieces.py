@@ -77,7 +77,6 @@ class TextPieces:
         self._last_comment_end: int | None = None
 
     def _parts(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Positions of the parts between top-level commas."""
         parts = []
         offset = begin = start
         while mark := _part_mark(self.text, offset, end):
@@ -147,7 +146,6 @@ class TextPieces:
         return end
 
     def _balanced(self, start: int) -> int:
-        """The end of the bracket that opens at `start`."""
         text = self.text
         end = self._ends.get(start)
         if end is not None and end <= self.end:
@@ -217,7 +215,6 @@ class TextPieces:
         return token
 
     def _back(self, offset: int) -> int:
-        """The start of the white space before `offset`."""
         while offset and self.text[offset - 1].isspace():
             offset -= 1
         return offset

@@ -137,7 +137,6 @@ def _pallas(payload: PallasTritonCall) -> Iterator[str]:
 
 
 def _entries(dictionary: Dictionary, code: str) -> Iterator[str]:
-    """The entries of a dictionary except the code."""
     for name, entry in dictionary.entries.items():
         if name != code:
             value = entry.value

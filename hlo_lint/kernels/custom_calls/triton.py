@@ -246,7 +246,6 @@ def _ffi_dictionary(content: bytes) -> Dictionary:
 
 
 def _by_number(fields: Iterable[Field], message: str, *once: int) -> dict[int, Field]:
-    """The fields by number."""
     by_number: dict[int, Field] = {}
     for entry in fields:
         if entry.number in once and entry.number in by_number:
@@ -466,7 +465,6 @@ def with_tensor_strides(
 
 
 def _call_fields(reader: Reader) -> Iterator[Field]:
-    """The `TritonKernelCall` fields, in the order of `TritonCall.kernel_calls`."""
     for entry in reader.fields():
         if entry.number == 1:
             yield entry
