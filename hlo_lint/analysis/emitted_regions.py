@@ -29,7 +29,8 @@ def misused(region: EmittedRegion, module: Module) -> Iterator[tuple[Instruction
 
 def _held(region: EmittedRegion, runner: Instruction, module: Module) -> Instruction | None:
     for computation in _run_by(runner, module):
-        if not _may_hold(region, computation):
+        moves = region.moves and _STARTED in computation.opcodes
+        if computation.opcodes.isdisjoint(region.refused | region.refused_tuples) and not moves:
             continue
         for inside in computation.instructions:
             opcode = inside.opcode.removesuffix("-start")
@@ -55,14 +56,6 @@ def _run_by(runner: Instruction, module: Module) -> Sequence[Computation]:
 def _known_runs(module: Module) -> dict[tuple[str, ...], Sequence[Computation]]:
     """The computations that instructions of a module run, by the names of their callees."""
     return {}
-
-
-def _may_hold(region: EmittedRegion, computation: Computation) -> bool:
-    """True if a computation has an opcode that the region may not hold."""
-    opcodes = computation.opcodes
-    if not opcodes.isdisjoint(region.refused) or not opcodes.isdisjoint(region.refused_tuples):
-        return True
-    return region.moves and _STARTED in opcodes
 
 
 def _only_moves(fusion: Instruction, module: Module) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hlo_lint.analysis.buffers import source_of
 from hlo_lint.analysis.calls import fusions_of, holders
 from hlo_lint.analysis.kinds import instructions_where
-from hlo_lint.analysis.walks import chain
+from hlo_lint.hlo.constants import constant_of
 from hlo_lint.hlo.ir import Instruction, Module
 
 if TYPE_CHECKING:  # loaded where a module has such a call
@@ -74,17 +74,12 @@ def operand_source(call: Instruction, number: int, module: Module) -> Instructio
     if fusion is None:
         return source
     # The fusion passes the kernel the slice's address: the slice has no buffer.
-    for whole in chain(source, _sliced):
-        source = whole
+    while source is not None and source.opcode in ("slice", "dynamic-slice"):
+        source = source_of(source.operand(0))
     if source is None or source.opcode != "parameter":
         return source
     outer = source.parameter_number
     return None if outer is None else source_of(fusion.operand(outer))
-
-
-def _sliced(part: Instruction) -> Instruction | None:
-    is_slice = part.opcode in ("slice", "dynamic-slice")
-    return source_of(part.operand(0)) if is_slice else None
 
 
 def is_entry_parameter(call: Instruction, number: int, module: Module) -> bool:
@@ -99,14 +94,9 @@ def is_fresh_fill(call: Instruction, number: int, module: Module) -> bool:
     if source is None:
         return False
     if source.opcode in ("broadcast", "constant", "iota"):
-        return source.opcode != "broadcast" or _is_constant(source)
+        return source.opcode != "broadcast" or constant_of(source) is not None
     if source.opcode == "fusion":
         bodies = [module.computation(name) for name in source.called_computations]
         # A fusion that computes only from constants.
         return bool(bodies) and all(body is not None and body.opcodes <= _FILLS for body in bodies)
     return source.opcode == "custom-call" and source.custom_call_target == "AllocateBuffer"
-
-
-def _is_constant(broadcast: Instruction) -> bool:
-    filler = broadcast.operands[0].instruction if broadcast.operands else None
-    return filler is not None and filler.opcode == "constant"

@@ -28,11 +28,6 @@ def _elements(shape: Shape, least: int, what: str) -> tuple[Shape, ...]:
     return shape.elements
 
 
-def _copy_start(operation: Operation) -> Shape:
-    operand = without_layout(operation.shape(0))
-    return TupleShape((operand, operand, U32))
-
-
 def _copy_done(operation: Operation) -> Shape:
     destination, source, *_ = _elements(operation.shape(0), 2, "the operand of copy-done")
     demand_compatible(source, destination, "copy-done of {} into {}")
@@ -163,7 +158,9 @@ def sugar(opcode: str, part: str, wrapped: Inference) -> Inference:
 
 
 OPCODES: Table = {
-    "copy-start": Inference(_copy_start, arity=1),
+    "copy-start": Inference(
+        lambda operation: TupleShape((*[without_layout(operation.shape(0))] * 2, U32)), arity=1
+    ),
     "copy-done": Inference(_copy_done, arity=1, keeps_layout=True),
     "send": Inference(
         lambda operation: TupleShape((operation.shape(0), U32, TOKEN)),

@@ -137,10 +137,6 @@ class _Verifier:
             self._callees_of[computation] = callees
         return callees
 
-    def _signature(self, name: str) -> Signature | None:
-        computation = self.module.computation(name)
-        return None if computation is None else signature_of(computation)
-
     def _scope(self, computation: Computation) -> Scope:
         scope = self._scopes.get(computation)
         if scope is None:
@@ -225,8 +221,12 @@ class _Verifier:
             _, result, attributes, operands = kind
             signatures: tuple[Signature | None, ...] = ()
             if calls:
-                callees = self._callees_in(batch, kind)
-                signatures = tuple(map(self._signature, callees))
+                callees = callees_in(attributes)
+                if "={" in attributes and any(part.inline for part in self.module.computations):
+                    computation, number = batch.place(kind)
+                    callees = calls_of(computation).get(number, ())
+                named = map(self.module.computation, callees)
+                signatures = tuple([None if body is None else signature_of(body) for body in named])
                 attributes = without_callees(attributes, callees)
             if attributes:
                 attributes = _without_numbers(attributes)
@@ -244,17 +244,6 @@ class _Verifier:
         if len(good) > MAX_HELD:
             good.clear()
         return bad
-
-    def _callees_in(self, batch: Batch, kind: RowKind) -> tuple[str, ...]:
-        if "={" not in kind[2] or not self._has_inline:
-            return callees_in(kind[2])
-        computation, number = batch.place(kind)
-        return calls_of(computation).get(number, ())
-
-    @cached_property
-    def _has_inline(self) -> bool:
-        """True if some computation is written into an attribute."""
-        return any(computation.inline for computation in self.module.computations)
 
     def _shape_violations(self, scope: Scope, number: int) -> Iterator[Violation]:
         return shape_violations(scope, self.inference, number, self.checks)

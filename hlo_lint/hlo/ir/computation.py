@@ -78,30 +78,10 @@ _NO_INLINE: Final[Mapping[int, tuple[Inline, ...]]] = {}
 class Computation:
     """The instructions of a computation, shared by every module that repeats its text."""
 
-    __slots__ = (
-        "__weakref__",
-        "_by_opcode",
-        "_fusion_computations",
-        "_index",
-        "_irregular",
-        "_opcodes",
-        "_positions",
-        "_some_users",
-        "_spans",
-        "_text",
-        "_users",
-        "_views",
-        "analysis_cache",
-        "cyclic",
-        "has_spans",
-        "inline",
-        "is_entry",
-        "name",
-        "nested",
-        "parse_errors",
-        "rows",
-        "signature",
-        "tail",
+    __slots__ = tuple(
+        "__weakref__ _by_opcode _fusion_computations _index _irregular _opcodes _positions "
+        "_some_users _spans _text _users _views analysis_cache cyclic has_spans inline is_entry "
+        "name nested parse_errors rows signature tail".split()
     )
 
     def __init__(

@@ -304,7 +304,9 @@ class Scanner(TextPieces):
                 offset = self._lines(offset, body)
             if text.startswith("}", offset) and not self.is_bare:
                 return body, offset + 1
-            if offset >= len(text) or self._begins_computation(offset):
+            at_first_column = offset == 0 or text[offset - 1] == "\n"
+            # Another computation may begin, although this one is open.
+            if offset >= len(text) or (at_first_column and _computation_line(text, offset)):
                 offset = self._back(offset)
                 if not self.is_bare:
                     message = f"the braces of %{name} never close"
@@ -504,11 +506,6 @@ class Scanner(TextPieces):
 
     # Recovery after unreadable text
 
-    def _begins_computation(self, offset: int) -> bool:
-        """True if a computation begins here, at the first column, although another is open."""
-        first_column = offset == 0 or self.text[offset - 1] == "\n"
-        return first_column and _computation_line(self.text, offset) is not None
-
     def _bound(self, offset: int) -> None:
         """Bound the statement at `offset` by the next line that begins a statement."""
         line_end = self.text.find("\n", offset)
@@ -522,16 +519,12 @@ class Scanner(TextPieces):
                 break
             self.next_statement = following.start()
             # `metadata={…}` on a line of its own, after a comma, is not a statement.
-            if self._follows_comma(following.start()):
+            end = self._back(following.start())
+            while comment := _line_comment(self.text, self.text.rfind("\n", 0, end) + 1, end):
+                end = self._back(comment.start(1))
+            if self.text[end - 1 : end] == ",":
                 line_end = following.end()
         self.end = self.next_statement
-
-    def _follows_comma(self, offset: int) -> bool:
-        """True if a comma precedes `offset`, apart from blanks and `//` comments."""
-        end = self._back(offset)
-        while comment := _line_comment(self.text, self.text.rfind("\n", 0, end) + 1, end):
-            end = self._back(comment.start(1))
-        return self.text[end - 1 : end] == ","
 
     def _pass_over(
         self, offset: int, unreadable: Unreadable, parse_errors: list[ParseError]

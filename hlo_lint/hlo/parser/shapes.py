@@ -34,53 +34,30 @@ MAX_DEPTH = 100
 """Maximum depth of brackets: real programs stay below ten, Python's own limit is near 1000."""
 
 EXAMPLES = {
-    "expected a shape": ["", "[2]", "2", "F32[2]", "%x", "f32", "f32(2)"],
-    "expected a size": [
-        "f32[a]",
-        "f32[-1]",
-        "f32[,2]",
-        "f32[2,]",
-        "f32[2,,3]",
-        "f32[<=]",
-        "f32[<=a]",
-        "f32[2,x]",
-    ],
-    "expected `,` or `]` after a size": ["f32[2 3]", "f32[2)", "f32[2}", "f32[?2]", "f32[?x"],
-    "expected the number of a dimension": ["f32[2]{a}", "f32[2]{0,}", "f32[2]{,0}", "f32[2]{0,,1}"],
-    "expected `,`, `:` or `}` in a layout": ["f32[2]{0 1}", "f32[2]{0]", "f32[2]{0)", "f32[2]{0x"],
-    "expected a part of a layout: D, T, L, #, *, E, S, SC, P or M, in this order": [
-        "f32[2]{0:X(1)}",
-        "f32[2]{0:1}",
-        "f32[2]{0:E(4)X}",
-        "f32[2]{0:S(5)X}",
-        "f32[2]{0:S(5)E(4)}",
-        "f32[2]{0:T(2)X}",
-        "f32[2]{0:L(2)X}",
-        "f32[2]{0:#(u32)X}",
-        "f32[2]{0:*(u32)X}",
-        "f32[2]{0:SC(0:1)X}",
-        "f32[2]{0:D(D)X}",
-        "f32[2]{0:M(1)X}",
-        "f32[2]{0:M(1)M(1)}",
-        "f32[2]{0:P(f32[2])X}",
-    ],
-    "expected a number in parentheses": [
-        "f32[2]{0:Tx",
-        "f32[2]{0:T(a)}",
-        "f32[2]{0:T(2,)}",
-        "f32[2]{0:E()}",
-        "f32[2]{0:Ex",
-        "f32[2]{0:E(x)}",
-        "f32[2]{0:S()}",
-        "f32[2]{0:Sx",
-        "f32[2]{0:L()}",
-        "f32[2]{0:Lx",
-        "f32[2]{0:M()}",
-        "f32[2]{0:Mx",
-    ],
-    "a token has no sizes": ["token[2]", "opaque[2]", "token[?]", "opaque[<=2]"],
-    "a buffer holds one array": ["b()", "b(token[])", "b((f32[2]))", "b(b(f32[2]))", "b(2"],
-    "nothing may follow a shape": ["f32[2] x", "f32[2],", "f32[2]{0}{0}", "token[]{", "b(f32[2])x"],
+    message: texts.split("; ")
+    for message, texts in {
+        "expected a shape": "; [2]; 2; F32[2]; %x; f32; f32(2)",
+        "expected a size": (
+            "f32[a]; f32[-1]; f32[,2]; f32[2,]; f32[2,,3]; f32[<=]; f32[<=a]; f32[2,x]"
+        ),
+        "expected `,` or `]` after a size": "f32[2 3]; f32[2); f32[2}; f32[?2]; f32[?x",
+        "expected the number of a dimension": "f32[2]{a}; f32[2]{0,}; f32[2]{,0}; f32[2]{0,,1}",
+        "expected `,`, `:` or `}` in a layout": "f32[2]{0 1}; f32[2]{0]; f32[2]{0); f32[2]{0x",
+        "expected a part of a layout: D, T, L, #, *, E, S, SC, P or M, in this order": (
+            "f32[2]{0:X(1)}; f32[2]{0:1}; f32[2]{0:E(4)X}; f32[2]{0:S(5)X}; f32[2]{0:S(5)E(4)}; "
+            "f32[2]{0:T(2)X}; f32[2]{0:L(2)X}; f32[2]{0:#(u32)X}; f32[2]{0:*(u32)X}; "
+            "f32[2]{0:SC(0:1)X}; f32[2]{0:D(D)X}; f32[2]{0:M(1)X}; f32[2]{0:M(1)M(1)}; "
+            "f32[2]{0:P(f32[2])X}"
+        ),
+        "expected a number in parentheses": (
+            "f32[2]{0:Tx; f32[2]{0:T(a)}; f32[2]{0:T(2,)}; f32[2]{0:E()}; f32[2]{0:Ex; "
+            "f32[2]{0:E(x)}; f32[2]{0:S()}; f32[2]{0:Sx; f32[2]{0:L()}; f32[2]{0:Lx; "
+            "f32[2]{0:M()}; f32[2]{0:Mx"
+        ),
+        "a token has no sizes": "token[2]; opaque[2]; token[?]; opaque[<=2]",
+        "a buffer holds one array": "b(); b(token[]); b((f32[2])); b(b(f32[2])); b(2",
+        "nothing may follow a shape": "f32[2] x; f32[2],; f32[2]{0}{0}; token[]{; b(f32[2])x",
+    }.items()
 }
 """Messages for malformed shapes, by examples: a text gets the message of the example that fails in
 the same state."""

@@ -61,11 +61,8 @@ def _operation_name(operation: Any) -> str:
 
 def _attributes(operation: Any) -> dict[str, str]:
     """Attributes as text: generic operations have no accessors."""
-    return {name: str(operation.attributes[name]) for name in _names(operation)}
-
-
-def _names(operation: Any) -> list[str]:
-    return [name if isinstance(name, str) else name.name for name in operation.attributes]
+    names = [name if isinstance(name, str) else name.name for name in operation.attributes]
+    return {name: str(operation.attributes[name]) for name in names}
 
 
 def _descriptors(module: Any) -> Iterator[dict[str, Any]]:
@@ -131,13 +128,9 @@ def _constant(value: Any) -> int | None:
         case "arith.index_cast":
             return _constant(owner.operands[0])
         case "memref.extract_strided_metadata":
-            return _metadata(owner.operands[0].type, _number_of(value))
+            equal = [number for number, result in enumerate(owner.results) if result == value]
+            return _metadata(owner.operands[0].type, equal[0] if equal else -1)
     return None
-
-
-def _number_of(value: Any) -> int:
-    results = list(value.owner.results)
-    return next((number for number, result in enumerate(results) if result == value), -1)
 
 
 def _metadata(memref: Any, result: int) -> int | None:

@@ -263,25 +263,18 @@ def _autotuned(reader: Reader, within: Field) -> AutotunedKernelCall:
             case 1:
                 name = wire.text_of(entry)
             case 2:
-                configs.append(_config(reader, entry))
+                fields = _by_number(reader.fields(entry), "Config", 1, 2)
+                if 1 not in fields:
+                    raise PayloadError("a configuration without its kernel call", entry.start)
+                description = wire.text_of(fields[2]) if 2 in fields else ""
+                configs.append(Config(_kernel_call(reader, fields[1]), description))
             case 3:
-                aliases.append(_alias(reader, entry))
+                fields = _by_number(reader.fields(entry), "InputOutputAlias")
+                buffers = _uint(fields, 1), _uint(fields, 2)
+                aliases.append(InputOutputAlias(*buffers, _uint(fields, 3, bits=64)))
             case _:
                 pass
     return AutotunedKernelCall(name, tuple(configs), tuple(aliases))
-
-
-def _config(reader: Reader, within: Field) -> Config:
-    fields = _by_number(reader.fields(within), "Config", 1, 2)
-    if 1 not in fields:
-        raise PayloadError("a configuration without its kernel call", within.start)
-    description = wire.text_of(fields[2]) if 2 in fields else ""
-    return Config(_kernel_call(reader, fields[1]), description)
-
-
-def _alias(reader: Reader, within: Field) -> InputOutputAlias:
-    fields = _by_number(reader.fields(within), "InputOutputAlias")
-    return InputOutputAlias(_uint(fields, 1), _uint(fields, 2), _uint(fields, 3, bits=64))
 
 
 def _kernel_call(reader: Reader, within: Field) -> KernelCall:

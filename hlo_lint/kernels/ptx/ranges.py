@@ -176,12 +176,6 @@ def _lop3(values: list[Range], table: int) -> Range:
     return natural(0, bits, bits)
 
 
-def _shifted_left(value: Range, by: Range, width: int) -> Range:
-    if by.base is not None or by.low != by.high or not 0 <= by.low < width:
-        return ANYTHING
-    return _product(value, single(1 << by.low))
-
-
 def _shifted_right(value: Range, by: Range) -> Range:
     if value.base is not None or not value.is_bounded or by.base is not None:
         return ANYTHING
@@ -240,7 +234,9 @@ def computed(instruction: PtxInstruction, values: list[Range]) -> Range:
         case "lop3", 4 if values[3].low == values[3].high:
             result = _lop3(values[:3], values[3].low)
         case "shl", 2:
-            result = _shifted_left(values[0], values[1], width)
+            value, by = values
+            if by.base is None and by.low == by.high and 0 <= by.low < width:
+                result = _product(value, single(1 << by.low))
         case "shr", 2:
             result = _shifted_right(read(values[0], width), values[1])
         case "bfe", 3:

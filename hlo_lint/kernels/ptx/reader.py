@@ -293,7 +293,9 @@ class _PtxReader:
             if self._peek(0) in {")", "]"}:
                 self.at += 1
         elif ".shared" in words:
-            self._shared(words)
+            name = words[(words.index("[") if "[" in words else len(words)) - 1]
+            held = self.shared if self.body is None else self.body.shared
+            held[name] = Shared(name, ".extern" in words)
         elif words[0] == ".reg" and self.scope is not None and self.scope.parent is not None:
             self.scope.registers.update(_declared(words))
 
@@ -305,12 +307,6 @@ class _PtxReader:
             depth += (word == "{") - (word == "}")
             if word == "}" and depth <= 0:
                 return
-
-    def _shared(self, words: list[str]) -> None:
-        end = words.index("[") if "[" in words else len(words)
-        name = words[end - 1]
-        held = self.shared if self.body is None else self.body.shared
-        held[name] = Shared(name, ".extern" in words)
 
     def _function(self, words: list[str], span: Span) -> None:
         is_kernel = ".entry" in words

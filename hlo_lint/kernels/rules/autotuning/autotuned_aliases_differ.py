@@ -68,7 +68,16 @@ class AutotunedAliasesDiffer(Rule):
         module = final.module
         for call, payload, autotuned in autotuned_calls(module):
             saved, declared = autotuned.input_output_aliases, _declared(call, module)
-            missing = [pair for pair in declared if not _is_saved(pair, saved)]
+            # The launcher saves the first buffer of a pair whose two addresses are equal at run
+            # time, as in a declared pair (`triton_kernels.cc`, `AutotunedKernelCall`).
+            missing = [
+                pair
+                for pair in declared
+                if not any(
+                    {*pair[:2]}.issuperset(other[:2]) and other.size_bytes >= pair.size_bytes
+                    for other in saved
+                )
+            ]
             notes = _out_of_range(call, saved)
             if not missing and not notes:
                 continue
@@ -123,18 +132,6 @@ def _declared(call: Instruction, module: Module) -> list[InputOutputAlias]:
         if size is not None:
             pairs.append(InputOutputAlias(number, len(call.operands) + result.number, size))
     return pairs
-
-
-def _is_saved(needed: InputOutputAlias, saved: Sequence[InputOutputAlias]) -> bool:
-    """True if the launcher saves an operand that shares its memory with a result.
-
-    It saves the first buffer of a pair whose two addresses are equal at run time, and both buffers
-    of the needed pair have the same address (`triton_kernels.cc`, `AutotunedKernelCall`).
-    """
-    buffers = set(needed[:2])
-    return any(
-        buffers.issuperset(pair[:2]) and pair.size_bytes >= needed.size_bytes for pair in saved
-    )
 
 
 def _out_of_range(call: Instruction, saved: Sequence[InputOutputAlias]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from itertools import chain
 
 from hlo_lint.analysis.calls import instructions_of
 from hlo_lint.analysis.loop_values import Context, LoopValues
@@ -90,7 +90,10 @@ class DynamicSliceConfigDisagrees(Rule):
         # A single file may be from before the pass that turns descriptors into copies.
         severity = Severity.ERROR if stage.exact_layouts else Severity.WARNING
         values: LoopValues | None = None
-        for instruction, descriptor in _described(module):
+        slices = (instructions_of(module, opcode) for opcode in sorted(self.opcodes))
+        for instruction in chain.from_iterable(slices):  # including fusion bodies
+            if (descriptor := slice_descriptor(instruction)) is None:
+                continue
             values = values or LoopValues(module)
             for context, offset in values.slice_offsets(instruction):
                 claimed = _claimed(descriptor, context)
@@ -129,14 +132,6 @@ class DynamicSliceConfigDisagrees(Rule):
         rewrite = Rewrite(module)
         rewrite.set_attribute(instruction, "backend_config", text)
         return rewrite.fix("derive the dynamic_slice_config from the operands")
-
-
-def _described(module: Module) -> Iterator[tuple[Instruction, SliceDescriptor]]:
-    """The slices that have a descriptor, including fusion bodies."""
-    for opcode in sorted(DynamicSliceConfigDisagrees.opcodes):
-        for instruction in instructions_of(module, opcode):
-            if (descriptor := slice_descriptor(instruction)) is not None:
-                yield instruction, descriptor
 
 
 def _claimed(descriptor: SliceDescriptor, context: Context | None) -> list[int]:
