@@ -221,7 +221,7 @@ rhs_contracting_dims={0} | contracting dimensions differ: 1 of the lhs has 4
 dot                     | f32[3,4]; f32[4,6]              | lhs_contracting_dims={2}, \
 rhs_contracting_dims={0} | lhs_contracting_dims names 2, which is not a dimension of f32[3,4]
 dot                     | f32[3,4]; f32[4,6]              | lhs_batch_dims={1}, lhs_contracting_dims={1}, \
-rhs_batch_dims={0}, rhs_contracting_dims={0} | lhs_contracting_dims names a dimension twice
+rhs_batch_dims={0}, rhs_contracting_dims={0} | as batch and as contracting dimension
 ragged-dot              | f32[11,5]; f32[3,5,7]; s32[4]   | lhs_contracting_dims={1}, \
 rhs_contracting_dims={1}, lhs_ragged_dims={0}, rhs_group_dims={0} | 3 right sides for 4 groups
 convolution             | f32[1,4,4,6]; f32[3,3,5,8]      | window={size=3x3}, \

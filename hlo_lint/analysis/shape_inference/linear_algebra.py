@@ -34,8 +34,10 @@ def _sides(
     for side, shape in (("lhs", left), ("rhs", right)):
         batch = operation.integers(f"{side}_batch_dims", ())
         contracting = operation.integers(f"{side}_contracting_dims", ())
-        either = f"{side}_batch_dims or {side}_contracting_dims"
-        demand_dims(either, (*batch, *contracting), shape)
+        demand_dims(f"{side}_batch_dims", batch, shape)
+        demand_dims(f"{side}_contracting_dims", contracting, shape)
+        if set(batch) & set(contracting):
+            raise Impossible(f"the {side} has a dimension as batch and as contracting dimension")
         sides += [batch, contracting]
     left_batch, left_contracting, right_batch, right_contracting = sides
     return left_batch, left_contracting, right_batch, right_contracting
