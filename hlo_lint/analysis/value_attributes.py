@@ -13,6 +13,7 @@ from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.opcodes import COMMON, OPCODES
 
 _GROUPS: Final = "replica_groups"
+_GLOBAL: Final = "use_global_device_ids"
 _PAIRS: Final = "source_target_pairs"
 _FREE: Final = frozenset(
     "algorithm api_version async_execution_thread branch_computations called_computations calls "
@@ -46,6 +47,8 @@ def differs(old: Instruction, new: Instruction, name: str) -> bool:
         return False
     if ours == theirs or (name == _GROUPS and (ours in (None, "{}"))):
         return False  # empty groups are all devices, which passes spell out
+    if name == _GROUPS and len({_GLOBAL in side.attributes for side in (old, new)}) > 1:
+        return False  # the numbers are of replicas on one side, of devices on the other
     if name == "type":  # only the element type matters
         return "TOTALORDER" in (ours, theirs)
     if ours is None or theirs is None:

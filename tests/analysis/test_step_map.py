@@ -25,13 +25,24 @@ PATHS = [
     for path in sorted(DUMPS.rglob("*.before_*.txt"))
     if path.stat().st_size < 60_000 and "  %" in path.read_text("utf-8", "replace")
 ]
+_PROGRAM = """HloModule m, replica_count=2, num_partitions=2
+
+add { x = f32[] parameter(0) y = f32[] parameter(1) ROOT z = f32[] add(x, y) }
+plus { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
+max { s = f32[] parameter(0) t = f32[] parameter(1) ROOT u = f32[] maximum(s, t) }
+
+ENTRY e {
+  p = f32[8] parameter(0)
+"""
 
 
 def said(before: Program, after: Program) -> list[str]:
     """The messages of all rules about a step."""
-    pair = PassPair(
-        hlo_lint.parse(str(before)), hlo_lint.parse(str(after)), "algsimp", "simplification", None
-    )
+    modules = hlo_lint.parse(str(before)), hlo_lint.parse(str(after))
+    return said_of(PassPair(*modules, "algsimp", "simplification", None))
+
+
+def said_of(pair: PassPair) -> list[str]:
     subjects = {"PassPair": pair, "Stage": Stage()}
     return [
         finding.message
@@ -109,3 +120,30 @@ ENTRY e {
     checks = checks_of(find_rule("meaning-changed"))
     (finding,) = chain(*(check.run(pair, Stage()) for check in checks))
     assert "the dynamic size" in finding.message
+
+
+def step(line: str, was: str, now: str) -> list[str]:
+    """The messages about a step that changes a part of a line."""
+    texts = [f"{_PROGRAM}  ROOT r = f32[8] {line.replace('#', part)}\n}}\n" for part in (was, now)]
+    before, after = map(hlo_lint.parse, texts)
+    return said_of(PassPair(before, after, "algsimp", "simplification", None))
+
+
+def test_a_called_computation_is_compared_by_what_it_computes() -> None:
+    line = 'custom-call(p), custom_call_target="scan", called_computations={#}'
+    assert step(line, "add", "max") == ["algsimp changed the applied operation from add to maximum"]
+    assert step(line, "add", "plus") == []
+
+
+def test_what_attention_computes_is_kept_and_how_is_not() -> None:
+    line = 'custom-call(p), custom_call_target="__cudnn$fmhaSoftmax", backend_config={"c":{#}}'
+    assert step(line, '"mask_type":"CAUSAL"', '"mask_type":"NO_MASK"') == [
+        "algsimp lost mask_type's value"
+    ]
+    assert step(line, '"algo_id":"0"', '"algo_id":"3"') == []
+
+
+def test_groups_of_replicas_and_of_devices_are_not_compared_by_number() -> None:
+    line = "all-reduce(p), channel_id=1, to_apply=add, replica_groups={#"
+    assert step(line, "{0},{1}}", "{0,1},{2,3}}, use_global_device_ids=true") == []
+    assert len(step(line, "{0},{1}}", "{0,1}}")) == 1

@@ -52,6 +52,10 @@ _find_places = late(
     r"(?:true|\"?[1-9]|\[\"?[0-9])"
 ).findall
 """The fields of XLA:GPU's configurations that say where and when an instruction runs."""
+_find_choices = late(
+    r'"(fmha_scale|dropout_rate|mask_type|seed|sliding_window_length|epsilon)":("[^"]*"|[^,}]*)'
+).findall
+"""The fields of XLA:GPU's configurations of attention and norms that choose the value."""
 _without_calls = late(r'(?<=")[^"]*/').sub
 _find_words = late(r"\w+").findall
 _find_tiles = late(r'"kind":\s*"__triton".*"(block_level_fusion_config)"').findall
@@ -265,6 +269,10 @@ def _tiles(instruction: Instruction) -> Held:
     return {f"{name} of the backend_config": "" for name in names}
 
 
+def _choices(instruction: Instruction) -> Held:
+    return dict(_find_choices(instruction.attributes_text))
+
+
 def _induction(instruction: Instruction) -> Held:
     name = "known_induction_variable"
     return {f"{name} of the loop": ""} if name in instruction.backend_config() else {}
@@ -320,6 +328,7 @@ PROPERTIES: Final = (
     _row("async_execution_thread", has_value=True),
     _row("backend_config", _CONVERTED, is_of_call=True, fits=_shows_config),
     Property("backend_config=", _places, _KEPT, is_of_name=False, fits=_is_configured),
+    Property("backend_config=", _choices, _KEPT, is_of_name=False, fits=_is_configured),
     Property("backend_config=", _tiles, _KEPT, is_of_name=False, fits=_is_tiled),
     _row("channel_id", _CONVERTED | {LinkKind.REPLACED}, is_of_call=True, fits=_has_exchange),
     _row("constrain_layout"),

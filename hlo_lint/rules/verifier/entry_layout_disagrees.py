@@ -38,7 +38,7 @@ class EntryLayoutDisagrees(VerifierRule):
         entry-parameters: VerifyEntryComputationLayout
             parameters have the shapes of the header
         entry-memory:
-            parameters are in the memory spaces of the header
+            parameters and the result are in the memory spaces of the header
         entry-layout: VerifyEntryComputationLayout
             layouts in the header are valid
     """
@@ -82,6 +82,10 @@ class EntryLayoutDisagrees(VerifierRule):
     }
     examples = (
         *rows.values(),
+        Bad.entry("""
+            HloModule m, is_scheduled=true, entry_computation_layout={(f32[8]{0})->f32[8]{0}}
+            ROOT n = f32[8]{0:S(1)} negate(f32[8]{0} p)  // error
+        """),
         Good.entry("""
             HloModule m, entry_computation_layout={(f32[8,3]{1,0})->f32[8,3]{1,0}}
             ROOT n = f32[8,3]{1,0} negate(f32[8,3]{1,0} p)
@@ -120,12 +124,14 @@ class EntryLayoutDisagrees(VerifierRule):
                 wanted = program.parameters[number]
                 if error := _error(parameter, f"parameter {number}", wanted, stage):
                     yield Violation("entry-parameters", parameter, error)
-                elif stage.layouts and (error := _other_memory(parameter, wanted)):
+                elif error := _other_memory(parameter, f"parameter {number}", wanted, stage):
                     yield Violation("entry-memory", parameter, error, is_warning=True)
-        if entry.root is not None and (
-            error := _error(entry.root, "the result", program.result, stage)
-        ):
+        if entry.root is None:
+            return
+        if error := _error(entry.root, "the result", program.result, stage):
             yield Violation("entry-result", entry.root, error)
+        elif error := _other_memory(entry.root, "the result", program.result, stage):
+            yield Violation("entry-memory", entry.root, error, is_warning=True)
 
 
 def _is_printed_alike(module: Module, entry: Computation) -> bool:
@@ -142,14 +148,14 @@ def _is_printed_alike(module: Module, entry: Computation) -> bool:
     )
 
 
-def _other_memory(parameter: Instruction, wanted: Shape) -> str:
-    """A message if a parameter and the header have different memory spaces; else empty."""
-    for ours, theirs in zip(arrays(parameter.shape_or_none), arrays(wanted), strict=False):
+def _other_memory(at: Instruction, what: str, wanted: Shape, stage: Stage) -> str:
+    """A message if the header has a different memory space; else empty."""
+    for ours, theirs in zip(arrays(at.shape_or_none), arrays(wanted), strict=False):
         spaces = ours.memory_space, theirs.memory_space
-        if spaces[0] and spaces[0] != spaces[1]:
+        if stage.layouts and spaces[0] and spaces[0] != spaces[1]:
             return (
-                f"parameter {parameter.parameter_number} is in memory space {spaces[0]}, but in "
-                f"{spaces[1]} in entry_computation_layout"
+                f"{what} is in memory space {spaces[0]}, but in {spaces[1]} in "
+                "entry_computation_layout"
             )
     return ""
 
