@@ -20,10 +20,10 @@ MOST = 5
 """Number of instructions that are looked up."""
 
 _names = late(
-    r'%([\w.-]*[\w-])|loc\("([^"\s]+)"|[\'"`]([\w.-]*[\w-])[\'"`]|'
+    # A sharding has the axes of its mesh in quotes: {mesh['x'=2], [{'x'}]}.
+    r'%([\w.-]*[\w-])|loc\("([^"\s]+)"|(?<![{,\[])[\'"`]([\w.-]*[\w-])[\'"`](?![}=])|'
     r"(?:HLO|instruction|fusion|custom.call|kernel)[:=]? ([\w.-]*[\w-])\b"
 ).findall
-
 
 _words = late(r"[\w.$-]*\w").findall
 

@@ -205,6 +205,26 @@ def test_a_message_without_names_leads_to_the_kernels_that_may_say_it(tmp_path: 
     assert shown in checked
 
 
+def test_of_the_log_of_a_run_that_went_well_only_advice_is_told(tmp_path: Path) -> None:
+    dump = tmp_path / "dump"
+    dump.mkdir()
+    text = "HloModule f\n\nENTRY e {\n  ROOT x = f32[4]{0} parameter(0)\n}\n"
+    (dump / "module_0001.jit_f.cpu_after_optimizations.txt").write_text(text)
+    stamp = "0000 00:00:00.100000    27634"
+    noise = f"E{stamp} common_lib.cc:554] unexpected worker hostname: 'x'\n"
+    advice = (
+        f"W{stamp} spmd_partitioner.cc:661] [SPMD] Involuntary full rematerialization. The "
+        "compiler cannot go from sharding {mesh['x'=2], [{'x'}]} to {replicated} efficiently\n"
+    )
+    said = []
+    for log in ("", noise, advice):
+        dump.with_suffix(".log").write_text(log)
+        said.append(CliRunner().invoke(cli, ["check", str(dump)]).output.splitlines()[1:])
+    assert said[:2] == [[], []]
+    assert len(said[2]) == 1
+    assert "the SPMD partitioner" in said[2][0]
+
+
 def test_each_command_that_is_named_exists() -> None:
     named = [meaning.next for meaning in meanings()]
     named += [command for _, component in _tables().components for command in component.next]
