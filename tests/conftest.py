@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -18,6 +18,15 @@ ROUNDTRIP = FIXTURES / "roundtrip"
 BROKEN = FIXTURES / "broken"
 UNSOUND = FIXTURES / "unsound"
 CRASH = DUMPS / "gpu-jax0.10.0" / "cublaslt_fission_crash"
+
+
+Value = TypeVar("Value")
+
+
+def present(value: Value | None) -> Value:
+    """The value, which is not None."""
+    assert value is not None
+    return value
 
 
 _OBEYS = """\

@@ -11,6 +11,7 @@ from hlo_lint.dumps.artefacts.buffer_assignment import BufferAssignment, read_bu
 from hlo_lint.hlo.ir import Module
 from hlo_lint.rules.base import FinalModule
 from hlo_lint.rules.registry import find_rule
+from tests.conftest import present
 
 ARRAY = "f32[8]{0}"
 COPY = f"({ARRAY}, {ARRAY}, u32[])"
@@ -236,8 +237,7 @@ def test_the_done_does_not_move_above_what_it_has_to_come_after() -> None:
     ]
     module = module_of(*lines)
     assert module.entry is not None
-    fix = rule.fix(module.entry.at(2), module)
-    assert fix is not None
+    fix = present(rule.fix(module.entry.at(2), module))
     assert fix.title == "wait at %d before %x: %s overlaps 2 fewer instructions"
     lines[4] += ", control-predecessors={%x}"
     module = module_of(*lines)
@@ -256,9 +256,8 @@ def test_of_two_operations_in_flight_none_is_waited_for_by_guess() -> None:
         f"v = {ARRAY} copy-done(u)",
         f"ROOT z = ({ARRAY}, {ARRAY}, {ARRAY}) tuple(d, v, x)",
     )
-    assert module.entry is not None
     rule = find_rule("asynchronous-buffer-reused")
-    assert rule.fix(module.entry.at(3), module) is None
+    assert rule.fix(present(module.entry).at(3), module) is None
 
 
 def test_no_fix_is_promised_where_the_result_is_overwritten() -> None:

@@ -12,7 +12,7 @@ from hlo_lint.analysis.opcode_costs import Cost
 from hlo_lint.analysis.roofline import gpu_device, tpu_device, tpu_of_dump
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.hlo.parser.module import parse_file
-from tests.conftest import DUMPS, FIXTURES, ROOT
+from tests.conftest import DUMPS, FIXTURES, ROOT, present
 
 TARGETS = ROOT / "hlo_lint" / "apps" / "jax" / "capture" / "targets"
 
@@ -200,8 +200,7 @@ def test_the_kernels_of_a_module_add_up_to_it(case: str) -> None:
 
 def test_the_rates_of_a_gpu_are_those_of_its_data_sheet() -> None:
     """NVIDIA's: 989 dense TFLOPS in bf16, 494 in tf32, 67 in f32 and 3.35 TB/s."""
-    h100 = gpu_device((TARGETS / "h100.pbtxt").read_text())
-    assert h100 is not None
+    h100 = present(gpu_device((TARGETS / "h100.pbtxt").read_text()))
     assert h100.matrix_flops["bf16"] == pytest.approx(989e12, rel=0.01)
     assert h100.matrix_flops["f32"] == pytest.approx(494e12, rel=0.01)
     assert h100.vector_flops == pytest.approx(67e12, rel=0.01)
@@ -211,15 +210,13 @@ def test_the_rates_of_a_gpu_are_those_of_its_data_sheet() -> None:
 @pytest.mark.parametrize("name", ["jax0.10.0-h100", "jax0.10.2-h200", "jax0.11.2-h200"])
 def test_what_each_release_is_told_of_a_gpu_is_enough(name: str) -> None:
     path = FIXTURES / "programs" / "gpu_targets" / f"{name}.txtpb"
-    device = gpu_device(path.read_text())
-    assert device is not None
+    device = present(gpu_device(path.read_text()))
     assert device.matrix_flops["f16"] > 10 * device.vector_flops
 
 
 def test_a_description_without_matrix_units_gets_those_of_its_generation() -> None:
     text = (TARGETS / "h100.pbtxt").read_text().partition("matrix_unit_description")[0] + "}"
-    device = gpu_device(text)
-    assert device is not None
+    device = present(gpu_device(text))
     assert device.matrix_flops["f16"] == pytest.approx(1070e12, rel=0.01)  # at the boost clock
 
 
@@ -229,8 +226,7 @@ def test_a_description_that_says_too_little_is_no_device(text: str) -> None:
 
 
 def test_a_kernel_takes_as_long_as_its_memory_or_its_arithmetic() -> None:
-    v5e = tpu_device("v5e")
-    assert v5e is not None
+    v5e = present(tpu_device("v5e"))
     assert v5e.seconds(Cost(bytes=819_000_000)) == pytest.approx(1e-3)
     busy = Cost(flops=394 * 10**9, bytes=819, matrix_flops={"bf16": 394 * 10**9})
     assert v5e.seconds(busy) == pytest.approx(2e-3)

@@ -7,6 +7,7 @@ import pytest
 from hlo_lint import HloSyntaxError, fix, lint, parse
 from hlo_lint.analysis.cycles import cycles_of, refuse_cycles
 from hlo_lint.xla.parser import XlaParser
+from tests.conftest import present
 
 ENTRY = "HloModule m\n\nENTRY e {{\n  p = f32[8]{{0}} parameter(0)\n  {}\n}}\n"
 CALLS = """\
@@ -47,8 +48,7 @@ SOUND = (
 @pytest.mark.parametrize("text", CYCLES)
 def test_a_cycle_is_found_and_nothing_else_is_looked_at(text: str) -> None:
     module = parse(text)
-    cycles = cycles_of(module)
-    assert cycles is not None
+    cycles = present(cycles_of(module))
     assert [found.name for found in (*cycles.operands, *cycles.calls)] == CYCLES[text]
     assert module.file.text == text
     report = lint(text)
@@ -82,8 +82,7 @@ def test_a_long_chain_and_a_large_cycle_take_linear_time() -> None:
     count = 20_000
     chain = "\n  ".join(f"x{at} = f32[8] copy(x{at + 1})" for at in range(count))
     assert cycles_of(parse(ENTRY.format(f"{chain}\n  x{count} = f32[8] copy(p)"))) is None
-    cycles = cycles_of(parse(ENTRY.format(f"{chain}\n  x{count} = f32[8] copy(x0)")))
-    assert cycles is not None
+    cycles = present(cycles_of(parse(ENTRY.format(f"{chain}\n  x{count} = f32[8] copy(x0)"))))
     assert len(cycles.operands) == count
 
 

@@ -26,7 +26,7 @@ from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.records import name_of, references_of
 from hlo_lint.report.diff import difference_as_dict, difference_lines
 from tests.apps.test_cli import run, write
-from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT, ROUNDTRIP, hlo_files
+from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT, ROUNDTRIP, hlo_files, present
 from tests.mutations import mutate
 from tests.oracle.xla import Oracle, Refusal, oracles
 
@@ -144,8 +144,7 @@ def reordered(text: str, chance: random.Random) -> str:
             ready = [name for name, needs in waiting.items() if not needs & waiting.keys()]
             name = chance.choice(ready)
             del waiting[name]
-            found = computation.instruction(name)
-            assert found is not None
+            found = present(computation.instruction(name))
             tail = found.attributes_text
             parts = [
                 f", {key}={tail[start:end]}" for key, (start, end) in split_attributes(tail).items()
@@ -358,8 +357,7 @@ def test_a_value_that_is_computed_once_more_is_a_difference() -> None:
 def test_a_difference_in_a_called_computation_is_said_there_and_not_at_its_caller() -> None:
     other = renamed(LOOP.replace("constant(10)", "constant(11)"))
     (computation,) = between(LOOP, other).computations
-    assert computation.before is not None
-    assert computation.before.name == "condition"
+    assert present(computation.before).name == "condition"
     assert said(between(LOOP, other)) == ["~ other.11 value: 10 -> 11"]
 
 
@@ -549,8 +547,7 @@ def test_bisect_names_the_pass_that_one_run_left_out(
     assert (found.first.before is None) == turned
     assert (found.first.after is None) == (not turned)
     assert found.steps > 2
-    assert found.difference is not None
-    assert not found.difference.same
+    assert not present(found.difference).same
     assert found.ends_differ
     if options == "there":
         assert f"{'A' if turned else 'B'} disables {DISABLED[pair][1]}" in found.notes
@@ -613,8 +610,7 @@ def test_bisect_says_where_a_pass_had_come_to_when_it_left_its_dump(tmp_path: Pa
 
 def test_two_programs_differ_before_any_pass() -> None:
     found = bisected(PAIRS / "gpu_without_priority_fusion" / "all", CRASH)
-    assert found.first is not None
-    assert found.first.title == "before_optimizations"
+    assert present(found.first).title == "before_optimizations"
     assert found.steps == 0
 
 

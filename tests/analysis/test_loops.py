@@ -8,6 +8,7 @@ import pytest
 
 import hlo_lint
 from hlo_lint.analysis.loops import loops
+from tests.conftest import present
 
 COMPARISONS = {
     "LT": operator.lt,
@@ -71,8 +72,7 @@ def test_the_trip_count_is_that_of_running_the_loop(loop: tuple[int, str, int, s
     text = TEXT.format(**dict(zip(names, loop, strict=True)))
     (found,) = loops(hlo_lint.parse(text))
     assert found.trip_count == runs(*loop)
-    assert found.counter is not None
-    assert not found.counter.never_ends
+    assert not present(found.counter).never_ends
     assert [found.is_invariant(index) for index in (0, 1)] == [False, True]
 
 
@@ -106,6 +106,5 @@ def test_the_declared_trip_count_counts_more() -> None:
 def test_a_counter_that_misses_its_limit_never_ends(step: int, direction: str, limit: int) -> None:
     text = TEXT.format(first=0, change="add", step=step, direction=direction, limit=limit)
     (found,) = loops(hlo_lint.parse(text))
-    assert found.counter is not None
-    assert found.counter.never_ends
+    assert present(found.counter).never_ends
     assert found.trip_count is None

@@ -16,7 +16,7 @@ from hlo_lint.dumps.options import read_pass_runs
 from hlo_lint.dumps.selection import dump_at, in_order, longest_run
 from hlo_lint.text.errors import UsageError
 from tests.apps.test_cli import run
-from tests.conftest import CRASH, DUMPS, FIXTURES
+from tests.conftest import CRASH, DUMPS, FIXTURES, present
 
 ATTENTION = DUMPS / "gpu-jax0.11.2" / "attention"
 HEAD = "HloModule jit_f, entry_computation_layout={(f32[4,8]{1,0})->f32[4,8]{1,0}}\n\n"
@@ -119,8 +119,7 @@ def test_what_xla_says_it_changed_has_changed() -> None:
         assert run_of.changed
         assert step.microseconds == run_of.microseconds
         assert step.microseconds is not None
-    text = compilation.artefact(".metadata.textproto")
-    assert text is not None
+    text = present(compilation.artefact(".metadata.textproto"))
     assert sum(r.microseconds or 0 for r in read_pass_runs(text)) > 1000
     assert all(r.microseconds is None for r in read_pass_runs(re.sub(r".*timestamp.*", "", text)))
 
@@ -136,8 +135,7 @@ def test_dumps_whose_place_is_not_known_are_left_out() -> None:
     ("which", "step"), [("30", 30), ("0030", 30), ("autotuner", 30), ("reshape-decomposer", 19)]
 )
 def test_a_dump_is_named_by_its_step_or_its_pass(which: str, step: int) -> None:
-    name = dump_at(longest_run(CRASH, "jit_batched_dot"), which).name
-    assert name is not None
+    name = present(dump_at(longest_run(CRASH, "jit_batched_dot"), which).name)
     assert name.step == step
     with pytest.raises(UsageError, match="has no dump nothing"):
         dump_at(longest_run(CRASH, None), "nothing")

@@ -8,6 +8,7 @@ from hlo_lint.analysis.shape_inference import Inferred, Open, Refusal, ShapeInfe
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.parser.module import parse_file
 from tests.analysis.inference import check, infer
+from tests.conftest import present
 
 CALLED = """
 %add (a: f32[], b: f32[]) -> f32[] {
@@ -71,9 +72,8 @@ def one(
     text = f"HloModule m\n{CALLED}\nENTRY %entry {{\n" + "\n".join(lines) + "\n}\n"
     (module,) = parse_file(text).modules
     assert module.entry is not None
-    assert module.entry.root is not None
     assert not module.problems
-    return module.entry.root, module
+    return present(module.entry.root), module
 
 
 def inferred(opcode: str, operands: str, tail: str = "") -> Inferred:
@@ -408,16 +408,14 @@ def test_types_that_are_left_out_are_inferred_one_from_the_other() -> None:
     module = text_of(
         "p = f32[3,4]{1,0} parameter(0)", "t = transpose(p), dimensions={1,0}", "ROOT n = negate(t)"
     )
-    assert module.entry is not None
-    shapes = map(ShapeInference(module.computations).shape, module.entry.instructions)
+    shapes = map(ShapeInference(module.computations).shape, present(module.entry).instructions)
     assert list(map(str, shapes)) == ["f32[3,4]{1,0}", "f32[4,3]", "f32[4,3]"]
 
 
 def test_an_operand_may_be_an_element_of_a_tuple() -> None:
     module = text_of("p = (f32[3]{0}, (s32[], pred[2]{0})) parameter(0)", "ROOT n = not(p#1#1)")
     assert module.entry is not None
-    assert module.entry.root is not None
-    assert str(infer(module.entry.root, module)) == "pred[2]"
+    assert str(infer(present(module.entry.root), module)) == "pred[2]"
 
 
 def test_an_operand_that_nothing_defines_is_not_known() -> None:
@@ -433,8 +431,7 @@ def test_a_computation_that_calls_itself_ends() -> None:
         "HloModule m\n\na {\n  p = f32[3] parameter(0)\n  ROOT c = call(p), to_apply=a\n}\n"
     ).modules
     assert module.entry is not None
-    assert module.entry.root is not None
-    assert infer(module.entry.root, module) is Open.UNKNOWN
+    assert infer(present(module.entry.root), module) is Open.UNKNOWN
 
 
 def test_computations_that_call_each_other_a_thousand_deep_end() -> None:
@@ -443,8 +440,7 @@ def test_computations_that_call_each_other_a_thousand_deep_end() -> None:
         for n in range(1000)
     ]
     (module,) = parse_file("HloModule m\n\n" + "\n".join(parts)).modules
-    first = module.computations[0].root
-    assert first is not None
+    first = present(module.computations[0].root)
     assert infer(first, module) is Open.UNKNOWN
 
 
@@ -467,5 +463,4 @@ def test_numbers_that_no_machine_has_are_not_printed() -> None:
     assert complaints("bitcast", f"f32[{huge}]", "", "f32[2]") == ()
     module = text_of("p = (f32[3]) parameter(0)", f"ROOT n = negate(p#{'9' * 5000})")
     assert module.entry is not None
-    assert module.entry.root is not None
-    assert infer(module.entry.root, module) is Open.UNKNOWN
+    assert infer(present(module.entry.root), module) is Open.UNKNOWN

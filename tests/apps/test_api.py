@@ -16,7 +16,7 @@ import hlo_lint
 from hlo_lint import Diagnostic, HloSyntaxError, Module, Severity
 from hlo_lint.report.json import as_dict
 from hlo_lint.text.errors import DumpError, UsageError
-from tests.conftest import CRASH, ROOT, ROUNDTRIP
+from tests.conftest import CRASH, ROOT, ROUNDTRIP, present
 
 LOOSE = """\
 HloModule m
@@ -267,8 +267,7 @@ def test_a_finding_has_the_fields_of_the_json_as_attributes(crash: Path) -> None
             assert list(ours) == value
         else:
             assert ours == value
-    assert found.introduced_by is not None
-    assert found.introduced_by.pass_name == "autotuner"
+    assert present(found.introduced_by).pass_name == "autotuner"
     assert found.origin is not None
     assert (found.origin.file, found.origin.line) == ("programs.py", 40)
 
@@ -290,9 +289,8 @@ def test_the_fixes_that_are_chosen_are_applied(crash: Path) -> None:
     (finding,) = hlo_lint.lint(crash).findings
     text = Path(finding.path).read_text("utf-8")
     fixed = hlo_lint.fix(crash).files[0].after
-    assert finding.fix is not None
     assert hlo_lint.apply_fixes(text, [finding]) == fixed
-    assert hlo_lint.apply_fixes(hlo_lint.parse(text), [finding.fix]) == fixed
+    assert hlo_lint.apply_fixes(hlo_lint.parse(text), [present(finding.fix)]) == fixed
     assert hlo_lint.apply_fixes(text, []) == text
 
 
@@ -428,8 +426,7 @@ def test_an_empty_dump_says_that_a_module_is_not_there(tmp_path: Path) -> None:
 
 def test_operands_say_which_element_of_which_instruction_is_read(graph: Module) -> None:
     assert graph.entry is not None
-    twice = graph.entry.instruction("%twice")
-    assert twice is not None
+    twice = present(graph.entry.instruction("%twice"))
     plain, element = twice.operands
     assert (plain.name, plain.shape_index, str(plain.shape)) == ("a", (), "f32[4]{0}")
     assert (element.name, element.shape_index) == ("pair", (1, 1))
@@ -438,18 +435,15 @@ def test_operands_say_which_element_of_which_instruction_is_read(graph: Module) 
 
 
 def test_an_operand_that_nobody_defines_is_known_by_name_only(graph: Module) -> None:
-    assert graph.entry is not None
-    pair = graph.entry.instruction("pair")
-    assert pair is not None
+    pair = present(present(graph.entry).instruction("pair"))
     nested = pair.operands[1]
     assert (nested.name, nested.instruction, nested.shape) == ("nested", None, None)
 
 
 def test_users_are_named_once_and_through_elements_of_tuples(graph: Module) -> None:
-    assert graph.entry is not None
     users = {
         instruction.name: [user.name for user in instruction.users]
-        for instruction in graph.entry.instructions
+        for instruction in present(graph.entry).instructions
     }
     assert users == {
         "a": ["pair", "twice"],
@@ -468,16 +462,15 @@ def test_parameters_come_in_the_order_of_their_numbers(graph: Module) -> None:
 def test_more_than_ten_parameters_keep_their_order() -> None:
     lines = [f"  %p{number} = s32[] parameter({number})" for number in reversed(range(12))]
     module = hlo_lint.parse("\n".join(["HloModule m\n", "ENTRY %e {", *lines, "}"]) + "\n")
-    assert module.entry is not None
-    assert [p.name for p in module.entry.parameters] == [f"p{number}" for number in range(12)]
+    assert [p.name for p in present(module.entry).parameters] == [
+        f"p{number}" for number in range(12)
+    ]
 
 
 def test_called_computations_root_and_entry_are_found(graph: Module) -> None:
     assert graph.entry is not None
-    assert graph.entry.root is not None
-    twice = graph.entry.instruction("twice")
-    assert twice is not None
-    assert (graph.entry.name, graph.entry.root.name) == ("main", "out")
+    twice = present(graph.entry.instruction("twice"))
+    assert (graph.entry.name, present(graph.entry.root).name) == ("main", "out")
     assert twice.called_computations == ("body",)
     assert graph.computation("%body") is graph.computations[0]
     assert [c.name for c in graph.nonfusion_computations] == ["main"]
@@ -485,13 +478,11 @@ def test_called_computations_root_and_entry_are_found(graph: Module) -> None:
 
 def test_attributes_are_text_until_one_is_asked_for(graph: Module) -> None:
     assert graph.entry is not None
-    assert graph.entry.root is not None
-    pair = graph.entry.instruction("pair")
-    assert pair is not None
+    pair = present(graph.entry.instruction("pair"))
     assert pair.attributes == {"metadata": '{op_name="pair" stack_frame_id=1}'}
     assert getattr(pair.attribute("metadata"), "op_name", None) == "pair"
     assert pair.attribute("dimensions") is None
-    assert list(graph.entry.root.attributes) == ["control-predecessors"]
+    assert list(present(graph.entry.root).attributes) == ["control-predecessors"]
 
 
 def test_the_header_says_its_attributes_and_whether_it_is_scheduled(graph: Module) -> None:
@@ -536,8 +527,7 @@ def test_a_module_without_tables_has_no_frames(graph: Module) -> None:
 
 
 def test_a_computation_becomes_a_graph_of_names(graph: Module) -> None:
-    assert graph.entry is not None
-    found = graph.entry.to_networkx()
+    found = present(graph.entry).to_networkx()
     assert set(found.edges) == {("a", "pair"), ("a", "twice"), ("pair", "twice"), ("twice", "out")}
     assert found.nodes["pair"]["opcode"] == "tuple"
     assert found.nodes["out"]["root"]

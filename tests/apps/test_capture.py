@@ -25,7 +25,7 @@ from hlo_lint import (
 )
 from hlo_lint.apps.jax.capture.comparison import cublaslt_wins
 from hlo_lint.apps.jax.capture.targets import target_names, target_of, without_field
-from tests.conftest import DUMPS, ROOT
+from tests.conftest import DUMPS, ROOT, present
 
 pytestmark = pytest.mark.slow
 
@@ -79,8 +79,7 @@ def test_static_arguments_trees_and_what_is_lowered_are_taken_as_jax_takes_them(
     jitted = jax.jit(scaled, static_argnums=1)
     with capture_jit(jitted, {"a": MATRIX, "b": (MATRIX,)}, 3) as capture:
         assert capture.name == "scaled"
-        entry = capture.compilation.dumps[0].module.entry
-        assert entry is not None
+        entry = present(capture.compilation.dumps[0].module.entry)
         assert len(entry.with_opcode("parameter")) == 2
     with capture_jit(jitted.lower(MATRIX, 2)) as capture:
         assert capture.compilation.dumps[0].module.name == "jit_scaled"
@@ -124,8 +123,7 @@ def test_other_passes_and_options_can_be_asked_for() -> None:
 
 def test_a_compile_that_fails_is_no_exception_and_its_dump_is_checked() -> None:
     with capture_jit(unsupported, MATRIX) as capture:
-        assert capture.failure is not None
-        assert "no_such_kernel" in capture.failure
+        assert "no_such_kernel" in present(capture.failure)
         assert capture.compiled is None
         assert capture.lint().stats["files"] > 1
     with pytest.raises(FindingsError, match=r"^unsupported, .* does not compile\n.*no_such_kernel"):

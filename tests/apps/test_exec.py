@@ -18,7 +18,7 @@ from hlo_lint.apps.cli.xla_flags import dumped_to, knows_emitters, quoted
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.engine.values.given import read_inputs
 from hlo_lint.text.errors import UsageError
-from tests.conftest import started
+from tests.conftest import present, started
 
 PROGRAM = """\
 import os, sys
@@ -107,8 +107,7 @@ def test_ctrl_c_ends_the_program_and_what_it_dumped_is_checked() -> None:
         text=True,
         start_new_session=True,
     ) as process:
-        assert process.stdout is not None
-        while process.stdout.readline() != "compiled\n":
+        while present(process.stdout).readline() != "compiled\n":
             assert process.poll() is None
         os.killpg(process.pid, signal.SIGINT)
         out, errors = process.communicate(timeout=60)

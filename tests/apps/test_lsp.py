@@ -19,7 +19,7 @@ from pygls.exceptions import JsonRpcException
 
 import hlo_lint
 from hlo_lint.hlo.parser.module import parse_file
-from tests.conftest import CRASH, ROOT, ROUNDTRIP, started
+from tests.conftest import CRASH, ROOT, ROUNDTRIP, present, started
 from tests.editor import Editor
 
 pytestmark = pytest.mark.slow
@@ -110,8 +110,7 @@ def edited(text: str, edit: types.WorkspaceEdit | None, encoding: str = "utf-16"
         assert isinstance(change, types.TextDocumentEdit)
         edits = [each for each in change.edits if isinstance(each, types.TextEdit)]
     else:
-        assert edit.changes is not None
-        (listed,) = edit.changes.values()
+        (listed,) = present(edit.changes).values()
         edits = list(listed)
     codec = {"utf-8": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le"}[encoding]
     unit = {"utf-8": 1, "utf-16": 2, "utf-32": 4}[encoding]
@@ -137,8 +136,7 @@ def test_a_file_of_a_dump_is_told_what_check_says_of_it(editor: Editor) -> None:
     assert told.code == expected.rule == "reshape-moves-data"
     assert told.severity is types.DiagnosticSeverity.Error
     assert told.source == "hlo-lint"
-    assert told.code_description is not None
-    assert told.code_description.href.endswith("/en/stable/rules/reshape-moves-data.html")
+    assert present(told.code_description).href.endswith("/en/stable/rules/reshape-moves-data.html")
     first, *rest = told.message.split("\n")
     assert first == expected.message
     assert rest == [
@@ -255,30 +253,26 @@ def test_hover_tells_of_each_name(
     editor: Editor, needle: str, inside: int, says: list[str]
 ) -> None:
     uri = editor.open(SMALL, "/nowhere/hover.hlo")
-    shown = editor.hover(uri, editor.at(uri, needle, inside))
-    assert shown is not None
+    shown = present(editor.hover(uri, editor.at(uri, needle, inside)))
     for words in says:
         assert words in shown
 
 
 def test_hover_tells_the_python_stack(editor: Editor) -> None:
     uri = editor.open(DUMP.read_text(), str(DUMP))
-    shown = editor.hover(uri, editor.at(uri, "stack_frame_id=4", 3))
-    assert shown is not None
+    shown = present(editor.hover(uri, editor.at(uri, "stack_frame_id=4", 3)))
     assert "- `programs.py:40` in `batched_dot`\n- `compile_for_gpu.py:48`" in shown
 
 
 def test_hover_tells_what_a_rule_says_where_a_comment_names_it(editor: Editor) -> None:
     text = SMALL.replace("// of two lines", "// hlo-lint: allow reshape-moves-data -- why not")
     uri = editor.open(text, "/nowhere/allow.hlo")
-    shown = editor.hover(uri, editor.at(uri, "reshape-moves-data", 5))
-    assert shown is not None
+    shown = present(editor.hover(uri, editor.at(uri, "reshape-moves-data", 5)))
     assert shown.startswith("**reshape-moves-data** (error)")
     assert editor.hover(uri, editor.at(uri, "why not", 1)) is None
     text = text.replace("allow reshape-moves-data", "allow speed, nothing")
     uri = editor.open(text, "/nowhere/allow.hlo")
-    shown = editor.hover(uri, editor.at(uri, "speed", 5))
-    assert shown is not None
+    shown = present(editor.hover(uri, editor.at(uri, "speed", 5)))
     assert shown.startswith("**speed**, a family of rules\n\n- ")
     assert "- costly-transposes: " in shown
     assert editor.hover(uri, editor.at(uri, "nothing", 1)) is None
@@ -288,8 +282,7 @@ def test_nothing_of_a_dump_is_taken_for_markup(editor: Editor) -> None:
     name = "x`` <img src=a>\\n\x1b[31m\u202e"
     text = SMALL.replace("parameter(1)", f'parameter(1), metadata={{op_name="{name}"}}')
     uri = editor.open(text, "/nowhere/hostile.hlo")
-    shown = editor.hover(uri, editor.at(uri, "%y = ", 1))
-    assert shown is not None
+    shown = present(editor.hover(uri, editor.at(uri, "%y = ", 1)))
     assert "op_name ```x`` <img src=a>\\n\\x1b[31m\\u202e```" in shown
 
 
@@ -301,8 +294,7 @@ def test_a_client_without_markdown_gets_plain_text() -> None:
     )
     editor = Editor(capabilities=plain)
     uri = editor.open(SMALL)
-    shown = editor.hover(uri, editor.at(uri, "%sum = ", 1))
-    assert shown is not None
+    shown = present(editor.hover(uri, editor.at(uri, "%sum = ", 1)))
     assert shown.startswith("ROOT %sum = f32[] add(%x, %y)\n\n- f32[]: 1 element, 4 bytes")
     editor.close()
 
@@ -329,8 +321,7 @@ def test_a_name_leads_to_where_it_is_given(
     editor: Editor, needle: str, inside: int, line: str
 ) -> None:
     uri = editor.open(SMALL, "/nowhere/names.hlo")
-    found = editor.definition(uri, editor.at(uri, needle, inside))
-    assert found is not None
+    found = present(editor.definition(uri, editor.at(uri, needle, inside)))
     assert SMALL.split("\n")[found.start.line] == line
     assert text_at(SMALL, found) in needle or needle.startswith("a: ")
 
@@ -346,14 +337,12 @@ def test_a_name_of_several_modules_stays_in_its_own(editor: Editor) -> None:
     second = SHORT[: SHORT.index("HloModule second")].count("\n")
     for nth, first_line in ((0, 2), (1, second + 2)):
         called = editor.at(uri, "to_apply=add", 10, nth)
-        found = editor.definition(uri, called)
-        assert found is not None
+        found = present(editor.definition(uri, called))
         assert found.start.line == first_line
         lines = [place.start.line for place in editor.references(uri, called)]
         assert lines == [first_line, called.line]
         operand = editor.at(uri, "map(x", 4, nth)
-        found = editor.definition(uri, operand)
-        assert found is not None
+        found = present(editor.definition(uri, operand))
         assert found.start.line == operand.line - 1
 
 
@@ -381,13 +370,13 @@ def test_references_are_all_places_of_a_name(editor: Editor) -> None:
 
 
 def rename(editor: Editor, uri: str, where: types.Position, name: str) -> types.WorkspaceEdit:
-    found = editor.wait(
-        editor.client.text_document_rename_async(
-            types.RenameParams(types.TextDocumentIdentifier(uri), where, name)
+    return present(
+        editor.wait(
+            editor.client.text_document_rename_async(
+                types.RenameParams(types.TextDocumentIdentifier(uri), where, name)
+            )
         )
     )
-    assert found is not None
-    return found
 
 
 def test_a_new_name_is_written_in_all_places(editor: Editor) -> None:
@@ -603,12 +592,13 @@ def test_operands_have_their_shapes_before_them(editor: Editor) -> None:
 def test_words_have_colours(editor: Editor, name: str) -> None:
     for text in (SMALL, (ROUNDTRIP / f"{name}.hlo").read_text()):
         uri = editor.open(text, "/nowhere/colours.hlo")
-        found = editor.wait(
-            editor.client.text_document_semantic_tokens_full_async(
-                types.SemanticTokensParams(types.TextDocumentIdentifier(uri))
+        found = present(
+            editor.wait(
+                editor.client.text_document_semantic_tokens_full_async(
+                    types.SemanticTokensParams(types.TextDocumentIdentifier(uri))
+                )
             )
         )
-        assert found is not None
         provider = editor.started.capabilities.semantic_tokens_provider
         assert provider is not None
         kinds = provider.legend.token_types
@@ -746,8 +736,7 @@ def test_a_question_does_not_wait_for_the_rules(editor: Editor) -> None:
     copies = [body.replace("ENTRY %main.1", f"%copy.{number}") for number in range(1200)]
     text = "\n\n".join([head.rstrip("\n"), *(copy.rstrip("\n") for copy in copies), body])
     uri = editor.open(text, "/nowhere/large.hlo")
-    shown = editor.hover(uri, editor.at(uri, RESHAPE, 3))
-    assert shown is not None
+    assert editor.hover(uri, editor.at(uri, RESHAPE, 3)) is not None
     assert editor.published.get(uri) is None  # the rules are not done
     place = editor.at(uri, "%bitcast.12 = ", 5)
     editor.change(uri, types.TextDocumentContentChangePartial(types.Range(place, place), "x"))
@@ -797,10 +786,9 @@ def test_a_signal_ends_the_server_whose_client_is_there(name: str, status: int) 
         cwd=ROOT,
     ) as server:
         assert server.stdin is not None
-        assert server.stdout is not None
         server.stdin.write(initialize())
         server.stdin.flush()
-        assert server.stdout.readline().startswith(b"Content-Length:")
+        assert present(server.stdout).readline().startswith(b"Content-Length:")
         time.sleep(0.2)  # it waits for the next message
         server.send_signal(signal.Signals[name])
         assert server.wait(10) == status

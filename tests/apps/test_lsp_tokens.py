@@ -21,7 +21,7 @@ from hlo_lint.hlo.parser.module import Memo
 from hlo_lint.hlo.parser.tokens import Role
 from hlo_lint.hlo.records import attributes_of, name_of, opcode_of, references_of
 from hlo_lint.text.source import Span, decode
-from tests.conftest import BROKEN, DUMPS, FIXTURES, ROUNDTRIP, hlo_files
+from tests.conftest import BROKEN, DUMPS, FIXTURES, ROUNDTRIP, hlo_files, present
 
 pytestmark = pytest.mark.slow
 
@@ -111,8 +111,7 @@ def test_each_name_leads_to_its_instruction_and_back(path: Path) -> None:
                 continue  # a doubled name leads to the first
             statement = read.statement(place, number)
             token = next(token for token in statement.tokens if token.role is Role.NAME)
-            symbol = read.symbol_at(statement.begin + token.name_start)
-            assert symbol is not None
+            symbol = present(read.symbol_at(statement.begin + token.name_start))
             assert (symbol.place.begin, symbol.number, symbol.defines) == (
                 place.begin,
                 number,
@@ -120,10 +119,8 @@ def test_each_name_leads_to_its_instruction_and_back(path: Path) -> None:
             )
             for each in read.occurrences(symbol):
                 assert read.text.source[each.span.start : each.span.end] == name
-                back = read.symbol_at(each.span.start)
-                assert back is not None
-                defined = read.definition(back)
-                assert defined is not None
+                back = present(read.symbol_at(each.span.start))
+                defined = present(read.definition(back))
                 assert defined.span == symbol.span
 
 

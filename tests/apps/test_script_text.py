@@ -11,7 +11,7 @@ import pytest
 
 from hlo_lint.apps.jax.capture.script_text import mistake
 from hlo_lint.xla.environments import MODULES
-from tests.conftest import ROOT
+from tests.conftest import ROOT, present
 
 
 def mistake_in(
@@ -73,8 +73,7 @@ def test_where_there_is_doubt_there_is_no_mistake(tmp_path: Path, text: str) -> 
 
 def test_arguments_come_from_shapes_the_script_or_nowhere(tmp_path: Path) -> None:
     unknown = "the arguments of step in model.py are unknown: give --shape for each argument"
-    said = mistake_in(tmp_path, STEP, has_shapes=False)
-    assert said is not None
+    said = present(mistake_in(tmp_path, STEP, has_shapes=False))
     assert said.startswith(unknown)
     for text in (
         f"{STEP}example_args = []\n",

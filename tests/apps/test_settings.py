@@ -45,7 +45,7 @@ from hlo_lint.engine.input_size import PARALLEL_MIN_BYTES, automatic_jobs
 from hlo_lint.engine.suppressions.allowances import Allowance
 from hlo_lint.rules.base import Bad
 from hlo_lint.rules.registry import all_rules, find_rule
-from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT
+from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT, present
 from tests.docs import CONFIGURATION, SCHEMA, with_keys
 
 LOOSE = """\
@@ -352,8 +352,7 @@ ENTRY e {
 
 def test_the_rule_on_the_page_about_settings_takes_its_option() -> None:
     text = CONFIGURATION.read_text("utf-8")
-    block = re.search(r"```python\n(.*?)```", text, re.S)
-    assert block is not None
+    block = present(re.search(r"```python\n(.*?)```", text, re.S))
     page: dict[str, Any] = {"__name__": "pages.wide_pad"}
     exec(block[1], page)
     rule = page["WidePad"]

@@ -23,7 +23,7 @@ from hlo_lint.dumps.artefacts.buffer_values import BufferValues, read_buffer_val
 from hlo_lint.hlo.grammar import grammar_parser, terminals, trees
 from hlo_lint.hlo.text_format import MAX_DEPTH, read_text_proto
 from hlo_lint.text.source import Position, decode
-from tests.conftest import DUMPS, ROOT
+from tests.conftest import DUMPS, ROOT, present
 from tests.mutations import mutate
 
 FILES = [path for path in sorted(DUMPS.rglob("*")) if path.is_file() and reader_for(path.name)]
@@ -40,9 +40,7 @@ def files(ending: str) -> list[Path]:
 
 
 def _reader(ending: str) -> ArtefactReader:
-    reader = reader_for(ending)
-    assert reader is not None
-    return reader
+    return present(reader_for(ending))
 
 
 def text_of(folder: Path, ending: str) -> str:
@@ -66,8 +64,7 @@ def mutants(path: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_a_file_as_xla_wrote_it_has_no_trouble(path: Path) -> None:
-    artefact = read_artefact(path)
-    assert artefact is not None
+    artefact = present(read_artefact(path))
     assert artefact.problems == ()
     assert artefact.path == path
 
@@ -79,8 +76,7 @@ def test_each_kind_of_file_is_among_the_fixtures(ending: str) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_a_damaged_file_is_read_in_part(path: Path) -> None:
-    reader = reader_for(path.name)
-    assert reader is not None
+    reader = present(reader_for(path.name))
     for text in mutants(path):
         artefact = reader(text, path)
         for each in artefact.problems:
@@ -255,8 +251,7 @@ def test_a_release_without_a_blank_before_the_instruction_is_read() -> None:
     (path,) = (DUMPS / "cpu-jax0.4.20").rglob("*-buffer-assignment.txt")
     assignment = read_buffer_assignment(decode(path.read_bytes()))
     assert assignment.problems == ()
-    assert assignment.buffer_values is not None
-    (first, *_) = assignment.buffer_values.values
+    (first, *_) = present(assignment.buffer_values).values
     assert first.instruction_text.startswith("%Arg_0.1 = s8[6,10]{1,0} parameter(0)")
 
 

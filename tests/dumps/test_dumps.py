@@ -20,7 +20,7 @@ from hlo_lint.dumps.options import read_debug_options, read_pass_runs
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.phases import RESHAPES_ARE_BITCASTS
 from hlo_lint.dumps.upcoming import Fate, status_of
-from tests.conftest import CRASH, DUMPS, FIXTURES
+from tests.conftest import CRASH, DUMPS, FIXTURES, present
 
 CASES = sorted(path for path in DUMPS.glob("*/*") if not path.name.endswith("_refused"))
 """Dumps of compilations that ended, or that a pass died in; not those that XLA's verifier ended."""
@@ -243,16 +243,14 @@ def test_a_list_of_the_only_passes_disables_all_others() -> None:
 
 @pytest.mark.parametrize("case", NO_DECOMPOSER, ids=title)
 def test_the_pass_that_a_run_disabled_is_known(case: Path) -> None:
-    options = main_pipeline(case).options
-    assert options is not None
+    options = present(main_pipeline(case).options)
     assert options.disabled("reshape-decomposer")
     assert options.pass_pattern == ".*"
 
 
 def test_metadata_lists_the_passes_that_ran_with_and_without_a_change() -> None:
     compilation = main_pipeline(DUMPS / "gpu-jax0.11.2" / "attention")
-    runs = compilation.pass_runs
-    assert runs is not None
+    runs = present(compilation.pass_runs)
     assert len(runs) > 300
     written = {name for run in runs for name in run.dumps}
     assert {dump.path.name for dump in compilation.steps} >= written
@@ -363,12 +361,13 @@ def test_a_folder_without_contradictions_tells_the_release_of_its_smallest_modul
 @pytest.mark.parametrize("case", [CRASH, *NO_DECOMPOSER], ids=title)
 def test_layouts_bind_from_layout_assignment_on(case: Path) -> None:
     compilation = main_pipeline(case)
-    assigned = next(
-        step_of(dump)
-        for dump in compilation.steps
-        if dump.name and dump.name.after == "layout-assignment"
+    assigned = present(
+        next(
+            step_of(dump)
+            for dump in compilation.steps
+            if dump.name and dump.name.after == "layout-assignment"
+        )
     )
-    assert assigned is not None
     for dump in compilation.dumps:
         step = step_of(dump)
         assert compilation.layouts_bind(dump) is (step is not None and step >= assigned)
@@ -429,8 +428,7 @@ def test_the_next_pass_in_a_name_shows_that_the_decomposer_was_left_out(
     next(copy.glob("*.debug_options")).unlink()
     (found,) = hlo_lint.lint(copy).findings
     assert found.severity is Severity.ERROR
-    assert found.introduced_by is not None
-    assert found.introduced_by.pass_name == "layout-assignment"
+    assert present(found.introduced_by).pass_name == "layout-assignment"
 
 
 def test_where_the_name_shows_no_disabled_pass_a_crash_without_options_is_a_warning(
@@ -539,8 +537,7 @@ def test_one_reshape_through_many_dumps_is_one_finding_with_its_pass(
     assert found.introduced_by is not None
     assert (found.introduced_by.pass_name, found.introduced_by.step) == (since, step)
     assert f".{step:04d}." in found.introduced_by.path
-    assert found.step is not None
-    assert found.step >= step
+    assert present(found.step) >= step
 
 
 def test_the_finding_stands_at_the_first_dump_in_which_it_binds(crash: Path) -> None:
@@ -583,8 +580,11 @@ def test_two_crashes_in_folders_of_one_directory_are_two_findings(tmp_path: Path
     first, second = hlo_lint.lint(tmp_path).findings
     assert [found.instruction for found in (first, second)] == ["reshape.15", "reshape.1"]
     for found, folder in ((first, "a/deep"), (second, "b")):
-        assert found.introduced_by is not None
-        assert Path(found.path).parent == Path(found.introduced_by.path).parent == tmp_path / folder
+        assert (
+            Path(found.path).parent
+            == Path(present(found.introduced_by).path).parent
+            == tmp_path / folder
+        )
 
 
 def test_two_crashes_in_one_folder_are_two_findings(crash: Path) -> None:
@@ -614,9 +614,7 @@ def test_a_transition_ends_behind_a_pass_and_starts_at_an_earlier_dump(case: Pat
             before, after = transition.before.name, transition.after.name
             assert before is not None
             assert after is not None
-            assert before.step is not None
-            assert after.step is not None
-            assert before.step < after.step
+            assert present(before.step) < present(after.step)
             assert after.after != "pipeline-start"
             assert before.before
             assert after.before

@@ -11,7 +11,7 @@ from hlo_lint.dumps.artefacts.measured import find_measured, read_measured
 from hlo_lint.dumps.selection import longest_run
 from hlo_lint.engine.cost_figures import final_module, measured_kernels
 from hlo_lint.text.errors import DumpError, PayloadError
-from tests.conftest import FIXTURES
+from tests.conftest import FIXTURES, present
 
 PROFILES = FIXTURES / "profiles"
 
@@ -19,8 +19,7 @@ PROFILES = FIXTURES / "profiles"
 def test_each_instruction_has_its_time_in_one_run() -> None:
     """The program ran five times; its loop has two iterations."""
     compilation = longest_run(PROFILES / "all", None)
-    measured = find_measured(PROFILES / "all")
-    assert measured is not None
+    measured = present(find_measured(PROFILES / "all"))
     names = {
         row[1] for computation in final_module(compilation).computations for row in computation.rows
     }
@@ -35,8 +34,7 @@ def test_each_instruction_has_its_time_in_one_run() -> None:
 def test_a_loop_is_no_kernel_of_its_own() -> None:
     """A profile has an event for the whole loop, too: it would count twice."""
     compilation = longest_run(PROFILES / "all", None)
-    measured = find_measured(PROFILES / "all")
-    assert measured is not None
+    measured = present(find_measured(PROFILES / "all"))
     assert any(name.startswith("while") for _, name in measured.runs)
     opcodes = {kernel.instruction.opcode for kernel in measured_kernels(compilation, measured)}
     assert "while" not in opcodes

@@ -10,15 +10,14 @@ from hlo_lint.dumps.crash import find_crash_site
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.names import parse_name
 from hlo_lint.engine.stages import Stages
-from tests.conftest import DUMPS
+from tests.conftest import DUMPS, present
 
 RENUMBERED = DUMPS / "tpu-jax0.10.2" / "renumbered"
 
 
 def test_the_number_of_a_change_list_belongs_to_the_name_of_the_module() -> None:
     for name in ("after_codegen.txt", "0001.a.after_b.before_c.txt", "tpu_comp_env.txt"):
-        parts = parse_name(f"module_0003.jit_f.cl_12.{name}")
-        assert parts is not None
+        parts = present(parse_name(f"module_0003.jit_f.cl_12.{name}"))
         assert (parts.module, parts.backend) == ("jit_f.cl_12", "tpu")
 
 
@@ -39,8 +38,7 @@ def test_the_pass_list_fits_and_the_stage_is_that_of_tpu() -> None:
     (compilation,) = open_dump(RENUMBERED).compilations
     assert [release.name for release in compilation.releases] == ["tpu-jax0.10.2"]
     assert compilation.is_of_known_release
-    final = compilation.final
-    assert final is not None
+    final = present(compilation.final)
     stage = Stages(compilation).of(final, final.module)
     assert (stage.backend, stage.mixed_precision, stage.layouts) == ("tpu", True, True)
 

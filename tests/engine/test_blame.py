@@ -21,7 +21,7 @@ from hlo_lint.report.text import render_concise
 from hlo_lint.rules.base import Findings, Rule, Stage
 from hlo_lint.rules.findings import Finding
 from hlo_lint.rules.registry import select_rules
-from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT
+from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT, present
 
 ATTENTION = DUMPS / "gpu-jax0.11.2" / "attention"
 DOCS = ROOT / "docs" / "blame.md"
@@ -330,8 +330,7 @@ def test_what_may_break_is_followed_back_from_the_autotuner(release: str) -> Non
     case = {"0.10.0": CRASH, "0.11.2": DUMPS / "gpu-jax0.11.2" / "cublaslt_fission"}[release]
     report = hlo_lint.lint(_until_autotuner(case), ["autotuning"])
     (found,) = [each for each in report.findings if each.instruction == "gemm_fusion_dot.2"]
-    assert found.introduced_by is not None
-    assert found.introduced_by.pass_name == "gemm-fusion-swap-operands"
+    assert present(found.introduced_by).pass_name == "gemm-fusion-swap-operands"
 
 
 def _until_autotuner(case: Path) -> list[Path]:

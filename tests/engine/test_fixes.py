@@ -14,7 +14,7 @@ from hlo_lint.rules.base import Bad
 from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.registry import find_rule
 from hlo_lint.text.source import decode
-from tests.conftest import DUMPS
+from tests.conftest import DUMPS, present
 
 FORMS = ("copy", "transpose")
 NEXT = "layout_normalization"
@@ -89,8 +89,7 @@ def _broken(fixed: str) -> list[str]:
         orders = re.finditer(r"(?:(?<=\])\{|dimensions=\{)((?:\d+,)+\d+)", line)
         for order in orders:
             numbers = order[1].split(",")
-            sizes = re.search(r"\[([\d,<=]*)\]", line)
-            assert sizes is not None
+            sizes = present(re.search(r"\[([\d,<=]*)\]", line))
             kept = [n for n in numbers if sizes[1].split(",")[int(n)].lstrip("<=") != "1"]
             if len(kept) < 2:
                 continue
@@ -195,9 +194,8 @@ def test_real_crash_dumps_are_mended(folder: Path, form: str, tmp_path: Path) ->
     assert fixed.files
     assert fixed.remaining.clean
     for file in fixed.files:
-        assert file.path is not None
         assert is_proven(file.before, file.after)
-        file.path.write_bytes(file.after.encode("utf-8", "surrogateescape"))
+        present(file.path).write_bytes(file.after.encode("utf-8", "surrogateescape"))
     assert [finding.rule for finding in hlo_lint.lint(dump).findings] == ["compilation-died"]
 
 

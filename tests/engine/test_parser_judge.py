@@ -19,7 +19,7 @@ from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.engine import input_size
 from hlo_lint.engine.cache.store import FOLDER_VARIABLE
 from hlo_lint.text.source import decode
-from tests.conftest import BROKEN, ROOT, ROUNDTRIP, hlo_files
+from tests.conftest import BROKEN, ROOT, ROUNDTRIP, hlo_files, present
 from tests.mutations import mutate
 
 pytest.importorskip("jaxlib")
@@ -129,11 +129,9 @@ def run(*args: str, **variables: str) -> subprocess.CompletedProcess[str]:
 def test_without_jaxlib_the_extra_is_named(tmp_path: Path) -> None:
     path = tmp_path / "unknown.hlo"
     path.write_text(UNKNOWN)
-    click = find_spec("click")
-    assert click is not None
-    assert click.origin is not None
+    click = present(find_spec("click"))
     (tmp_path / "packages").mkdir()
-    (tmp_path / "packages" / "click").symlink_to(Path(click.origin).parent)
+    (tmp_path / "packages" / "click").symlink_to(Path(present(click.origin)).parent)
     command = [sys.executable, "-S", "-m", "hlo_lint", "check", "--isolated", str(path)]
     where = os.pathsep.join((str(ROOT), str(tmp_path / "packages")))
     environment = {**os.environ, "PYTHONPATH": where}

@@ -27,7 +27,7 @@ from hlo_lint.engine.suppressions.baseline import (
     write_baseline,
 )
 from hlo_lint.report.formats import FORMATS, render
-from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT
+from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT, present
 from tests.renumbering import another_run
 
 RESHAPE = "reshape-moves-data"
@@ -519,8 +519,7 @@ def test_what_a_baseline_lists_in_vain_is_a_finding(tmp_path: Path) -> None:
     listed = baseline_of(dump, tmp_path / "b.json")
     assert hlo_lint.fix(dump).edits
     for file in hlo_lint.fix(dump).files:
-        assert file.path is not None
-        file.path.write_text(file.after, "utf-8")
+        present(file.path).write_text(file.after, "utf-8")
     report = hlo_lint.lint(dump, baseline=listed)
     (unused,) = [found for found in report.findings if found.rule == UNUSED]
     assert (unused.path, unused.line) == (str(listed), 5)

@@ -21,7 +21,7 @@ from benchmarks.agreement import REFUSED, Verdicts, read_source, round_trips
 from hlo_lint.hlo.attributes.devices import MeshReplicaGroups
 from hlo_lint.hlo.records import InstructionRecord
 from hlo_lint.text.source import encode
-from tests.conftest import FIXTURES, ROOT
+from tests.conftest import FIXTURES, ROOT, present
 from tests.oracle.compare import disagreements
 from tests.oracle.xla import XlaModule, oracles
 
@@ -239,8 +239,7 @@ def test_what_an_asynchronous_fusion_calls_is_compared() -> None:
 
 def test_a_mesh_with_its_own_order_of_devices_is_one_value() -> None:
     module = hlo_lint.parse(MESH_WITH_DEVICE_ORDER)
-    assert module.entry is not None
-    reduced = module.entry.with_opcode("all-reduce")[0]
+    reduced = present(module.entry).with_opcode("all-reduce")[0]
     assert [*reduced.attributes] == [
         "channel_id",
         "replica_groups",

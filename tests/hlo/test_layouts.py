@@ -24,6 +24,7 @@ from hlo_lint.hlo.layouts import (
     strides,
 )
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Layout, Tile, parse_array
+from tests.conftest import present
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -78,10 +79,8 @@ def tiled(sizes: list[int], at: list[int], tile: Tile) -> tuple[list[int], list[
 
 def address(shape: ArrayShape, index: Index) -> Address:
     """The offset of an element, tiles and their padding, packing and memory space included."""
-    layout = shape.layout
-    assert layout is not None
-    bits = shape.element_bits
-    assert bits is not None
+    layout = present(shape.layout)
+    bits = present(shape.element_bits)
     order = layout.minor_to_major[::-1]
     sizes, at = [shape.dims[d] for d in order], [index[d] for d in order]
     for tile in layout.tiles:
@@ -330,8 +329,7 @@ def test_a_normalized_array_spells_the_same_bits_in_reading_order(
 ) -> None:
     a = dressed(shape, fact, dynamic)
     n = normalize(a)
-    assert n.layout is not None
-    assert n.layout.is_descending
+    assert present(n.layout).is_descending
     major_to_minor = a.minor_to_major[::-1]
     assert transposed_addresses(n, major_to_minor) == addresses(a)
     assert [n.is_dynamic(i) for i in range(n.rank)] == [a.is_dynamic(d) for d in major_to_minor]

@@ -7,16 +7,14 @@ from importlib.util import module_from_spec, spec_from_file_location
 import pytest
 
 from hlo_lint.hlo.opcodes import OPCODES
-from tests.conftest import FIXTURES
+from tests.conftest import FIXTURES, present
 from tests.oracle.xla import XlaModule, oracles
 
 RELEASE = "0.12.0.1"
 """The release that the table was made from."""
-SPEC = spec_from_file_location("knows", FIXTURES / "programs" / "what_xla_knows.py")
-assert SPEC is not None
-assert SPEC.loader is not None
+SPEC = present(spec_from_file_location("knows", FIXTURES / "programs" / "what_xla_knows.py"))
 KNOWS = module_from_spec(SPEC)
-SPEC.loader.exec_module(KNOWS)
+present(SPEC.loader).exec_module(KNOWS)
 
 
 def test_the_attributes_of_every_opcode_are_those_that_xla_lists() -> None:

@@ -18,7 +18,7 @@ import pytest
 import hlo_lint
 from hlo_lint.hlo.shape import parse_shape
 from hlo_lint.text.source import decode
-from tests.conftest import DUMPS, ROUNDTRIP, hlo_files
+from tests.conftest import DUMPS, ROUNDTRIP, hlo_files, present
 from tests.oracle.compare import assert_same_graph, disagreements
 from tests.oracle.meaning import numbers
 from tests.oracle.xla import DIED, Answer, Oracle, Refusal, XlaModule, oracles
@@ -135,8 +135,7 @@ def answers(release: str) -> dict[str, Answer]:
 
 
 def asked(release: str, texts: list[str]) -> list[Answer]:
-    oracle = oracle_of(release)
-    assert oracle is not None
+    oracle = present(oracle_of(release))
     return oracle.read(texts)
 
 
@@ -238,8 +237,7 @@ def test_we_report_what_xla_refuses_with_these_exceptions(release: str) -> None:
 
 def test_the_record_of_what_xla_reads_is_what_it_reads(release: str) -> None:
     record = json.loads((ROUNDTRIP / "WHAT_XLA_READS.json").read_text())
-    oracle = oracle_of(release)
-    assert oracle is not None
+    oracle = present(oracle_of(release))
     column = f"jaxlib {oracle.version}"
     if not any(column in row for row in record.values()):
         pytest.skip(f"{column} has no column there")

@@ -17,7 +17,7 @@ import pytest
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
 from hlo_lint.hlo.attributes.reading import read_attribute
 from hlo_lint.text.source import decode
-from tests.conftest import ROOT
+from tests.conftest import ROOT, present
 from tests.oracle.compare import disagreements
 from tests.oracle.xla import Answer, Oracle, Refusal, XlaModule, oracles
 
@@ -322,8 +322,7 @@ def _oracle(release: str) -> Oracle | None:
 
 @cache
 def _answers(release: str) -> dict[str, Answer]:
-    oracle = _oracle(release)
-    assert oracle is not None
+    oracle = present(_oracle(release))
     return dict(zip(TEXTS, oracle.read(list(TEXTS.values())), strict=True))
 
 
@@ -398,8 +397,7 @@ HOLDERS = {
 
 @cache
 def _malformed(release: str) -> list[Answer]:
-    oracle = _oracle(release)
-    assert oracle is not None
+    oracle = present(_oracle(release))
     return oracle.read(
         [
             MODULE.format(header="", instruction=HOLDERS[name].replace("%s", text))
@@ -504,8 +502,7 @@ def test_random_shardings_and_groups_mean_what_they_mean_to_xla(release: str) ->
         f"{REDUCE}, replica_groups={_random_groups(chance)}" for _ in range(MAX_RANDOM)
     ]
     texts = [MODULE.format(header="", instruction=each) for each in instructions]
-    oracle = _oracle(release)
-    assert oracle is not None
+    oracle = present(_oracle(release))
     read = 0
     for line, text, found in zip(instructions, texts, oracle.read(texts), strict=True):
         if isinstance(found, XlaModule):
@@ -537,8 +534,7 @@ def _sample() -> list[str]:
 
 @pytest.mark.skipif(not ARCHIVES.is_dir(), reason="the archives of dumps are not here")
 def test_a_sample_of_the_archives_means_what_it_means_to_xla(release: str) -> None:
-    oracle = _oracle(release)
-    assert oracle is not None
+    oracle = present(_oracle(release))
     texts = _sample()
     assert len(texts) > 50
     read = 0
@@ -551,8 +547,7 @@ def test_a_sample_of_the_archives_means_what_it_means_to_xla(release: str) -> No
 
 def test_an_attribute_that_nobody_compares_is_a_difference(release: str) -> None:
     text = MODULE.format(header="", instruction="f32[4,8] negate(a)")
-    oracle = _oracle(release)
-    assert oracle is not None
+    oracle = present(_oracle(release))
     (found,) = oracle.read([text])
     assert isinstance(found, XlaModule)
     changed = text.replace("negate(a)", "negate(a), of_tomorrow={1}")
@@ -564,8 +559,7 @@ def test_an_attribute_that_nobody_compares_is_a_difference(release: str) -> None
 def test_a_value_that_xla_reads_otherwise_is_a_difference(release: str) -> None:
     first = MODULE.format(header="", instruction="f32[4,8] iota(), iota_dimension=1")
     second = first.replace("iota_dimension=1", "iota_dimension=0")
-    oracle = _oracle(release)
-    assert oracle is not None
+    oracle = present(_oracle(release))
     (found,) = oracle.read([first])
     assert isinstance(found, XlaModule)
     assert disagreements(second, found) == ["e: %n: dimensions: [0] here, [1] in XLA"]

@@ -19,7 +19,7 @@ from hlo_lint.kernels.autotuning.fragile_winner import (
     fragile,
 )
 from hlo_lint.rules.registry import find_rule
-from tests.conftest import FIXTURES
+from tests.conftest import FIXTURES, present
 
 AUTOTUNE = FIXTURES / "autotune"
 NAMES = sorted(path.name for path in AUTOTUNE.glob("*.textproto"))
@@ -46,9 +46,7 @@ def timed(**backends: list[int]) -> Autotuning:
 
 def contest(**backends: list[int]) -> Contest:
     (tuned,) = timed(**backends).instructions
-    found = contest_of(tuned)
-    assert found is not None
-    return found
+    return present(contest_of(tuned))
 
 
 def one_fragile(**backends: list[int]) -> Fragile:
@@ -149,8 +147,7 @@ def test_of_two_rivals_the_likelier_to_win_is_named() -> None:
 )
 def test_less_scratch_wins_within_the_window(cublaslt: int, says: str) -> None:
     (tuned,) = timed(CUBLASLT=[cublaslt], TRITON=[8100, 8000]).instructions
-    won = chosen(tuned)
-    assert won is not None
+    won = present(chosen(tuned))
     assert won.backend == says
     assert won.nanoseconds == (8000 if says == "TRITON" else cublaslt)
 

@@ -26,7 +26,7 @@ from hlo_lint.kernels.tma.descriptor import (
     tensor_map_type,
 )
 from hlo_lint.kernels.tma.xla_text import read_descriptors
-from tests.conftest import FIXTURES
+from tests.conftest import FIXTURES, present
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -387,8 +387,7 @@ def test_a_repaired_descriptor_reads_the_same_bytes(dims: tuple[int, ...]) -> No
         2 if size == 1 else stride for size, stride in zip(dims[1:], (16, 96, 480), strict=True)
     )
     before = Descriptor(BFLOAT16, 4, dims, strides, (8, 1, 1, 1), (1, 1, 1, 1))
-    after = repair(before)
-    assert after is not None
+    after = present(repair(before))
     assert byte_addresses(after) == byte_addresses(before)
     assert violations(after) == ()
 
@@ -396,22 +395,19 @@ def test_a_repaired_descriptor_reads_the_same_bytes(dims: tuple[int, ...]) -> No
 def test_the_stride_of_the_report_becomes_the_dense_one() -> None:
     (first, *_) = log("cutlass_size_1_stride.txt").descriptors
     assert first.descriptor.global_strides == (2, 256)
-    repaired = repair(first.descriptor)
-    assert repaired is not None
+    repaired = present(repair(first.descriptor))
     assert repaired.global_strides == (256, 256)
     assert repaired.row_major_strides() == (128, 128, 1)
 
 
 def test_a_dense_stride_beyond_the_limit_becomes_the_one_below() -> None:
     high = replace(HEALTHY, global_dims=(128, 9, 1), global_strides=(1 << 39, 2))
-    repaired = repair(high)
-    assert repaired is not None
+    repaired = present(repair(high))
     assert repaired.global_strides == (1 << 39, 1 << 39)
 
 
 def test_a_repaired_stride_spans_all_of_the_dimension_below() -> None:
-    repaired = repair(replace(HEALTHY, global_dims=(128, 57, 1), global_strides=(256, 2)))
-    assert repaired is not None
+    repaired = present(repair(replace(HEALTHY, global_dims=(128, 57, 1), global_strides=(256, 2))))
     assert repaired.global_strides == (256, 256 * 57)
 
 
@@ -710,8 +706,7 @@ def test_xla_prints_a_descriptor_in_a_message() -> None:
         ("stride-covers-dim", "global_strides[1]", True),
     ]
     assert text[slice(*located.place("global_strides[1]"))] == "4"
-    repaired = repair(located.descriptor)
-    assert repaired is not None
+    repaired = present(repair(located.descriptor))
     assert violations(repaired, Consumer.XLA) == ()
 
 

@@ -14,7 +14,7 @@ from hlo_lint.engine.proof.terms import prove_equal
 from hlo_lint.kernels.custom_calls import TritonCall, decode_payload
 from hlo_lint.kernels.custom_calls.triton import AutotunedKernelCall, TensorDescriptor
 from hlo_lint.rules.form.malformed_text import MalformedText
-from tests.conftest import ROOT
+from tests.conftest import ROOT, present
 from tests.mutations import mutate
 
 ARCHIVES = ROOT.parent / "shared" / "dumps"
@@ -100,8 +100,7 @@ def test_a_crash_has_one_root_cause(dumps: Path, folder: str, guilty: str) -> No
     (finding,) = hlo_lint.lint(dumps / folder).findings
     assert finding.severity is hlo_lint.Severity.ERROR
     assert finding.instruction is not None
-    assert finding.introduced_by is not None
-    assert finding.introduced_by.pass_name == guilty
+    assert present(finding.introduced_by).pass_name == guilty
 
 
 def test_each_module_that_died_behind_the_autotuner_is_found_by_its_file(dumps: Path) -> None:

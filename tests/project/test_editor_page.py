@@ -12,7 +12,7 @@ pytest.importorskip("pygls", reason="the language server needs hlo-lint[lsp]")
 
 from lsprotocol import types
 
-from tests.conftest import CRASH, ROOT
+from tests.conftest import CRASH, ROOT, present
 from tests.editor import Editor
 
 pytestmark = pytest.mark.slow
@@ -46,8 +46,7 @@ class Session:
 
     def findings(self) -> Iterator[str]:
         for told in self.editor.findings(self.uri):
-            assert told.severity is not None
-            yield f"{_spelled(told.range.start)}: {told.severity.name.lower()} {told.code}"
+            yield f"{_spelled(told.range.start)}: {present(told.severity).name.lower()} {told.code}"
             yield from (f"  {line}" for line in told.message.split("\n"))
             for related in told.related_information or ():
                 yield f"  {_spelled(related.location.range.start)}: {related.message}"
@@ -56,8 +55,7 @@ class Session:
         yield self.editor.hover(self.uri, place) or ""
 
     def definition(self, place: types.Position) -> Iterator[str]:
-        found = self.editor.definition(self.uri, place)
-        assert found is not None
+        found = present(self.editor.definition(self.uri, place))
         yield self._shown(found)
 
     def references(self, place: types.Position) -> Iterator[str]:
@@ -66,8 +64,7 @@ class Session:
 
     def rename(self, place: types.Position, name: str) -> Iterator[str]:
         params = types.RenameParams(self.named, place, name)
-        found = self.editor.wait(self.editor.client.text_document_rename_async(params))
-        assert found is not None
+        found = present(self.editor.wait(self.editor.client.text_document_rename_async(params)))
         for edit in (found.changes or {})[self.uri]:
             yield f"{_spelled(edit.range.start)}-{_spelled(edit.range.end)}: {edit.new_text}"
 
@@ -98,8 +95,7 @@ def _spelled(place: types.Position) -> str:
 
 def replayed(page: str) -> str:
     """The page, with the answers of today."""
-    name = re.search(r"`crash/([^`]+)`", page)
-    assert name is not None
+    name = present(re.search(r"`crash/([^`]+)`", page))
     session = Session(CRASH / name[1])
 
     def run(block: re.Match[str]) -> str:

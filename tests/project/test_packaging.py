@@ -20,7 +20,7 @@ import hlo_lint
 from hlo_lint.dumps.directory import FIXED
 from hlo_lint.report.html.page import GRAPH_LIBRARIES
 from hlo_lint.report.links import SITE
-from tests.conftest import CRASH, ROOT
+from tests.conftest import CRASH, ROOT, present
 
 pytestmark = pytest.mark.slow
 
@@ -86,8 +86,7 @@ def test_check_runs_from_an_installed_wheel_outside_the_checkout(
 def test_a_newcomer_does_what_the_readme_begins_with(wheel: Path, tmp_path: Path) -> None:
     """In a fresh environment, with the example of a real crash in place of a program's dump."""
     readme = (ROOT / "README.md").read_text("utf-8")
-    block = re.search(r"^```\n(pip .*?)```", readme, re.S | re.M)
-    assert block is not None
+    block = present(re.search(r"^```\n(pip .*?)```", readme, re.S | re.M))
     install, example, program, *commands = [
         line.partition("#")[0].strip() for line in block[1].splitlines()
     ]

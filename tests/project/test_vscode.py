@@ -19,7 +19,7 @@ import pytest
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.records import name_of, opcode_of, references_of
 from hlo_lint.text.source import decode
-from tests.conftest import CRASH, DUMPS, ROOT, ROUNDTRIP, started
+from tests.conftest import CRASH, DUMPS, ROOT, ROUNDTRIP, present, started
 from tests.docs import GOLDENS
 from tests.report.conftest import CHROMIUM
 
@@ -268,8 +268,7 @@ def workbench(extension: Path, tmp_path: Path) -> Iterator[tuple[str, Path]]:
         port = free.getsockname()[1]
     serve = [*command, "--auth", "none", "--bind-addr", f"127.0.0.1:{port}", "--disable-telemetry"]
     with started(serve, env=home, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        while "HTTP server listening" not in server.stdout.readline():
+        while "HTTP server listening" not in present(server.stdout).readline():
             assert server.poll() is None
         try:
             yield f"http://127.0.0.1:{port}/?folder={tmp_path / 'project'}", tmp_path / "project"

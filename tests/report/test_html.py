@@ -39,7 +39,7 @@ from hlo_lint.report.text import describe
 from hlo_lint.rules.base import Bad
 from hlo_lint.rules.pipeline.values_changed import ValuesChanged
 from tests.apps.test_cli import CLEAN, LOOSE, run
-from tests.conftest import CRASH, DUMPS, FIXTURES
+from tests.conftest import CRASH, DUMPS, FIXTURES, present
 from tests.report.conftest import FORCED, Open, write
 
 if TYPE_CHECKING:
@@ -357,8 +357,7 @@ def test_the_page_itself_holds_nothing_hidden_and_runs_nothing_else(tmp_path: Pa
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069]", page)
     assert "onerror=alert(1)>" not in page.replace("onerror=alert(1)\\u003e", "")
     assert page.count("<script>") == 1
-    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
-    assert policy is not None
+    policy = present(re.search(r'Content-Security-Policy" content="([^"]*)"', page))
     assert policy[1].startswith(
         "default-src &#39;none&#39;; img-src data:; base-uri &#39;none&#39;"
     )
@@ -422,8 +421,7 @@ def test_lines_of_python_are_shown_only_below_the_folders_that_the_caller_names(
         (inside / "link.py").unlink(missing_ok=True)
         (inside / "link.py").symlink_to(secret)
         report = hlo_lint.lint(crash, resolved=True)
-        assert report.findings[0].origin is not None
-        assert report.findings[0].origin.file == name
+        assert present(report.findings[0].origin).file == name
         assert "the secret" not in render_html(open_dump(crash), report, sources=[inside])
         if name == str(secret):
             assert "the secret" in render_html(open_dump(crash), report, sources=[tmp_path])
@@ -465,8 +463,7 @@ def test_two_long_lines_are_cut_so_that_their_difference_is_seen() -> None:
         for line in lines
     ]
     before, after = modules
-    assert after.entry is not None
-    around = neighbourhood(after.entry.instructions[1])
+    around = neighbourhood(present(after.entry).instructions[1])
     partners = Partners(before, after).of("e")
     row = side_by_side(around, partners, before, after)[1]
     assert row["kind"] == "changed"
@@ -480,9 +477,7 @@ def test_two_long_lines_are_cut_so_that_their_difference_is_seen() -> None:
 
 def instruction(text: str, name: str) -> tuple[Instruction, Module]:
     module = hlo_lint.parse(text)
-    assert module.entry is not None
-    found = module.entry.instruction(name)
-    assert found is not None
+    found = present(present(module.entry).instruction(name))
     return found, module
 
 
@@ -504,8 +499,7 @@ def test_as_few_elements_as_possible_are_said_to_move(
         f"HloModule m\n\nENTRY e {{\n  p = {operand} parameter(0)\n"
         f"  ROOT r = {result} {name}(p){comma}{attributes}\n}}\n"
     )
-    drawn = move(*instruction(text, "r"))
-    assert drawn is not None
+    drawn = present(move(*instruction(text, "r")))
     assert (drawn["sizes"], drawn["moved"]) == (sizes, moved)
     for side in (drawn["operand"], drawn["result"]):
         pieces = sorted(piece for each in side["dimensions"] for piece in each["pieces"])
@@ -525,8 +519,7 @@ def test_an_array_out_of_order_is_drawn_beside_its_order_in_c() -> None:
         "HloModule m\n\nENTRY e {\n  p = f32[4,128,8]{0,2,1} parameter(0)\n"
         "  ROOT r = f32[4,128,8]{2,1,0} negate(p)\n}\n"
     )
-    drawn = order(instruction(text, "r")[0])
-    assert drawn is not None
+    drawn = present(order(instruction(text, "r")[0]))
     assert [each["number"] for each in drawn["operand"]["dimensions"]] == [1, 2, 0]
     assert drawn["moved"] == [0]
 
@@ -645,8 +638,7 @@ def test_a_page_without_findings_carries_no_library(tmp_path: Path) -> None:
 
 def test_a_phone_shows_all_of_a_table_and_breaks_no_word(opened: Open, crash_page: Path) -> None:
     page = opened(crash_page, "#module-0", viewport={"width": 390, "height": 844})
-    box = page.locator("main .panel > table").first.bounding_box()
-    assert box is not None
+    box = present(page.locator("main .panel > table").first.bounding_box())
     assert box["width"] <= 390
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     heights = page.evaluate(
@@ -825,8 +817,7 @@ def test_what_came_at_the_start_of_a_pipeline_is_between_two_dumps(
     report = hlo_lint.validate(folder).report
     (finding,) = report.findings
     assert finding.message.startswith("the module computes different values when b starts: ")
-    assert finding.introduced_by is not None
-    assert describe(finding.introduced_by) == (
+    assert describe(present(finding.introduced_by)) == (
         "a pass that left no dump, between step 0003 and step 0004, the start of b"
     )
     path = tmp_path / "report.html"

@@ -10,6 +10,7 @@ import pytest
 import hlo_lint
 from hlo_lint.report.html.module_graph import layered
 from tests.apps.test_cli import run
+from tests.conftest import present
 from tests.report.conftest import FORCED, Open, write
 from tests.report.test_groups import TIES
 
@@ -117,8 +118,7 @@ def test_a_phone_begins_at_the_title_and_a_link_at_its_finding(
     assert page.evaluate("scrollY") == 0
     link = page.evaluate("location.hash")
     again = opened(crash_page, link, viewport=PHONE)
-    box = again.locator("main").bounding_box()
-    assert box is not None
+    box = present(again.locator("main").bounding_box())
     assert 0 <= box["y"] < 100
 
 
@@ -126,8 +126,7 @@ def test_the_drawing_around_an_instruction_is_scrolled_to_it(
     opened: Open, forced_page: Path
 ) -> None:
     page = opened(forced_page, "", viewport=PHONE)
-    box = page.locator(".node.at").bounding_box()
-    assert box is not None
+    box = present(page.locator(".node.at").bounding_box())
     assert box["x"] >= 0
     assert box["x"] + box["width"] <= PHONE["width"]
 
@@ -172,8 +171,7 @@ def places(page: Page) -> list[tuple[float, float]]:
 
 def spans(page: Page) -> tuple[float, float]:
     """The width and the height of the drawing, as parts of those of the pane."""
-    box = page.locator(".whole").bounding_box()
-    assert box is not None
+    box = present(page.locator(".whole").bounding_box())
     across, down = zip(*places(page), strict=True)
     assert min(across) > 0
     assert max(across) < box["width"]
@@ -231,8 +229,7 @@ def test_a_drag_moves_the_module_and_the_wheel_zooms(opened: Open, forced_page: 
     page = opened(forced_page, "#module-0", viewport=WIDE)
     drawn(page)
     before = places(page)
-    box = page.locator(".whole").bounding_box()
-    assert box is not None
+    box = present(page.locator(".whole").bounding_box())
     x, y = box["x"] + box["width"] / 4, box["y"] + box["height"] / 2
     page.mouse.move(x, y)
     page.mouse.down()

@@ -36,7 +36,7 @@ from hlo_lint.dumps.passes_run import breaches, passes_run
 from hlo_lint.rules.base import Bad
 from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.registry import all_rules, find_rule
-from tests.conftest import CRASH, DUMPS, FIXTURES
+from tests.conftest import CRASH, DUMPS, FIXTURES, present
 from tests.contract_names import check_contract_names
 
 GPU_0_10_2 = DUMPS / "gpu-jax0.10.2" / "cublaslt_fission"
@@ -220,8 +220,7 @@ def test_a_death_names_layout_normalization_and_the_reshape(case: Path) -> None:
     (found,) = hlo_lint.lint(case, ["compilation-died"]).findings
     assert found.severity is Severity.ERROR
     assert found.message.startswith("compilation died in layout_normalization: this reshape moves")
-    assert found.instruction is not None
-    assert "reshape" in found.instruction
+    assert "reshape" in present(found.instruction)
 
 
 @pytest.mark.parametrize("case", DIED, ids=title)
@@ -283,8 +282,7 @@ def test_with_every_pass_dumped_the_suspect_is_one(crash: Path) -> None:
             path.unlink()
     set_options(crash, 'xla_dump_hlo_pass_re: ".+"\n')
     (found,) = hlo_lint.lint(crash).findings
-    last = main(crash).steps[-1].name
-    assert last is not None
+    last = present(main(crash).steps[-1].name)
     said = f"it was in {last.before} of {last.pipeline} (XLA:GPU with the passes of jax 0.10.0)"
     assert found.notes == (said,)
 
@@ -292,8 +290,7 @@ def test_with_every_pass_dumped_the_suspect_is_one(crash: Path) -> None:
 def mend(crash: Path) -> None:
     """Write what `fix` makes of a dump, as a person would, who leaves no record of it."""
     for file in hlo_lint.fix(crash).files:
-        assert file.path is not None
-        file.path.write_text(file.after)
+        present(file.path).write_text(file.after)
 
 
 def test_a_mended_dump_of_a_death_is_still_that_of_a_death(crash: Path) -> None:
@@ -382,21 +379,24 @@ def edited(case: Path, folder: Path, is_edited: Callable[[str, int], bool]) -> P
     copy = copy_of(case, folder)
     for dump in main(copy).steps:
         assert dump.name is not None
-        assert dump.name.step is not None
-        if is_edited(dump.name.after, dump.name.step):
+        if is_edited(dump.name.after, present(dump.name.step)):
             dump.path.write_text(dump.path.read_text().replace("HloModule ", "HloModule x", 1))
     return copy
 
 
 def test_a_change_that_no_pass_reported_shows_at_the_next_start(tmp_path: Path) -> None:
     steps = main(CPU).steps
-    start = next(
-        dump.name.step
-        for before, dump in pairwise(steps)
-        if dump.name and dump.name.after == "pipeline-start" and before.name and before.name.step
-        if before.name.after not in ("pipeline-start",)
+    start = present(
+        next(
+            dump.name.step
+            for before, dump in pairwise(steps)
+            if dump.name
+            and dump.name.after == "pipeline-start"
+            and before.name
+            and before.name.step
+            if before.name.after not in ("pipeline-start",)
+        )
     )
-    assert start is not None
     copy = edited(CPU, tmp_path, lambda _, step: step >= start)
     (found,) = hlo_lint.lint(copy, ["silent-change"]).findings
     assert (found.severity, found.step) == (Severity.WARNING, start)
@@ -460,9 +460,8 @@ def test_what_a_pass_left_unread_in_silence_is_told_for_information(tmp_path: Pa
     copy = copy_of(CPU, tmp_path)
     for dump in main(copy).steps:
         assert dump.name is not None
-        assert dump.name.step is not None
         assert start is not None
-        if dump.name.step >= start:
+        if present(dump.name.step) >= start:
             text = dump.path.read_text()
             unread = "  %unread = f32[] constant(0)\n"
             at = text.index("\n", text.index("\nENTRY ") + 1) + 1
@@ -686,8 +685,7 @@ def test_a_loop_that_host_offloading_moves_half_of_is_found_where_it_was_left() 
     errors = [finding for finding in report.findings if finding.severity is Severity.ERROR]
     assert {finding.rule for finding in errors} == {"broken-while", "wrong-result-shape"}
     for finding in errors:
-        assert finding.introduced_by is not None
-        assert finding.introduced_by.pass_name == "host-offloader"
+        assert present(finding.introduced_by).pass_name == "host-offloader"
         assert "S(5)" in finding.message
 
 

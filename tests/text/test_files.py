@@ -17,7 +17,7 @@ import pytest
 
 from hlo_lint.text import files
 from hlo_lint.text.errors import DumpError
-from tests.conftest import started
+from tests.conftest import present, started
 
 BROKEN_RESHAPE = """HloModule m, entry_computation_layout={(f32[2,3]{0,1})->f32[6]{0}}
 
@@ -149,8 +149,7 @@ files._replace(Path({str(tmp_path / "m.hlo")!r}), fill)
     command = [sys.executable, "-c", code]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with started(command, text=True, **pipes) as other:
-        assert other.stdout is not None
-        other.stdout.readline()
+        present(other.stdout).readline()
         files.remove_left_over.cache_clear()
         files.write(tmp_path / "n.hlo", "whole")
         assert len(os.listdir(tmp_path)) == 2

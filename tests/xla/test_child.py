@@ -16,7 +16,7 @@ from hlo_lint.text.errors import UsageError
 from hlo_lint.xla import limits
 from hlo_lint.xla.child import Child, ChildDied, ChildError, Forks, Pool
 from hlo_lint.xla.limits import MEMORY, SECONDS, ChildLimits
-from tests.conftest import ROOT, started
+from tests.conftest import ROOT, present, started
 from tests.xla import called
 
 pytestmark = pytest.mark.slow
@@ -105,8 +105,7 @@ with Child(limits=ChildLimits(60), setup=called.about, forks={forks!r}) as child
         text=True,
     ) as parent:
         try:
-            assert parent.stdout is not None
-            children = {int(word) for word in parent.stdout.readline().split()} - {0}
+            children = {int(word) for word in present(parent.stdout).readline().split()} - {0}
             assert children
             time.sleep(0.3)
         finally:

@@ -12,6 +12,7 @@ import pytest
 
 from hlo_lint.text.errors import DumpError, UsageError
 from hlo_lint.xla.parser import XlaParser, XlaRefusal
+from tests.conftest import present
 
 pytestmark = pytest.mark.slow
 
@@ -41,8 +42,9 @@ def test_a_refusal_has_its_place(parser: XlaParser) -> None:
 
 
 def test_columns_are_characters(parser: XlaParser) -> None:
-    refusal = parser.refusal(GOOD.replace("ROOT", '/*ää "\udcff"*/ ROOT').replace("r(0)", "r(x)"))
-    assert refusal is not None
+    refusal = present(
+        parser.refusal(GOOD.replace("ROOT", '/*ää "\udcff"*/ ROOT').replace("r(0)", "r(x)"))
+    )
     assert (refusal.line, refusal.column) == (4, 40)
 
 
@@ -57,15 +59,13 @@ def test_an_empty_text_is_refused_without_a_place(parser: XlaParser) -> None:
 def test_a_text_that_ends_the_process_is_refused_and_the_next_one_is_read(
     parser: XlaParser,
 ) -> None:
-    refusal = parser.refusal(ABORTS)
-    assert refusal is not None
+    refusal = present(parser.refusal(ABORTS))
     assert refusal.message.startswith("XLA was ended by SIG")
     assert parser.refusal(GOOD) is None
 
 
 def test_a_check_that_fails_says_its_reason(parser: XlaParser) -> None:
-    refusal = parser.refusal(GOOD.replace("f32[2]", "b((f32[2]))"))
-    assert refusal is not None
+    refusal = present(parser.refusal(GOOD.replace("f32[2]", "b((f32[2]))")))
     assert "element_shape must be an array shape" in refusal.message
 
 
@@ -75,8 +75,7 @@ def test_a_text_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) 
     with XlaParser() as parser:
         assert parser.refusal(GOOD) is None
         begun = time.monotonic()
-        refusal = parser.refusal(GOOD.replace("  ROOT", rows + "  ROOT"))
-        assert refusal is not None
+        refusal = present(parser.refusal(GOOD.replace("  ROOT", rows + "  ROOT")))
         assert "was still at it after 1.5 seconds" in refusal.message
         assert time.monotonic() - begun < 10
         assert parser.refusal(GOOD) is None

@@ -29,7 +29,7 @@ from hlo_lint.engine.parallel import check_in_parts
 from hlo_lint.engine.reporter import Part
 from hlo_lint.engine.runner import Checker, Task
 from hlo_lint.rules.registry import all_rules
-from tests.conftest import CRASH, DUMPS, FIXTURES, started
+from tests.conftest import CRASH, DUMPS, FIXTURES, present, started
 
 
 @pytest.fixture(autouse=True)
@@ -232,8 +232,7 @@ def test_runs_that_are_killed_leave_no_wrong_finding(folder: Path) -> None:
     for _ in range(trials):
         shutil.rmtree(folder, ignore_errors=True)
         with started([sys.executable, "-c", code], stdout=subprocess.PIPE) as run:
-            assert run.stdout is not None
-            run.stdout.readline()
+            present(run.stdout).readline()
             end = time.monotonic() + 30
             while not (folder / FILE).exists() and time.monotonic() < end and run.poll() is None:
                 time.sleep(0.001)

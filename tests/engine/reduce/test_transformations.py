@@ -21,6 +21,7 @@ from hlo_lint.engine.reduce.transformations.passes import ApplyPass
 from hlo_lint.engine.reduce.transformations.shapes import ShrinkDimensions
 from hlo_lint.engine.reduce.transformations.slices import KeepSlice
 from hlo_lint.hlo.parser.module import parse_file
+from tests.conftest import present
 
 
 def changed(
@@ -29,8 +30,7 @@ def changed(
     """The module after a change of all targets, or of one."""
     draft = Draft.of(parse_file(text).modules[0])
     targets = transformation.targets(draft, anchor)
-    made = transformation.apply(draft, targets if only is None else [targets[only]])
-    assert made is not None
+    made = present(transformation.apply(draft, targets if only is None else [targets[only]]))
     return swept(made, draft).text.partition("\n")[2].strip()
 
 
@@ -218,8 +218,7 @@ def test_attributes_that_the_opcode_needs_stay() -> None:
 def test_the_header_goes() -> None:
     draft = Draft.of(parse_file(FUSION).modules[0])
     header = DropHeader()
-    made = header.apply(draft, header.targets(draft, None))
-    assert made is not None
+    made = present(header.apply(draft, header.targets(draft, None)))
     assert made.text.startswith("HloModule m\n")
 
 

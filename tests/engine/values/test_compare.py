@@ -13,6 +13,7 @@ from hlo_lint.engine.values.compare import (
     largest_error,
     result_difference,
 )
+from tests.conftest import present
 
 
 def test_equal_results_have_no_difference_and_a_nan_equals_a_nan() -> None:
@@ -23,10 +24,11 @@ def test_equal_results_have_no_difference_and_a_nan_equals_a_nan() -> None:
 
 
 def test_the_element_that_differs_most_is_named() -> None:
-    found = result_difference(
-        [np.array([[1, 2], [3, 4]], np.float32)], [np.array([[1, 2.5], [3, 9]], np.float32)]
+    found = present(
+        result_difference(
+            [np.array([[1, 2], [3, 4]], np.float32)], [np.array([[1, 2.5], [3, 9]], np.float32)]
+        )
     )
-    assert found is not None
     assert (found.index, found.before, found.after, found.error) == ((1, 1), 4.0, 9.0, 5.0)
     assert (found.count, found.elements) == (2, 4)
     assert str(found) == ("result 0[1,1] is 9 and was 4; 2 of 4 elements differ, all in [0:2,1]")
@@ -95,8 +97,7 @@ def test_a_drawing_shows_where_elements_differ() -> None:
     before = np.zeros((2, 16, 64), np.float32)
     after = before.copy()
     after[1, 4, 60:] = 1
-    found = result_difference([before], [after])
-    assert found is not None
+    found = present(result_difference([before], [after]))
     assert found.box == "[1,4,60:64]"
     assert found.drawing == tuple("." * 30 + ("##" if row == 2 else "..") for row in range(8))
     assert drawn(np.array([True, False])) == ("#.",)
@@ -104,19 +105,19 @@ def test_a_drawing_shows_where_elements_differ() -> None:
 
 
 def test_a_map_of_errors_has_a_digit_for_each_factor_of_ten() -> None:
-    found = result_difference(
-        [np.zeros((2, 3), np.float64)], [np.array([[0, 100, 9], [1e-9, 0, np.inf]], np.float64)]
+    found = present(
+        result_difference(
+            [np.zeros((2, 3), np.float64)], [np.array([[0, 100, 9], [1e-9, 0, np.inf]], np.float64)]
+        )
     )
-    assert found is not None
     assert found.error_map == (".98", "1.9")
-    large = result_difference([np.zeros((99, 999), np.int8)], [np.ones((99, 999), np.int8)])
-    assert large is not None
+    large = present(
+        result_difference([np.zeros((99, 999), np.int8)], [np.ones((99, 999), np.int8)])
+    )
     assert large.error_map == ("9" * 64,) * 32
-    sign = result_difference([np.array([0.0], np.float32)], [np.array([-0.0], np.float32)])
-    assert sign is not None
+    sign = present(result_difference([np.array([0.0], np.float32)], [np.array([-0.0], np.float32)]))
     assert sign.error_map == ("9",)
-    scalar = result_difference([np.array(0, np.int32)], [np.array(1, np.int32)])
-    assert scalar is not None
+    scalar = present(result_difference([np.array(0, np.int32)], [np.array(1, np.int32)]))
     assert scalar.error_map == ()
 
 
@@ -125,14 +126,12 @@ def test_large_arrays_are_compared_part_by_part() -> None:
     before[0, 0] = 1e6
     after = before.copy()
     after[1, 7] = -0.0
-    sign = array_difference(before, after, EXACT)
-    assert sign is not None
+    sign = present(array_difference(before, after, EXACT))
     assert (sign.index, sign.error, sign.count) == ((1, 7), 0, 1)
     after[2, 5:8] = 1e-3
     after[2, 6] = 2e-3
     assert array_difference(before, after, Bound(of_largest=1e-6)) is None  # of the first part
-    difference = array_difference(before, after, EXACT)
-    assert difference is not None
+    difference = present(array_difference(before, after, EXACT))
     assert (difference.index, difference.count, difference.region) == ((2, 6), 3, ((2, 2), (5, 7)))
     after[0, 0] = np.inf
     assert largest_error([after], [before]) == np.float32(2e-3)

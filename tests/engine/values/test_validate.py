@@ -22,7 +22,7 @@ from hlo_lint.engine.values.validate import Validation, ValueChange, validate_du
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.xla.cpu import XlaCpu
 from hlo_lint.xla.limits import Deadline
-from tests.conftest import FIXTURES
+from tests.conftest import FIXTURES, present
 from tests.texts import ADD, entry, summing
 
 pytestmark = pytest.mark.slow
@@ -100,8 +100,7 @@ def edited(text: str, edits: Edits) -> str:
 
 def culprit(change: ValueChange) -> str:
     """The name of the wrong instruction."""
-    assert change.culprit is not None
-    return change.culprit.instruction.name
+    return present(change.culprit).instruction.name
 
 
 CALL = entry("""
@@ -162,8 +161,7 @@ def test_a_planted_error_is_found_at_its_step_and_instruction(xla: XlaCpu, name:
     planted = LOOP.replace(right, wrong)
     validation = validate_dumps("m", run_of([LOOP, rewritten, LOOP, planted, planted]), xla)
     assert changed(validation) == ["after_pass3"]
-    culprit = validation.changes[0].culprit
-    assert culprit is not None
+    culprit = present(validation.changes[0].culprit)
     assert culprit.instruction.name == instruction
     assert (culprit.iteration is None) == (instruction == "r")
 
