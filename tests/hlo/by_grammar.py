@@ -32,14 +32,7 @@ from hlo_lint.hlo.attributes.sharding import (
     TiledSharding,
     TupleSharding,
 )
-from hlo_lint.hlo.attributes.windows import (
-    BlockScalingConfig,
-    ConvolutionDimensionNumbers,
-    OperandScaling,
-    OperandSparsity,
-    SparsityConfig,
-    WindowDimension,
-)
+from hlo_lint.hlo.attributes.windows import ConvolutionDimensionNumbers, WindowDimension
 from hlo_lint.hlo.grammar import grammar_parser, offset_of, terminals, trees
 from hlo_lint.hlo.shape import parse_shape
 
@@ -329,32 +322,6 @@ def sides(tree: Tree[Token]) -> dict[str, dict[str, tuple[int, ...]]]:
     }
 
 
-def sparsity(tree: Tree[Token]) -> SparsityConfig:
-    return SparsityConfig(
-        **{
-            side: OperandSparsity(
-                *fields.get("sparsity", (0, 0)),
-                *(fields.get(name, (0,))[0] for name in ("dimension", "stride", "idx")),
-            )
-            for side, fields in sides(tree).items()
-        }
-    )
-
-
-def block_scaling(tree: Tree[Token]) -> BlockScalingConfig:
-    return BlockScalingConfig(
-        **{
-            side: OperandScaling(
-                fields.get("scale_idx", (0,))[0],
-                next(iter(fields.get("zero_idx", ())), None),
-                fields.get("strides", ()),
-                fields.get("steps", ()),
-            )
-            for side, fields in sides(tree).items()
-        }
-    )
-
-
 # ---- shapes, origins
 
 
@@ -432,7 +399,7 @@ def _rows(rule: str, build: Callable[..., Any]) -> Callable[[Tree[Token], str], 
 
 
 GRAMMARS: dict[str, tuple[str, Callable[[Tree[Token], str], Any]]] = {
-    "block_scaling_config": ("operand_config", _of_tree(block_scaling)),
+    "block_scaling_config": ("operand_config", _of_tree(sides)),
     "debug_attributes": ("origin_tables", _rows("debug_entry", debug_entries)),
     "dim_labels": ("dim_labels", _of_tree(dim_labels)),
     "domain": ("sharding", _of_child("domain", domain)),
@@ -444,6 +411,6 @@ GRAMMARS: dict[str, tuple[str, Callable[[Tree[Token], str], Any]]] = {
     "original_value_recovery_table": ("origin_tables", _rows("recovery", recoveries)),
     "replica_groups": ("replica_groups", _of_child("", groups)),
     "sharding": ("sharding", _of_child("tuple named maximal_mesh tiled", sharding)),
-    "sparsity_config": ("operand_config", _of_tree(sparsity)),
+    "sparsity_config": ("operand_config", _of_tree(sides)),
     "window": ("window", _of_tree(window)),
 }

@@ -36,14 +36,7 @@ from hlo_lint.hlo.attributes.sharding import (
     TupleSharding,
 )
 from hlo_lint.hlo.attributes.splitting import split_attributes
-from hlo_lint.hlo.attributes.windows import (
-    BlockScalingConfig,
-    ConvolutionDimensionNumbers,
-    OperandScaling,
-    OperandSparsity,
-    SparsityConfig,
-    WindowDimension,
-)
+from hlo_lint.hlo.attributes.windows import ConvolutionDimensionNumbers, WindowDimension
 from hlo_lint.hlo.parser.mlir_dictionary import Dictionary
 from hlo_lint.hlo.parser.stack_frames import Frame, read_stack_frames
 from hlo_lint.hlo.shape import ShapeSyntaxError, parse_shape
@@ -169,12 +162,15 @@ VALUES: list[tuple[str, str, object]] = [
     (
         "sparsity_config",
         "{lhs={sparsity=2x4 dimension=1 stride=3 idx=2}}",
-        SparsityConfig(OperandSparsity(2, 4, 1, 3, 2)),
+        {"lhs": {"sparsity": (2, 4), "dimension": (1,), "stride": (3,), "idx": (2,)}},
     ),
     (
         "block_scaling_config",
         "{lhs={scale_idx=2 zero_idx=0 strides=1x2 steps=32x1} rhs={scale_idx=3}}",
-        BlockScalingConfig(OperandScaling(2, 0, (1, 2), (32, 1)), OperandScaling(3)),
+        {
+            "lhs": {"scale_idx": (2,), "zero_idx": (0,), "strides": (1, 2), "steps": (32, 1)},
+            "rhs": {"scale_idx": (3,)},
+        },
     ),
     ("source_target_pairs", "{{0,1},{1,0}}", ((0, 1), (1, 0))),
     ("source_target_pairs", "{}", ()),

@@ -36,12 +36,7 @@ from hlo_lint.hlo.attributes.sharding import (
     TiledSharding,
     TupleSharding,
 )
-from hlo_lint.hlo.attributes.windows import (
-    BlockScalingConfig,
-    ConvolutionDimensionNumbers,
-    SparsityConfig,
-    Window,
-)
+from hlo_lint.hlo.attributes.windows import ConvolutionDimensionNumbers, OperandConfig, Window
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.parser.literals import Elided, LiteralValue, numpy_dtype
 from hlo_lint.hlo.shape import ArrayShape, BufferShape, Layout, OpaqueShape, Shape, TupleShape
@@ -275,28 +270,24 @@ def _leaves(tree: OriginTree, place: tuple[int, ...]) -> list[Fields]:
             ]
 
 
-def _sparsity(value: SparsityConfig) -> Fields:
-    names = ("num_non_zero", "block_size", "dimension", "stride", "idx")
-    return {
-        "sparsity_config": {
-            side: dict(zip(names, each, strict=True))
-            for side, each in value._asdict().items()
-            if each is not None
-        }
-    }
+def _sparsity(value: OperandConfig) -> Fields:
+    def side(fields: Mapping[str, tuple[int, ...]]) -> Fields:
+        numbers = {name: given[0] for name, given in fields.items() if name != "sparsity"}
+        non_zero, block = fields.get("sparsity", (0, 0))
+        absent = dict.fromkeys(("dimension", "stride", "idx"), 0)
+        return {"num_non_zero": non_zero, "block_size": block, **absent, **numbers}
+
+    return {"sparsity_config": {name: side(fields) for name, fields in value.items()}}
 
 
-def _scaling(value: BlockScalingConfig) -> Fields:
+def _scaling(value: OperandConfig) -> Fields:
     return {
         "block_scaling_config": {
             side: {
-                "scale_idx": each.scale_operand,
-                "zero_idx": [] if each.zero_operand is None else [each.zero_operand],
-                "strides": each.strides,
-                "steps": each.steps,
+                "scale_idx": fields.get("scale_idx", (0,))[0],
+                **{name: fields.get(name, ()) for name in ("zero_idx", "strides", "steps")},
             }
-            for side, each in value._asdict().items()
-            if each is not None
+            for side, fields in value.items()
         }
     }
 

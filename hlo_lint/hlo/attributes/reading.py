@@ -18,19 +18,14 @@ if TYPE_CHECKING:
     from hlo_lint.hlo.attributes.plain import PlainValue
     from hlo_lint.hlo.attributes.shapes import ProgramShape, TypedLiteral
     from hlo_lint.hlo.attributes.sharding import Domain, Sharding
-    from hlo_lint.hlo.attributes.windows import (
-        BlockScalingConfig,
-        ConvolutionDimensionNumbers,
-        SparsityConfig,
-        Window,
-    )
+    from hlo_lint.hlo.attributes.windows import ConvolutionDimensionNumbers, OperandConfig, Window
     from hlo_lint.hlo.parser.mlir_dictionary import Dictionary
     from hlo_lint.hlo.shape import Shape
 
 AttributeValue: TypeAlias = (
     "PlainValue | Json | Dictionary | OpMetadata | Mapping[str, str] | Sharding | Domain"
-    " | ReplicaGroups | Window | ConvolutionDimensionNumbers | SparsityConfig"
-    " | BlockScalingConfig | ProgramShape | Shape | tuple[Shape, ...] | Origin | TypedLiteral"
+    " | ReplicaGroups | Window | ConvolutionDimensionNumbers | OperandConfig"
+    " | ProgramShape | Shape | tuple[Shape, ...] | Origin | TypedLiteral"
     " | tuple[Recovery, ...] | tuple[DebugEntry, ...]"
 )
 """The value of an attribute; the name determines its type."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError, Cursor, reads
@@ -129,82 +129,33 @@ def read_dim_labels(text: str) -> ConvolutionDimensionNumbers:
     )
 
 
-class OperandSparsity(NamedTuple):
-    """A sparse operand: at most `non_zero` of each `block` elements along a dimension."""
-
-    non_zero: int
-    block: int
-    dimension: int
-    stride: int
-    operand: int
-    """Number of the operand that holds the positions of the elements."""
-
-
-class SparsityConfig(NamedTuple):
-    """The sparse operands of a convolution."""
-
-    lhs: OperandSparsity | None = None
-    rhs: OperandSparsity | None = None
-
-
-class OperandScaling(NamedTuple):
-    """Scales of blocks of an operand."""
-
-    scale_operand: int
-    """Number of the operand that holds the scales."""
-    zero_operand: int | None = None
-    """Number of the operand that holds the zero point."""
-    strides: tuple[int, ...] = ()
-    steps: tuple[int, ...] = ()
-
-
-class BlockScalingConfig(NamedTuple):
-    """The operands of a convolution with scales for blocks."""
-
-    lhs: OperandScaling | None = None
-    rhs: OperandScaling | None = None
-
+OperandConfig: TypeAlias = Mapping[str, Mapping[str, tuple[int, ...]]]
+"""The fields of the operands `lhs` and `rhs` of a convolution, as numbers."""
 
 _is_counts = late(r"[0-9]+(?:x[0-9]+)*").fullmatch
+_SIDES = "expected a configuration of operands, like {lhs={…} rhs={…}}"
 
 
-def read_sparsity_config(text: str) -> SparsityConfig:
-    """The value of `sparsity_config={…}`."""
+@reads(_SIDES)
+def read_sparsity_config(cursor: Cursor) -> OperandConfig:
+    """The value of `sparsity_config={…}`.
+
+    >>> read_sparsity_config("{lhs={sparsity=2x4 idx=2}}")
+    {'lhs': {'sparsity': (2, 4), 'idx': (2,)}}
+    """
     lengths = {"sparsity": 2, "dimension": 1, "stride": 1, "idx": 1}
-    sides = _read_sides(text, lengths, "expected sparsity=2x4 dimension=1 stride=1 idx=2")
-    return SparsityConfig(
-        **{
-            side: OperandSparsity(
-                *fields.get("sparsity", (0, 0)),
-                *(fields.get(name, (0,))[0] for name in ("dimension", "stride", "idx")),
-            )
-            for side, fields in sides.items()
-        }
-    )
+    return _sides_at(cursor, lengths, "expected sparsity=2x4 dimension=1 stride=1 idx=2")
 
 
-def read_block_scaling_config(text: str) -> BlockScalingConfig:
+@reads(_SIDES)
+def read_block_scaling_config(cursor: Cursor) -> OperandConfig:
     """The value of `block_scaling_config={…}`."""
     lengths = {"scale_idx": 1, "zero_idx": 1, "strides": 0, "steps": 0}
-    sides = _read_sides(text, lengths, "expected scale_idx=2 zero_idx=3 strides=1x2 steps=32x1")
-    return BlockScalingConfig(
-        **{
-            side: OperandScaling(
-                fields.get("scale_idx", (0,))[0],
-                fields["zero_idx"][0] if "zero_idx" in fields else None,
-                fields.get("strides", ()),
-                fields.get("steps", ()),
-            )
-            for side, fields in sides.items()
-        }
-    )
+    return _sides_at(cursor, lengths, "expected scale_idx=2 zero_idx=3 strides=1x2 steps=32x1")
 
 
-def _read_sides(
-    text: str, lengths: dict[str, int], expected: str
-) -> dict[str, dict[str, tuple[int, ...]]]:
-    """The fields of `lhs` and `rhs`; `lengths` are their numbers of values, 0 for any."""
-    cursor = Cursor(text, "expected a configuration of operands, like {lhs={…} rhs={…}}")
+def _sides_at(cursor: Cursor, lengths: dict[str, int], expected: str) -> OperandConfig:
+    """Read the fields of either side; `lengths` are their numbers of values, 0 for any."""
     sides: dict[str, dict[str, tuple[int, ...]]] = {}
     cursor.demand("{")
     while not cursor.take("}"):
@@ -218,7 +169,6 @@ def _read_sides(
             if lengths[name] not in (0, len(numbers)):
                 cursor.refuse(expected, begin)
             fields[name] = tuple(number for (number,) in numbers)
-    cursor.finish()
     return sides
 
 
