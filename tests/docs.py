@@ -25,7 +25,7 @@ from hlo_lint.dumps.pass_lists import pass_lists
 from hlo_lint.report.formats import FORMATS, render
 from hlo_lint.report.page import render_page
 from hlo_lint.rules.base import Rule
-from hlo_lint.rules.registry import all_rules, index_text
+from hlo_lint.rules.registry import all_rules, entries_in, rule_modules
 from hlo_lint.rules.verifier import VerifierRule
 from tests.commands import options
 from tests.contract_names import check_contract_names
@@ -111,6 +111,19 @@ RULES_TREE = """```{toctree}
 rules/*
 ```
 """
+
+
+def index_text() -> str:
+    """The text of `rules/index.py`."""
+    lines = (
+        f"    {module!r}: {[tuple(entry) for entry in entries_in(module)]!r},\n"
+        for module, _ in sorted(rule_modules())
+    )
+    return (
+        '"""The index of rules (`entry.py`): `make docs` writes it from the rules."""\n\n'
+        "from typing import Any, Final\n\nINDEX: Final[dict[str, list[Any]]] = {\n"
+        f"{''.join(lines)}}}\n"
+    )
 
 
 def rules_page() -> str:

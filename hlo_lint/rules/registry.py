@@ -41,11 +41,7 @@ def all_rules() -> tuple[Rule, ...]:
 
 
 def rule_entries() -> tuple[RuleEntry, ...]:
-    """The index entries of all rules; imports own rules only if the index lacks them.
-
-    Raises:
-        RuleError: as `all_rules`.
-    """
+    """The index entries of all rules; imports own rules only if the index lacks them."""
     from hlo_lint.rules.plugins import is_isolated
 
     return _own_entries() if is_isolated() else _with_plugins()
@@ -57,7 +53,7 @@ def _own_entries() -> tuple[RuleEntry, ...]:
 
     as_indexed = os.stat(index.__file__).st_mtime + _CHECKOUT_SECONDS
     entries: list[RuleEntry] = []
-    for module, changed in _modules():
+    for module, changed in rule_modules():
         if module in index.INDEX and changed < as_indexed:
             entries += map(RuleEntry._make, index.INDEX[module])
         else:
@@ -65,7 +61,7 @@ def _own_entries() -> tuple[RuleEntry, ...]:
     return _sorted((entry, "hlo_lint") for entry in entries)
 
 
-def _modules() -> Iterator[tuple[str, float]]:
+def rule_modules() -> Iterator[tuple[str, float]]:
     """The name of each module of rules, and the modification time of its file."""
     for home in _HOMES:
         for folder in import_module(home).__path__:  # by name: rules are in a layer above
@@ -94,23 +90,6 @@ def entries_in(module: str) -> list[RuleEntry]:
     ]
 
 
-def index_text() -> str:
-    """The text of `index.py`, generated from the rule files."""
-    lines = (
-        f"    {module!r}: {[tuple(entry) for entry in entries_in(module)]!r},\n"
-        for module, _ in sorted(_modules())
-    )
-    return _INDEX_HEAD + "".join(lines) + "}\n"
-
-
-_INDEX_HEAD = '''"""The index of rules (`entry.py`): `make docs` writes it from the rules."""
-
-from typing import Any, Final
-
-INDEX: Final[dict[str, list[Any]]] = {
-'''
-
-
 @cache
 def _with_plugins() -> tuple[RuleEntry, ...]:
     from hlo_lint.rules.plugins import plugin_rules
@@ -125,11 +104,7 @@ def _with_plugins() -> tuple[RuleEntry, ...]:
 
 
 def _sorted(entries: Iterable[tuple[RuleEntry, str]]) -> tuple[RuleEntry, ...]:
-    """Sort entries by family and name; each comes with its package, for errors.
-
-    Raises:
-        RuleError: two rules have the same name, or a family has the name of a rule.
-    """
+    """Sort entries by family and name; each comes with its package, for errors."""
     packages: dict[str, str] = {}
     entries = list(entries)
     for entry, package in entries:
@@ -217,11 +192,7 @@ def check_names(names: Iterable[str]) -> None:
 
 @cache
 def configured(rule: Rule, options: tuple[tuple[str, OptionValue], ...]) -> Rule:
-    """The rule with these options; returns the same object for equal options.
-
-    Raises:
-        UsageError: an option does not exist, or its value is invalid.
-    """
+    """The rule with these options; returns the same object for equal options."""
     return rule.with_options(dict(options))
 
 

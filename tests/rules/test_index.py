@@ -10,8 +10,9 @@ from hlo_lint.dumps.directory import open_dump
 from hlo_lint.engine.runner import Checker, Task
 from hlo_lint.rules import index
 from hlo_lint.rules.entry import ChosenRule, ChosenRules, contents_of
-from hlo_lint.rules.registry import index_text, rule_entries
+from hlo_lint.rules.registry import rule_entries
 from tests.conftest import ROOT
+from tests.docs import index_text
 
 TEXTS = sorted((ROOT / "fixtures" / "roundtrip").glob("*.hlo"))
 

@@ -266,11 +266,7 @@ class Rewrite:
         return edited(self._graph.module.file.text, self.edits())
 
     def edits(self) -> tuple[Edit, ...]:
-        """The edits, sorted; positions are characters of the module's file.
-
-        Raises:
-            RewriteError: as `text` does.
-        """
+        """The edits, sorted; positions are characters of the module's file."""
         graph = self._graph
         nodes: list[AnyInstruction] = [*graph.new_instructions, *graph.operands, *graph.attributes]
         for node in nodes:
@@ -279,11 +275,7 @@ class Rewrite:
         return edits_of(graph)
 
     def fix(self, title: str, safety: Safety = Safety.SAFE) -> Fix:
-        """The edits as the fix of a finding; the title starts with a verb.
-
-        Raises:
-            RewriteError: as `text` does.
-        """
+        """The edits as the fix of a finding; the title starts with a verb."""
         adds_bitcast = any(new.opcode == "bitcast" for new in self._graph.new_instructions)
         return Fix(title, self.edits(), safety, adds_bitcast)
 
