@@ -87,35 +87,29 @@ q = f32[8]{{0}} parameter(1)
 c = f32[8]{{0}} copy(q)
 ROOT t = f32[8]{{0}} bitcast({result}){mark}
 """
-_FUSED = (
-    _SCHEDULED
-    + """\
+_FUSED = """
+HloModule m, is_scheduled=true
 f {{
   n = f32[8]{{0}} negate(f32[8]{{0}} a)
   w = f32[8]{{0}} dynamic-update-slice({updated}, f32[4]{{0}} v, s32[] j)
   ROOT r = (f32[8]{{0}}, f32[8]{{0}}) tuple(n, w)
 }}
-
+x = f32[8]{{0}} negate(f32[8]{{0}} p)
+d = (f32[8]{{0}}, f32[8]{{0}}) fusion(x, f32[4]{{0}} u, s32[] i), kind=kLoop, calls=f{mark}
+y = f32[8]{{0}} sine(x)
+ROOT t = ((f32[8]{{0}}, f32[8]{{0}}), f32[8]{{0}}) tuple(d, y)
 """
-    + _ENTRY
-    + """\
-  d = (f32[8]{{0}}, f32[8]{{0}}) fusion(x, u, i), kind=kLoop, calls=f{mark}
-  y = f32[8]{{0}} sine(x)
-  ROOT t = ((f32[8]{{0}}, f32[8]{{0}}), f32[8]{{0}}) tuple(d, y)
-}}
+_IN_FLIGHT = """
+HloModule m, is_scheduled=true
+p = f32[8]{{0}} parameter(0)
+u = f32[4]{{0}} parameter(1)
+i = s32[] parameter(2)
+x = f32[8]{{0}} negate(p)
+s = (f32[8]{{0:S(5)}}, f32[8]{{0}}, u32[]) copy-start(x)
+{first}
+{second}
+ROOT t = (f32[8]{{0}}, f32[8]{{0:S(5)}}) tuple(d, c)
 """
-)
-_IN_FLIGHT = (
-    _SCHEDULED
-    + _ENTRY
-    + """\
-  s = (f32[8]{{0:S(5)}}, f32[8]{{0}}, u32[]) copy-start(x)
-  {first}
-  {second}
-  ROOT t = (f32[8]{{0}}, f32[8]{{0:S(5)}}) tuple(d, c)
-}}
-"""
-)
 _BODY = """\
   tmp_0 = f32[8]{0} parameter(0)
   tmp_1 = s32[] constant(0)
@@ -139,22 +133,15 @@ ENTRY e {{
 """
 _BRANCHES = """
 HloModule m, is_scheduled=true
-
 twice {{ ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple(f32[8]{{0}} a, a) }}
-
 again {{
   n = f32[8]{{0}} negate(f32[8]{{0}} b)
   c = f32[8]{{0}} {opcode}(n){mark}
   ROOT u = (f32[8]{{0}}, f32[8]{{0}}) tuple(n, c)
 }}
-
-ENTRY e {{
-  is-one = pred[] parameter(0)
-  p = f32[8]{{0}} parameter(1)
-  k = f32[8]{{0}} copy(p)
-  ROOT r = (f32[8]{{0}}, f32[8]{{0}}) conditional(is-one, k, k), true_computation=twice, \
+k = f32[8]{{0}} copy(f32[8]{{0}} p)
+ROOT r = (f32[8]{{0}}, f32[8]{{0}}) conditional(pred[] is-one, k, k), true_computation=twice, \
 false_computation=again
-}}
 """
 _COPY_DONE = "c = f32[8]{0:S(5)} copy-done(s)"
 
@@ -186,8 +173,8 @@ class ReadAfterOverwrite(Rule):
     mentions = ("output_to_operand_aliasing=", "input_output_alias=")
     evidence = (PublicReport("openxla/xla@dadbe2c566"),)
     examples = (
-        Bad(_PROGRAM.format(first=_UPDATE + "  // error", second=_READ)),
-        Good(_PROGRAM.format(first=_READ, second=_UPDATE)),
+        Bad.entry(_PROGRAM.format(first=_UPDATE + "  // error", second=_READ)),
+        Good.entry(_PROGRAM.format(first=_READ, second=_UPDATE)),
         Bad.entry(
             _UNSCHEDULED.format(first="", mark="  // error", second="y = f32[8]{0} add(x, d)"),
             file=f"module_0001.m.0001.copy-insertion.{_COPIED}.txt",
@@ -200,13 +187,13 @@ class ReadAfterOverwrite(Rule):
         Good.entry(_DONATED.format(result="(n, n)", mark="")),
         Bad.entry(_GIVEN.format(result="q", mark="  // error")),
         Good.entry(_GIVEN.format(result="c", mark="")),
-        Bad(_FUSED.format(updated="a", mark="  // error")),
-        Good(_FUSED.format(updated="n", mark="")),
-        Bad(_IN_FLIGHT.format(first=_UPDATE + "  // error", second=_COPY_DONE)),
-        Good(_IN_FLIGHT.format(first=_COPY_DONE, second=_UPDATE)),
+        Bad.entry(_FUSED.format(updated="a", mark="  // error")),
+        Good.entry(_FUSED.format(updated="n", mark="")),
+        Bad.entry(_IN_FLIGHT.format(first=_UPDATE + "  // error", second=_COPY_DONE)),
+        Good.entry(_IN_FLIGHT.format(first=_COPY_DONE, second=_UPDATE)),
         Good(_CANONICAL),
-        Bad(_BRANCHES.format(opcode="sine", mark="  // error")),
-        Good(_BRANCHES.format(opcode="copy", mark="")),
+        Bad.entry(_BRANCHES.format(opcode="sine", mark="  // error")),
+        Good.entry(_BRANCHES.format(opcode="copy", mark="")),
         Bad.entry(_CALL.format(index=0, mark="  // error")),
         Good.entry(_CALL.format(index=1, mark="")),
         Good.entry(

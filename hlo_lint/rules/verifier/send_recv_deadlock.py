@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
+from inspect import cleandoc
 from typing import Final
 
 from hlo_lint.analysis.device_groups import TRANSFER_PAIRS, transfer_pairs
@@ -14,6 +16,21 @@ from hlo_lint.hlo.opcodes import COMMUNICATES, RUNS_SCHEDULE, TRANSFERS
 from hlo_lint.hlo.records import opcode_of
 from hlo_lint.rules.base import Bad, Good, Stage
 from hlo_lint.rules.verifier import VerifierRule
+
+
+def _spelled(lines: str) -> str:
+    """The text of a scheduled module, in which `pairs` stands for the frontend attribute."""
+    attribute = r'frontend_attributes={_xla_send_recv_source_target_pairs="\1"}'
+    spelled = re.sub(r"pairs=(\{.*\})", attribute, cleandoc(lines))
+    return f"HloModule m, is_scheduled=true\n{spelled}"
+
+
+def _bad(lines: str) -> Bad:
+    return Bad.entry(_spelled(lines))
+
+
+def _good(lines: str) -> Good:
+    return Good.entry(_spelled(lines))
 
 
 class SendRecvDeadlock(VerifierRule):
@@ -48,45 +65,33 @@ class SendRecvDeadlock(VerifierRule):
             no all-reduce, reduce-scatter or start between a send and its recv
     """
     rows = {
-        "send-recv-cycle": Bad.entry("""
-            HloModule m, is_scheduled=true
+        "send-recv-cycle": _bad("""
             t = token[] after-all()
-            s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1,  // error
-                frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1},{1,0}}"}
+            s = (s8[], u32[], token[]) send(s8[] p, t), channel_id=1, pairs={{0,1},{1,0}}  // error
             sd = token[] send-done(s), channel_id=1
-            r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1,  // error
-                frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1},{1,0}}"}
-            ROOT d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
+            r = (s8[], u32[], token[]) recv(t), channel_id=1, pairs={{0,1},{1,0}}  // error
+            ROOT d = (s8[], token[]) recv-done(r), channel_id=1
         """),
-        "send-recv-order": Bad.entry("""
-            HloModule m, is_scheduled=true
+        "send-recv-order": _bad("""
             t = token[] after-all()
-            r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1,
-                frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
-            r.1 = (f32[8]{0}, u32[], token[]) recv(t), channel_id=2,  // error
-                frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
-            s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1,
-                frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
+            r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1, pairs={{0,1}}
+            r.1 = (f32[8]{0}, u32[], token[]) recv(t), channel_id=2, pairs={{0,1}}  // error
+            s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1, pairs={{0,1}}
             sd = token[] send-done(s), channel_id=1
             d.1 = (f32[8]{0}, token[]) recv-done(r.1), channel_id=2
             ROOT d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
         """),
-        "collective-between-send-and-recv": Bad.entry("""
-            HloModule m, is_scheduled=true
+        "collective-between-send-and-recv": _bad("""
             t = token[] after-all()
-            s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1,
-                frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
+            s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1, pairs={{0,1}}
             g = f32[16]{0} all-gather(p), dimensions={0}, replica_groups={{0,1}}  // error
             sd = token[] send-done(s), channel_id=1
-            r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1,
-                frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
+            r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1, pairs={{0,1}}
             ROOT d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
         """),
-        "send-recv-pending": Bad.entry("""
-            HloModule m, is_scheduled=true
+        "send-recv-pending": _bad("""
             t = token[] after-all()
-            s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1,  // error
-                frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
+            s = (f32[], u32[], token[]) send(f32[] p, t), channel_id=1, pairs={{0,1}}  // error
             ROOT sd = token[] send-done(s), channel_id=1
         """),
         "send-recv-pairs": Bad.entry("""
@@ -96,31 +101,25 @@ class SendRecvDeadlock(VerifierRule):
             s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1  // error
             ROOT sd = token[] send-done(s), channel_id=1
         """),
-        "collective-start-between-send-and-recv": Bad.entry("""
-            HloModule m, is_scheduled=true
+        "collective-start-between-send-and-recv": _bad("""
             t = token[] after-all()
-            s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1,
-                frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
+            s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1, pairs={{0,1}}
             g = (f32[8]{0}, f32[16]{0}) all-gather-start(p), dimensions={0},  // error
                 replica_groups={{0,1}}
             h = f32[16]{0} all-gather-done(g)
             sd = token[] send-done(s), channel_id=1
-            r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1,
-                frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
+            r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1, pairs={{0,1}}
             ROOT d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
         """),
     }
     examples = (
         *rows.values(),
-        Good.entry("""
-            HloModule m, is_scheduled=true
+        _good("""
             body {
               t = token[] after-all()
-              s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} x, t), channel_id=1,
-                  frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
+              s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} x, t), channel_id=1, pairs={{0,1}}
               sd = token[] send-done(s), channel_id=1
-              r = (f32[8]{0}, u32[], token[]) recv(sd), channel_id=2,
-                  frontend_attributes={_xla_send_recv_source_target_pairs="{{1,2}}"}
+              r = (f32[8]{0}, u32[], token[]) recv(sd), channel_id=2, pairs={{1,2}}
               d = (f32[8]{0}, token[]) recv-done(r), channel_id=2
               ROOT g = f32[8]{0} get-tuple-element(d), index=0
             }
@@ -131,48 +130,24 @@ class SendRecvDeadlock(VerifierRule):
               ROOT c = pred[] reshape(first)
             }
             t = token[] after-all()
-            r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1,
-                frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
+            r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1, pairs={{0,1}}
             d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
             w = f32[8]{0} while(f32[8]{0} p), condition=on, body=body
-            s = (f32[8]{0}, u32[], token[]) send(w, t), channel_id=2,
-                frontend_attributes={_xla_send_recv_source_target_pairs="{{1,2}}"}
+            s = (f32[8]{0}, u32[], token[]) send(w, t), channel_id=2, pairs={{1,2}}
             ROOT sd = token[] send-done(s), channel_id=2
         """),
-        Bad.entry("""
-            HloModule m, is_scheduled=true
+        _bad("""
             t = token[] after-all()
-            s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1,
-                frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
+            s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1, pairs={{0,1}}
             sd = token[] send-done(s), channel_id=1
-            r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1,  // error
-                frontend_attributes={_xla_send_recv_source_target_pairs="{{1,2}}"}
+            r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1, pairs={{1,2}}  // error
             ROOT d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
         """),
-        Good.entry("""
-            HloModule m, is_scheduled=true
+        _good("""
             t = token[] after-all()
-            s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1,
-                frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
-            s.1 = (f32[8]{0}, u32[], token[]) send(p, t), channel_id=2,
-                frontend_attributes={_xla_send_recv_source_target_pairs="{{2,3}}"}
-            r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1,
-                frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
-            r.1 = (f32[8]{0}, u32[], token[]) recv(t), channel_id=2,
-                frontend_attributes={_xla_send_recv_source_target_pairs="{{2,3}}"}
+            s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1, pairs={{0,1}}
             sd = token[] send-done(s), channel_id=1
-            sd.1 = token[] send-done(s.1), channel_id=2
-            d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
-            ROOT d.1 = (f32[8]{0}, token[]) recv-done(r.1), channel_id=2
-        """),
-        Good.entry("""
-            HloModule m, is_scheduled=true
-            t = token[] after-all()
-            s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1,
-                frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
-            sd = token[] send-done(s), channel_id=1
-            r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1,
-                frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
+            r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1, pairs={{0,1}}
             d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
             ROOT g = f32[16]{0} all-gather(p), dimensions={0}, replica_groups={{0,1}}
         """),
