@@ -14,14 +14,11 @@ _FILE = (
 )
 _PROGRAM = """
 sum { ROOT s = f32[] add(f32[] a, f32[] b) }
-
-ENTRY e {
-  p = f32[8,4]{0,1} parameter(0)
-  i = %s parameter(1)
-  u = %s parameter(2)
-  ROOT r = f32[8,4]{0,1} scatter(p, i, u), update_window_dims={%d}, inserted_window_dims={0}, \
+p = f32[8,4]{0,1} parameter(0)
+i = %s parameter(1)
+u = %s parameter(2)
+ROOT r = f32[8,4]{0,1} scatter(p, i, u), update_window_dims={%d}, inserted_window_dims={0}, \
 scatter_dims_to_operand_dims={0}, index_vector_dim=%d, to_apply=sum%s
-}
 """
 _PAIRS = "s32[2,3,1]{2,1,0}", "f32[2,3,4]{2,1,0}", 2, 2, "  // error"
 _ONE_ROW = "s32[6,1]{1,0}", "f32[6,4]{1,0}", 1, 1, ""

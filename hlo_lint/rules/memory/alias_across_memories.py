@@ -12,8 +12,7 @@ from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule
 _PROGRAM = """
 HloModule m, input_output_alias={{ {{}}: (0, {{}}, may-alias) }}, \
 entry_computation_layout={{(f32[8]{{0{parameter}}})->f32[8]{{0:S(5)}}}}{mark}
-
-ENTRY e {{ ROOT c = f32[8]{{0:S(5)}} copy(f32[8]{{0{parameter}}} p) }}
+ROOT c = f32[8]{{0:S(5)}} copy(f32[8]{{0{parameter}}} p)
 """
 
 
@@ -31,8 +30,8 @@ class AliasAcrossMemories(Rule):
     subsumes = frozenset({"bad-aliasing"})
     evidence = (PublicReport("openxla/xla#29270"),)
     examples = (
-        Bad(_PROGRAM.format(parameter="", mark="  // error")),
-        Good(_PROGRAM.format(parameter=":S(5)", mark="")),
+        Bad.entry(_PROGRAM.format(parameter="", mark="  // error")),
+        Good.entry(_PROGRAM.format(parameter=":S(5)", mark="")),
     )
 
     def check(self, module: Module) -> Findings:

@@ -60,11 +60,8 @@ f {{
   w = f32[16]{{0}} dynamic-update-slice({other}, v, i)
   ROOT t = (f32[16]{{0}}, f32[16]{{0}}) tuple(u, w)
 }}
-
-ENTRY e {{
-  ROOT r = (f32[16], f32[16]) fusion(f32[16] p, f32[1] v, s32[] i, f32[16] q), kind=kLoop, \
+ROOT r = (f32[16], f32[16]) fusion(f32[16] p, f32[1] v, s32[] i, f32[16] q), kind=kLoop, \
 calls=f{mark}
-}}
 """
 
 

@@ -50,8 +50,7 @@ y = f32[8]{{0}} call(s), to_apply=f
 ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple(d, y)
 """
 _UNSCHEDULED = """
-p = f32[8]{{0}} parameter(0)
-x = f32[8]{{0}} negate(p)
+x = f32[8]{{0}} negate(f32[8]{{0}} p)
 {first}
 d = f32[8]{{0}} custom-call(x), custom_call_target="in_place", \
 output_to_operand_aliasing={{{{}}: (0, {{}})}}{mark}

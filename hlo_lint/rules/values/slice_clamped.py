@@ -27,22 +27,16 @@ body {{
   next = s32[] add(i, one)
   ROOT t = (s32[], f32[10]{{0}}, f32[4]{{0}}) tuple(next, x, s)
 }}
-
 condition {{
   j = s32[] get-tuple-element((s32[], f32[10]{{0}}, f32[4]{{0}}) c), index=0
   limit = s32[] constant({count})
   ROOT goes-on = pred[] compare(j, limit), direction=LT
 }}
-
-ENTRY e {{
-  p = f32[10]{{0}} parameter(0)
-  q = f32[4]{{0}} parameter(1)
-  zero = s32[] constant(0)
-  first = (s32[], f32[10]{{0}}, f32[4]{{0}}) tuple(zero, p, q)
-  ROOT w = (s32[], f32[10]{{0}}, f32[4]{{0}}) while(first), condition=condition, body=body, \
+zero = s32[] constant(0)
+first = (s32[], f32[10]{{0}}, f32[4]{{0}}) tuple(zero, f32[10]{{0}} p, f32[4]{{0}} q)
+ROOT w = (s32[], f32[10]{{0}}, f32[4]{{0}}) while(first), condition=condition, body=body, \
 backend_config={{"known_trip_count":{{"n":"{count}"}},"known_init_step":{{"init":"0","step":"1"}},\
 "known_induction_variable":{{"tuple_index":"0"}}}}
-}}
 """
 
 

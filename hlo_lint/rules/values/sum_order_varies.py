@@ -15,19 +15,14 @@ from hlo_lint.rules.evidence import MeasuredHarm
 _FILE: Final = "module_0001.m.sm_9.0a_gpu_after_optimizations.txt"
 _SCATTER: Final = """
 HloModule m, is_scheduled=true
-
 op {{ ROOT c = {dtype}[] {opcode}({dtype}[] a, {dtype}[] b) }}
-
 f {{
   ROOT s = {dtype}[64]{{0}} scatter({dtype}[64]{{0}} p, s32[16,1]{{1,0}} i, {dtype}[16]{{0}} u), \
 update_window_dims={{}}, inserted_window_dims={{0}}, scatter_dims_to_operand_dims={{0}}, \
 index_vector_dim=1{claim}, to_apply=op{mark}
 }}
-
-ENTRY e {{
-  ROOT r = {dtype}[64]{{0}} fusion({dtype}[64]{{0}} p, s32[16,1]{{1,0}} i, {dtype}[16]{{0}} u), \
+ROOT r = {dtype}[64]{{0}} fusion({dtype}[64]{{0}} p, s32[16,1]{{1,0}} i, {dtype}[16]{{0}} u), \
 kind=kLoop, calls=f
-}}
 """
 FIXED_BY: Final = ("xla_gpu_exclude_nondeterministic_ops", "xla_gpu_deterministic_ops")
 """The flags with which XLA:GPU fixes the order of every sum, or refuses the operation."""
@@ -61,14 +56,16 @@ class SumOrderVaries(Rule):
         ),
     )
     examples = (
-        Bad(_SCATTER.format(dtype="f32", opcode="add", claim="", mark="  // error"), file=_FILE),
-        Good(_SCATTER.format(dtype="s32", opcode="add", claim="", mark=""), file=_FILE),
-        Good(_SCATTER.format(dtype="f32", opcode="maximum", claim="", mark=""), file=_FILE),
-        Good(
+        Bad.entry(
+            _SCATTER.format(dtype="f32", opcode="add", claim="", mark="  // error"), file=_FILE
+        ),
+        Good.entry(_SCATTER.format(dtype="s32", opcode="add", claim="", mark=""), file=_FILE),
+        Good.entry(_SCATTER.format(dtype="f32", opcode="maximum", claim="", mark=""), file=_FILE),
+        Good.entry(
             _SCATTER.format(dtype="f32", opcode="add", claim=", unique_indices=true", mark=""),
             file=_FILE,
         ),
-        Good(
+        Good.entry(
             _SCATTER.format(dtype="f32", opcode="add", claim="", mark=""),
             file=_FILE,
             beside={"module_0001.m.debug_options": f"{FIXED_BY[0]}: true"},
