@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import exp, inf, isfinite, isnan, isqrt, log, sqrt
+from math import exp, inf, isfinite, isnan, log, sqrt
 from typing import TYPE_CHECKING, Final
 
 from hlo_lint.engine.values.lowering.graph import Node, nodes_in_order
@@ -118,7 +118,9 @@ def _held(
                 held[node.number] = given[number]
         elif node.opcode == "constant" and node.literal is not None:
             if node.literal.size <= MAX_LITERAL:
-                held[node.number] = _numbers(node)
+                convert = int if is_integer(node.shape.dtype) else float
+                numbers = {convert(n): None for n in node.literal.ravel()}
+                held[node.number] = tuple(n for n in numbers if not isnan(n))
         elif node.opcode == "iota":
             axis = whole_number(dict(node.attributes).get("iota_dimension", ""))
             if axis is not None and 0 <= axis < node.shape.rank:
@@ -133,13 +135,6 @@ def _held(
             if computed is not None:
                 held[node.number] = (computed,)
     return held
-
-
-def _numbers(node: Node) -> tuple[float, ...]:
-    assert node.literal is not None
-    convert = int if is_integer(node.shape.dtype) else float
-    numbers = [convert(number) for number in node.literal.ravel()]
-    return tuple(dict.fromkeys(number for number in numbers if not isnan(number)))
 
 
 def _folded(opcode: str, values: Sequence[float]) -> float | None:
@@ -227,7 +222,7 @@ def _asked(
         case "get-tuple-element":
             yield 0, ()
         case "multiply" if operands[0] is operands[1]:
-            yield 0, [m for n in asked if 0 <= n < 1e30 for m in _roots(n)]
+            yield 0, [sign * sqrt(n) for n in asked if 0 <= n < 1e30 for sign in (1, -1)]
         case "add" | "subtract" | "multiply" | "divide" | "xor" | "and" | "or" | "remainder":
             for number in range(2):
                 constants = of[1 - number]
@@ -237,8 +232,9 @@ def _asked(
                         [m for n in asked for m in _inverse(opcode, number, n, constants[0])],
                     )
                 else:
-                    # With the neutral element in the other operand.
-                    yield number, [*asked, opcode in ("multiply", "divide")] if asked else ()
+                    # With the neutral element in the other operand, at first in the second one.
+                    neutral = [float(opcode in ("multiply", "divide"))] if asked else []
+                    yield number, [*neutral, *asked] if number else [*asked, *neutral]
         case "negate":
             yield 0, [-n for n in asked]
         case "not" if first != "pred":
@@ -259,11 +255,6 @@ def _asked(
             len(of[1]) == 1 and 0 <= of[1][0] < 64
         ):
             yield 0, [int(n) << int(of[1][0]) for n in asked if isfinite(n)]
-
-
-def _roots(number: float) -> tuple[float, float]:
-    root = isqrt(number) if isinstance(number, int) else sqrt(number)
-    return root, -root
 
 
 def _inverse(opcode: str, place: int, wanted: float, constant: float) -> Iterator[float]:
@@ -315,7 +306,7 @@ def near(numbers: Iterable[float], dtype: str) -> list[float]:
 def borders(last: int, size: int, dtype: str) -> tuple[int, ...]:
     """Indices at the last valid start, beside it, beyond the array and far from it."""
     low, high = ends_of(dtype)
-    return tuple(dict.fromkeys((0, last, last + 1, -1, last - 1, size, 1, -size, low, high)))
+    return tuple(dict.fromkeys((last + 1, -1, last, 0, last - 1, size, 1, -size, low, high)))
 
 
 def rounding(node: Node) -> Iterator[float]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import inf, isqrt, log, nan, prod
+from math import isqrt, log, prod
 from typing import TYPE_CHECKING, Any, Final
 
 from hlo_lint.engine.values.demands import demands, ends_of
-from hlo_lint.engine.values.inputs import value
+from hlo_lint.engine.values.inputs import not_finite, value
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES, PART_OF_COMPLEX, is_integer
 from hlo_lint.hlo.parser.literals import numpy_dtype
 from hlo_lint.hlo.shape import ArrayShape
@@ -153,10 +153,12 @@ def _integers(random: numpy.random.Generator, input_: Input, run: int) -> NDArra
     near = [int(n) for n in wanted.numbers]
     ends, (at_near, at_ends, any_bits) = _ends(low, high), _SHARES[run % 4]
     if wanted.is_count:
-        near = [n for n in near if abs(n) <= MAX_COUNT] or [0, 1, 2, -1, 3]
+        # The largest first: a loop that does not run computes nothing.
+        near = sorted((n for n in near if abs(n) <= MAX_COUNT), reverse=True) or [2, 1, 0, -1, 3]
         ends, any_bits = near, 0
     near = near or ends
-    bits = _any_bits(random, shape.dims, low, high).astype(target)
+    widest = np.int64 if low else np.uint64
+    bits = random.integers(low, high, shape.dims, widest, endpoint=True).astype(target)
     if prod(shape.dims) == 1:
         if run % 2 == 0 and wanted.numbers:
             return np.full(shape.dims, _combined(near, wanted, run // 2), object).astype(target)
@@ -166,10 +168,9 @@ def _integers(random: numpy.random.Generator, input_: Input, run: int) -> NDArra
             np.full(shape.dims, ends[random.integers(len(ends))], object),
         ]
         return np.asarray(kinds[random.integers(len(kinds))], target)
-    if run % 4 == 3:
-        return np.full(shape.dims, near[random.integers(len(near))], object).astype(target)
-    if run % 8 == 5:
-        return np.asarray(_alone(random, shape.dims, near, run // 8 + input_.leaf), target)
+    arranged = _arranged(random, small, near, run, input_.leaf)
+    if arranged is not None:
+        return arranged.astype(target)
     kind = random.integers(0, 8, shape.dims)
     choices = [
         np.array(numbers, object)[random.integers(0, len(numbers), shape.dims)].astype(target)
@@ -182,18 +183,54 @@ def _integers(random: numpy.random.Generator, input_: Input, run: int) -> NDArra
     ).astype(target)
 
 
-def _alone(
-    random: numpy.random.Generator, dims: tuple[int, ...], numbers: Sequence[float], turn: int
-) -> NDArray[Any]:
-    """A wanted number among zeros, so that a sum is that number; in every second turn ones."""
+def _arranged(
+    random: numpy.random.Generator,
+    ordinary: NDArray[Any],
+    wanted: Sequence[float],
+    run: int,
+    leaf: int,
+) -> NDArray[Any] | None:
+    """Wanted numbers where sums, products and maxima are one of them; None in most runs.
+
+    They are everywhere; or among zeros, beside ones in other arrays; or in slices, each of which
+    has one number everywhere, one among zeros, ones, or ordinary numbers.
+    """
     import numpy as np
 
-    if turn % 2:
-        return np.ones(dims, object)
-    array = np.zeros(prod(dims), object)
-    if array.size:
-        array[random.integers(array.size)] = numbers[int(random.integers(len(numbers)))]
-    return array.reshape(dims)
+    numbers = np.array(wanted, object).astype(ordinary.dtype)
+    dims, turn = ordinary.shape, run // 8
+    if run % 4 == 3:
+        return np.full(dims, numbers[run // 4 * (leaf + 1) % len(numbers)])
+    if run % 4 != 1 or not ordinary.size:
+        return None
+    array = np.zeros(dims, ordinary.dtype)
+    if run % 8 == 1:
+        axis = _axis(dims, turn + leaf)
+        slices = np.moveaxis(array, axis, 0)
+        rows = np.arange(len(slices))
+        picks = numbers[(rows // 4 + turn) % len(numbers)]
+        slices[::4] = picks[::4].reshape(-1, *[1] * (len(dims) - 1))
+        alone = [random.integers(size, size=rows[1::4].size) for size in slices.shape[1:]]
+        slices[(rows[1::4], *alone)] = picks[1::4]
+        slices[2::4] = 1
+        slices[3::4] = np.moveaxis(ordinary, axis, 0)[3::4]
+    elif (turn + leaf) % 2:
+        array += 1
+    else:
+        # No two in one row of any axis; in some runs, and of a row, only one.
+        sizes = [size for size in dims if size > 1]
+        is_row = len(sizes) < 2
+        places = np.arange(1 if is_row or turn % 4 > 1 else min(sizes))
+        diagonal = [(places + random.integers(size)) % size for size in dims]
+        array[tuple(diagonal)] = numbers[(places + turn // (2 if is_row else 4)) % len(numbers)]
+    return array
+
+
+def _axis(dims: Sequence[int], turn: int) -> int:
+    """The first axis of several elements, in every second turn the last one."""
+    least = min(max(dims, default=1), 4)
+    axes = [axis for axis, size in enumerate(dims) if size >= least]
+    return axes[-(turn % 2)]
 
 
 def _combined(numbers: Sequence[float], wanted: Wanted, run: int) -> float:
@@ -204,15 +241,6 @@ def _combined(numbers: Sequence[float], wanted: Wanted, run: int) -> float:
         order = np.random.default_rng(0).permutation(wanted.combinations)
         run = int(order[run % wanted.combinations])
     return numbers[run // wanted.stride % len(numbers)]
-
-
-def _any_bits(
-    random: numpy.random.Generator, dims: tuple[int, ...], low: int, high: int
-) -> NDArray[Any]:
-    import numpy as np
-
-    dtype = np.uint64 if low == 0 else np.int64
-    return random.integers(low, high, dims, dtype, endpoint=True)
 
 
 def _ends(low: int, high: int) -> list[int]:
@@ -235,12 +263,13 @@ def _floats(random: numpy.random.Generator, dtype: str, input_: Input, seed: int
     numbers = wanted_numbers = fitting[np.isfinite(fitting)].tolist()
     if input_.wanted.is_count:  # a loop until values converge
         return np.asarray(ordinary, target)
-    share = 4
+    share, is_graded = 4, False
     if seed >= OWN:
         # In a dot of two large arrays every sum is infinite: in some runs every second is small.
-        turn = run // 3 % 4
-        is_large = turn in (1, 3) or input_.leaf % 2 == turn // 2
-        numbers, share = _extremes(dtype, run) if is_large or run % 3 == 2 else [1.0, -1.0], 8
+        turn, share = run // 3 % 4, 8
+        is_large = turn % 2 or input_.leaf % 2 == turn // 2 or run % 3 == 2
+        is_graded = turn == 0 and prod(dims) > 1
+        numbers = _extremes(dtype, run) if is_large and not is_graded else [1.0, -1.0]
         numbers += wanted_numbers if run % 3 < 2 else []
     elif seed >= LARGE:
         powers = random.integers(4, max(min(11, ELEMENT_TYPES[dtype].max_exponent - 3), 5), dims)
@@ -248,7 +277,8 @@ def _floats(random: numpy.random.Generator, dtype: str, input_: Input, seed: int
         large = random.uniform(1, 2, dims) * 2.0**powers * signs
         return np.asarray(abs(large) if dtype == "f8e8m0fnu" else large).astype(target)
     elif seed >= SPECIAL:
-        numbers = [*numbers, *_specials(dtype)]
+        least = 2.0 ** (2 - max(ELEMENT_TYPES[dtype].max_exponent, 2))
+        numbers = [*numbers, 0.0, -0.0, 1.0, -1.0, least, -least / 2, *not_finite(dtype)]
     elif run % 4 == 2:
         # More digits than most types hold.
         ordinary = (random.standard_normal(dims) * 3).astype(target)
@@ -261,33 +291,29 @@ def _floats(random: numpy.random.Generator, dtype: str, input_: Input, seed: int
         if run % 4 == 3 and SPECIAL <= seed < LARGE:  # all infinite, where the type can be
             place = min(2 + run // 4 % 2, len(numbers))
             return np.full(dims, numbers[-place]).astype(target)
-        if run % 8 == 5 and seed < SPECIAL and prod(dims) > 1:
-            return _alone(random, dims, numbers, run // 8 + input_.leaf).astype(target)
-        if prod(dims) == 1 or (run % 4 == 3 and seed < SPECIAL):
+        if prod(dims) == 1:
             pick = numbers[random.integers(len(numbers))]
-            if prod(dims) == 1 and seed < SPECIAL:
+            if seed < SPECIAL:
                 if run % 4 == 1:
                     return np.asarray(ordinary, target)
                 pick = pick if run % 2 else _combined(numbers, input_.wanted, run // 2)
             return np.full(dims, pick).astype(target)
+        if seed < SPECIAL:
+            arranged = _arranged(random, ordinary, numbers, run, input_.leaf)
+            if arranged is not None:
+                return arranged
         picks = random.integers(0, len(numbers), dims)
         if seed >= OWN and run % 3 == 1:  # in these runs together each number
             order = np.random.default_rng(input_.leaf).permutation(len(numbers))
             picks = order[(np.arange(prod(dims)) + run // 3 * prod(dims)) % len(order)]
             picks = picks.reshape(dims)
         wanted = np.array(numbers)[picks].astype(target)
+        if is_graded:
+            # Of one sign: sums of infinities of both are NaNs, or not, depending on their order.
+            slices = np.moveaxis(wanted, _axis(dims, run // 12 + input_.leaf), 0)
+            grades = _grades(dtype, run, len(slices))[::2].reshape(-1, *[1] * (len(dims) - 1))
+            slices[::2] = grades * random.uniform(1, 2, slices[::2].shape) * (-1) ** (run // 12)
     return np.where(random.integers(0, 8, dims) < share, wanted, ordinary).astype(target)
-
-
-def _specials(dtype: str) -> list[float]:
-    facts = ELEMENT_TYPES[dtype]
-    least = 2.0 ** (2 - max(facts.max_exponent, 2))
-    numbers = [0.0, -0.0, 1.0, -1.0, least, -least / 2]
-    if facts.has_infinity:
-        numbers += [inf, -inf]
-    if dtype not in ("f4e2m1fn", "f6e2m3fn", "f6e3m2fn"):
-        numbers.append(nan)
-    return numbers
 
 
 def _extremes(dtype: str, run: int) -> list[float]:
@@ -306,3 +332,13 @@ def _extremes(dtype: str, run: int) -> list[float]:
         [small, -small, 4 * small],
     )
     return kinds[run % len(kinds)]
+
+
+def _grades(dtype: str, run: int, count: int) -> NDArray[Any]:
+    """Numbers from 1 to the extremes of a run: a sum or product of some of them is of each size."""
+    import numpy as np
+
+    extreme = _extremes(dtype, run)[-1]
+    if run % 3 == 1:
+        return np.linspace(1, 2 * extreme, count)
+    return 2.0 ** np.linspace(0, np.log2(extreme), count)

@@ -7,7 +7,7 @@ the same inputs. Floats are small and have few bits, so that every float type ho
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import prod
+from math import inf, nan, prod
 from typing import TYPE_CHECKING, Any, Final
 
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES, PART_OF_COMPLEX, is_float, is_integer, is_signed
@@ -131,20 +131,9 @@ def value(
             shift = 0 if is_scalar else sum(leaf)
             result = numbers[(np.arange(result.size) + shift) % numbers.size].reshape(dims)
         else:
-            result = _mixed(random, result, numbers)
+            is_edge = random.integers(0, _EDGE_SHARE, dims) == 0
+            result = np.where(is_edge, random.choice(numbers, dims), result)
     return np.asarray(result, target)
-
-
-def _mixed(
-    random: numpy.random.Generator, array: NDArray[Any], numbers: NDArray[Any]
-) -> NDArray[Any]:
-    """The array with some elements replaced by `numbers`."""
-    import numpy as np
-
-    if not numbers.size:
-        return array
-    is_mixed = random.integers(0, _EDGE_SHARE, array.shape) == 0
-    return np.where(is_mixed, numbers[random.integers(0, numbers.size, array.shape)], array)
 
 
 def _integers(
@@ -210,11 +199,13 @@ def _edge_values(dtype: str, limit: int | None, has_largest: bool) -> NDArray[An
     numbers = [1.0, largest] if dtype == "f8e8m0fnu" else [0.0, -0.0, 1.0, largest, -largest]
     if not has_largest and largest + 1 == largest:
         numbers = [number for number in numbers if abs(number) < largest]
-    if facts.has_infinity:
-        numbers += [np.inf, -np.inf]
-    if dtype not in ("f4e2m1fn", "f6e2m3fn", "f6e3m2fn"):
-        numbers.append(np.nan)
-    return np.array(numbers).astype(target)
+    return np.array([*numbers, *not_finite(dtype)]).astype(target)
+
+
+def not_finite(dtype: str) -> list[float]:
+    """The infinities of a float type, and NaN."""
+    infinities = [inf, -inf] * ELEMENT_TYPES[dtype].has_infinity
+    return infinities + [nan] * (dtype not in ("f4e2m1fn", "f6e2m3fn", "f6e3m2fn"))
 
 
 # ---- the integers that are indices

@@ -27,6 +27,9 @@ counts {{ s = (s32[], s32[], s32[]) parameter(0)
   i = s32[] get-tuple-element(s), index=0
   n = s32[] get-tuple-element(s), index=1
   ROOT c = pred[] compare(i, n), direction=LT }}
+most32 {{ a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT m = f32[] maximum(a, b) }}
 sums {{ s = (s32[], s32[], s32[]) parameter(0)
   i = s32[] get-tuple-element(s), index=0
   n = s32[] get-tuple-element(s), index=1
@@ -253,8 +256,62 @@ WRONG = {
         "f = f32[8] convert(p)",
         "r = s32[8] convert(f) -> r = s32[8] copy(p)",
     ),
+    "a bound of many quotients": (
+        "p = bf16[512,512] parameter(0)",
+        "q = bf16[] parameter(1)",
+        "k = bf16[] constant(448)",
+        "l = bf16[] constant(-448)",
+        "qs = bf16[512,512] broadcast(q), dimensions={}",
+        "ks = bf16[512,512] broadcast(k), dimensions={}",
+        "ls = bf16[512,512] broadcast(l), dimensions={}",
+        "d = bf16[512,512] divide(p, qs)",
+        "c = bf16[512,512] clamp(ls, d, ks)",
+        "m = bf16[512,512] maximum(ls, d)",
+        "r = f8e4m3fn[512,512] convert(c) -> r = f8e4m3fn[512,512] convert(m)",
+    ),
+    "a maximum of a certain size in many rows": (
+        "p = f32[512,512] parameter(0)",
+        "i = f32[] constant(-inf)",
+        "m = f32[512] reduce(p, i), dimensions={1}, to_apply=most32",
+        "k = f32[] constant(12345)",
+        "ks = f32[512] broadcast(k), dimensions={}",
+        "e = pred[512] compare(m, ks), direction=EQ",
+        "n = f32[512] negate(m)",
+        "r = f32[512] select(e, n, m) -> r = f32[512] copy(m)",
+    ),
+    "a start beyond a large array": (
+        "p = f32[2,512,512] parameter(0)",
+        "i = s32[] parameter(1)",
+        "z = s32[] constant(0)",
+        "k = s32[] constant(2)",
+        "j = s32[] remainder(i, k)",
+        "r = f32[1,512,512] dynamic-slice(p, i, z, z), dynamic_slice_sizes={1,512,512}"
+        " -> r = f32[1,512,512] dynamic-slice(p, j, z, z), dynamic_slice_sizes={1,512,512}",
+    ),
+    "a large product of matrices that overflows": (
+        "p = f32[512,512] parameter(0)",
+        "q = f32[512,512] parameter(1)",
+        "t = f32[512,512] tanh(p)",
+        "d = f32[512,512] dot(t, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+        "k = f32[] constant(1e+36)",
+        "ks = f32[512,512] broadcast(k), dimensions={}",
+        "m = f32[512,512] multiply(d, ks)",
+        "r = f32[512,512] copy(d) -> r = f32[512,512] divide(m, ks)",
+    ),
 }
 RIGHT = {
+    "partial sums of large products": (
+        "p = f32[256,256] parameter(0)",
+        "q = f32[256,256] parameter(1)",
+        "a = f32[256,4,64] reshape(p)",
+        "b = f32[4,64,256] reshape(q)",
+        "z = f32[] constant(0)",
+        "c = f32[4,256,256] dot(a, b), lhs_batch_dims={1}, lhs_contracting_dims={2}, "
+        "rhs_batch_dims={0}, rhs_contracting_dims={1}",
+        "s = f32[256,256] reduce(c, z), dimensions={0}, to_apply=sum32",
+        "d = f32[256,256] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+        "r = f32[256,256] tanh(d) -> r = f32[256,256] tanh(s)",
+    ),
     "a sum in another order": (
         *(f"{name} = f32[8] parameter({number})" for number, name in enumerate("abc")),
         "x = f32[8] add(a, b)",
