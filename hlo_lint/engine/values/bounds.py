@@ -24,6 +24,8 @@ WIDE_BOUND: Final = Bound(relative=2.0**-30, of_largest=2.0**-36)
 CONSTANT_ULPS: Final = 32
 """Units in the last place allowed for a new constant, which the pass rounded to its own type. The
 same multiple of the native run's error is allowed, too."""
+ROUNDED_ULPS: Final = 4
+"""Units in the last place by which a constant may differ that a pass rounded otherwise."""
 FALLBACK_ULPS: Final = 64
 """Units in the last place of the results' type where no run in f64 is possible, times the number
 of rounding operations on the longest path through the program."""
@@ -41,12 +43,24 @@ def wide_bound(
         computed |= constants & (are - were).keys()
     had = {shape.dtype for node in before.nodes for shape in node.shapes}
     new = {dtype for dtype, data in computed} & had  # no pass rounds a constant to fewer digits
-    if not new:
+    if not new or _has_other_numbers(before, after):
         return WIDE_BOUND
     unit = max(map(unit_of, new))
     rounding = max((largest_error(results, truth) for results in native), default=unit)
     share = CONSTANT_ULPS * max(unit, min(rounding, unit * 2**10))
     return Bound(relative=share, of_largest=share)
+
+
+def _has_other_numbers(before: Program, after: Program) -> bool:
+    """True if the same operations read other constants, which no folding or rounding computed."""
+    ours, theirs = ([(n.opcode, n.shapes, n.attributes) for n in p.nodes] for p in (before, after))
+    return ours == theirs and any(
+        was.literal is not None
+        and new.literal is not None
+        and is_inexact(was.shape.dtype)
+        and largest_error([new.literal], [was.literal]) > ROUNDED_ULPS * unit_of(was.shape.dtype)
+        for was, new in zip(before.nodes, after.nodes, strict=True)
+    )
 
 
 def _constants(program: Program) -> set[tuple[str, bytes]]:

@@ -256,6 +256,13 @@ WRONG = {
         "f = f32[8] convert(p)",
         "r = s32[8] convert(f) -> r = s32[8] copy(p)",
     ),
+    "another constant in bf16": (
+        "p = bf16[] parameter(0)",
+        "k = bf16[] constant(0.3)",
+        "l = bf16[] constant(0.4)",
+        "q = bf16[] abs(p)",
+        "r = bf16[] add(q, k) -> r = bf16[] add(q, l)",
+    ),
     "a bound of many quotients": (
         "p = bf16[512,512] parameter(0)",
         "q = bf16[] parameter(1)",
@@ -300,6 +307,14 @@ WRONG = {
     ),
 }
 RIGHT = {
+    "a constant that is computed in bf16": (
+        "p = bf16[] parameter(0)",
+        "k = bf16[] constant(0.3)",
+        "l = bf16[] constant(0.7)",
+        "m = bf16[] constant(0.21)",
+        "x = bf16[] multiply(p, k)",
+        "r = bf16[] multiply(x, l) -> r = bf16[] multiply(p, m)",
+    ),
     "partial sums of large products": (
         "p = f32[256,256] parameter(0)",
         "q = f32[256,256] parameter(1)",
