@@ -56,15 +56,21 @@ _BEFORE_BUFFERS: Final = "after_optimizations_before_buffer_assignment"
 class JudgedKernel:
     """A kernel of a compilation with its verdict."""
 
-    title: str
-    """The compilation: `module_0001.jit_f`."""
-    name: str
-    emitter: str
+    verdict: KernelVerdict
     source: str
     """The line of Python, `model.py:12 in step`; empty if the dump does not have it."""
-    verdict: KernelVerdict
     named: tuple[str, ...] = ()
     """The instructions that XLA's message names, each with its line of Python."""
+
+    @property
+    def name(self) -> str:
+        """The name of the instruction."""
+        return self.verdict.cut.instruction.name
+
+    @property
+    def emitter(self) -> str:
+        """The part of XLA that emits it."""
+        return emitter_of(self.verdict.cut.instruction)
 
 
 @dataclass(frozen=True)
@@ -216,12 +222,11 @@ def judged_kernels(
                         key = asked.title, cut.key
                         if key not in seen:
                             seen[key] = judge_kernel(cut, asked.kernels, judge)
-                        verdict = replace(seen[key], cut=cut)
-                        kernels.append(_judged_kernel(compilation.title, whole, verdict))
+                        kernels.append(_judged_kernel(whole, replace(seen[key], cut=cut)))
                 yield KernelCompilation(compilation.title, asked.title, tuple(kernels))
 
 
-def _judged_kernel(title: str, module: Module, verdict: KernelVerdict) -> JudgedKernel:
+def _judged_kernel(module: Module, verdict: KernelVerdict) -> JudgedKernel:
     kernel = verdict.cut.instruction
     names = set(names_in(verdict.message)) - {kernel.name}
     within = {row.name for body in verdict.cut.draft.bodies for row in body.rows}
@@ -230,12 +235,4 @@ def _judged_kernel(title: str, module: Module, verdict: KernelVerdict) -> Judged
         for row in (module.instructions() if names & within else ())
         if row.name in names
     ]
-    source = origin_of(kernel, module)
-    return JudgedKernel(
-        title,
-        kernel.name,
-        emitter_of(kernel),
-        "" if source is None else f"{source}",
-        verdict,
-        tuple(named),
-    )
+    return JudgedKernel(verdict, str(origin_of(kernel, module) or ""), tuple(named))

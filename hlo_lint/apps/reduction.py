@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -36,6 +36,7 @@ from hlo_lint.engine.reduce.interest import (
     cause_of,
     is_check,
     opcode_at,
+    shape_errors,
     skeleton,
 )
 from hlo_lint.engine.reduce.search import Reduction, ReductionProgress, ReductionState, Search
@@ -79,40 +80,31 @@ class Problem:
     """Additional transformations, for this kind of problem."""
 
 
-@dataclass(frozen=True)
-class Effort:
-    """The resources for a reduction."""
-
-    jobs: int = 1
-    repeat: int = 1
-    state: Path | None = None
-
-
 def reduce_problem(
     problem: Problem,
-    effort: Effort = Effort(),
     progress: ReductionProgress = lambda *_: None,
-    guard: Guard | None = None,
+    *,
+    jobs: int = 1,
+    repeat: int = 1,
+    state: Path | None = None,
 ) -> Reduction:
     """Find the smallest module that still shows a problem and that XLA's parser accepts.
 
     A problem of XLA's compiler stays legal: XLA's verifier refuses no more than in the input.
-    `guard` is a parser that several calls share.
+    The other arguments are as in `Search`; `state` is a file.
 
     Raises:
         UsageError: the text does not show the problem.
         DumpError: the state file cannot be written.
     """
     allowed = _violated(problem.text) if problem.ending is not None else None
-    with nullcontext(guard) if guard else parser() as reads:
+    with parser() as reads:
 
         def accepts(text: str) -> bool:
             return reads(text) and (allowed is None or _violated(text) <= allowed)
 
-        state = ReductionState(effort.state, problem.test.key) if effort.state else None
-        search = Search(
-            problem.test, accepts, effort.jobs, effort.repeat, state, progress, problem.extra
-        )
+        kept = ReductionState(state, problem.test.key) if state else None
+        search = Search(problem.test, accepts, jobs, repeat, kept, progress, problem.extra)
         return search.run(problem.comments + problem.text, problem.comments)
 
 
@@ -185,15 +177,16 @@ def _problem_of(
     demanding = rule.precondition.demanded_by if rule.precondition else None
     if comments and demanding and not stage.next_pass:
         comments = f"{comments.rstrip()} before={demanding}\n"
-    text = module.text
-    opcode, own_name = opcode_at(module, finding), dump.path.name
+    text, own_name = module.text, dump.path.name
+    kind = rule, opcode_at(module, finding), skeleton(finding.message), finding.instruction
+    errors = shape_errors(parse_file(text).modules[0])
     for before, name, release in (
         (None, LOOSE, None),
         (demanding, LOOSE, None),
         (demanding, own_name, None),
         (demanding, own_name, compilation.recognition),
     ):
-        test = FindingTest.of(rule, finding, opcode, text, before, name, release)
+        test = FindingTest(*kind, before, errors, name, release)
         for line in dict.fromkeys((comments, "") if name is LOOSE else ("",)):
             if test(line + text).interesting:
                 return Problem(

@@ -152,21 +152,15 @@ class _Comparison:
         ours, theirs = (figures.total(name) for figures in self.ends)
         if abs(theirs - ours) <= ROUNDING * theirs:
             return CostRow(name, ours, ours, None, None)
-        line = self._largest(name, theirs - ours)
-        is_known = name != TIME or not self.untimed
-        return CostRow(name, ours, theirs, self._onset(name, line), line, is_known)
-
-    def _largest(self, name: str, change: float) -> SourceLine | None:
-        """The line that accounts for most of a change; None if no such line is known."""
-        sign = 1 if change > 0 else -1
-        differences = {
-            line: sign * _difference(*self.ends, name, line)
+        changes = {
+            line: _difference(*self.ends, name, line)
             for figures in self.ends
             for line in figures.by_line.get(name, ())
             if line is not None
         }
-        line = max(differences, key=lambda line: (differences[line], str(line)), default=None)
-        return line if line is not None and differences[line] > 0 else None
+        line = _largest(changes, 1 if theirs > ours else -1)
+        is_known = name != TIME or not self.untimed
+        return CostRow(name, ours, theirs, self._onset(name, line), line, is_known)
 
     def _lines(self, name: str) -> list[CostRow]:
         ours, theirs = self.ends
@@ -245,11 +239,9 @@ class _Comparison:
             for memory, module in zip(self.memory, self.modules, strict=True)
         )
         sign = 1 if theirs > ours else -1
-        differences = {
-            line: sign * (after.get(line, 0) - before.get(line, 0)) for line in {*before, *after}
-        }
-        line = max(differences, key=lambda line: (differences[line], str(line)), default=None)
-        if line is None or differences[line] <= 0:
+        changes = {line: after.get(line, 0) - before.get(line, 0) for line in {*before, *after}}
+        line = _largest(changes, sign)
+        if line is None:
             return CostRow(name, ours, theirs, None, None)
         # Memory is assigned after all passes; passes only show the results of that line.
         held = _difference(*self.ends, HELD, line)
@@ -294,6 +286,12 @@ def _difference(ours: Figures, theirs: Figures, name: str, line: SourceLine | No
     return theirs.of_line(name, line) - ours.of_line(name, line)
 
 
+def _largest(changes: Mapping[SourceLine, float], sign: int) -> SourceLine | None:
+    """The line with most of a change of this sign; None if no line has any."""
+    line = max(changes, key=lambda line: (sign * changes[line], str(line)), default=None)
+    return line if line is not None and sign * changes[line] > 0 else None
+
+
 def untimed_differences(before: Module, after: Module) -> tuple[str, ...]:
     """A kernel of unknown time that only one of two modules has, for each module that has one.
 
@@ -311,8 +309,8 @@ def _untimed(module: Module) -> Mapping[str, Instruction]:
     """The kernels of unknown time, by the fact that their time depends on."""
     kernels: dict[str, Instruction] = {}
     for scatter in instructions_of(module, "scatter"):
-        if compilation := scatter_run(scatter):
-            kernels.setdefault(f"each update writes {sized(compilation)} side by side", scatter)
+        if length := scatter_run(scatter):
+            kernels.setdefault(f"each update writes {sized(length)} side by side", scatter)
     for call in instructions_of(module, "custom-call"):
         if library_cost(call) == NOTHING:
             kernels.setdefault(call.custom_call_target, call)
@@ -336,9 +334,9 @@ def scatter_run(scatter: Instruction) -> int | None:
     sizes = {
         dimension: updates.dims[window] for dimension, window in zip(spread, windows, strict=True)
     }
-    compilation = 1
+    elements = 1
     for dimension in array.minor_to_major:
-        compilation *= sizes.get(dimension, 1)
+        elements *= sizes.get(dimension, 1)
         if sizes.get(dimension, 1) < array.dims[dimension]:
             break
-    return compilation * (array.byte_size or 0) // (array.elements or 1)
+    return elements * (array.byte_size or 0) // (array.elements or 1)

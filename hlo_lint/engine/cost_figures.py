@@ -171,14 +171,17 @@ class LinesOfPython:
         The function is left out, as old releases do not print it; `function_of` adds it.
         """
         line, passed = None, []
-        for value in chain(instruction, _taken):
+        for value in chain(instruction, Instruction.producer):
             key = value.computation, value.number, module.tables
             if key in self._known:
                 line = self._known[key]
                 break
             passed.append(key)
             if own := self._own(value, module):
-                line = self._without_function(own)
+                line = replace(own, function="")
+                line = self._one_of_each.setdefault(line, line)  # equal lines compare by identity
+                if own.function:
+                    self._functions[line] = own.function
                 break
         # All that was passed has this line too: a chain is walked once.
         self._known.update(dict.fromkeys(passed, line))
@@ -188,13 +191,6 @@ class LinesOfPython:
         """A line with its function, where an instruction names it."""
         return line and replace(line, function=self._functions.get(line, ""))
 
-    def _without_function(self, line: SourceLine) -> SourceLine:
-        alone = replace(line, function="")
-        alone = self._one_of_each.setdefault(alone, alone)  # equal lines compare by identity
-        if line.function:
-            self._functions[alone] = line.function
-        return alone
-
     def _own(self, instruction: Instruction, module: Module) -> SourceLine | None:
         """The line of an instruction, else the last line in its called computation."""
         line = origin_of(instruction, module)
@@ -203,10 +199,6 @@ class LinesOfPython:
             return line
         inside = (origin_of(inner, module) for inner in reversed(body.instructions))
         return next(filter(None, inside), None)
-
-
-def _taken(instruction: Instruction) -> Instruction | None:
-    return instruction.producer()
 
 
 class MeasuredKernel(NamedTuple):

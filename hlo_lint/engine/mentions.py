@@ -113,9 +113,8 @@ def _unseen(dump: PassDump, seen: set[str]) -> Iterator[tuple[Module, Computatio
 
 def _collectives_of(source: str, compilation: Compilation) -> Iterator[Instruction]:
     """The collectives of a final module that come from a line of Python."""
-    for module in (
-        compilation.final.file.modules if source and compilation.final is not None else ()
-    ):
+    final = compilation.final if source else None
+    for module in () if final is None else final.file.modules:
         for computation in module.computations:
             for collective in with_opcodes(computation, COLLECTIVES):
                 if str(origin_of(collective, module) or "") == source:
@@ -127,19 +126,17 @@ def _as_kernel(name: str) -> str:
 
 
 def _mention(dump: PassDump, module: Module, instruction: Instruction) -> Mention:
-    origin = origin_of(instruction, module)
-    return Mention(
-        instruction,
-        str(dump.path),
-        dump.file.lines.position(module.span(instruction).start).line,
-        "" if origin is None else str(origin),
-        tuple(f"%{caller.name}" for caller in _callers(instruction, list(module.instructions()))),
-    )
+    everything = list(module.instructions())
 
-
-def _callers(instruction: Instruction, everything: Sequence[Instruction]) -> Iterator[Instruction]:
     def caller_of(called: Instruction) -> Instruction | None:
         body = called.computation.name
         return next((user for user in everything if body in user.called_computations), None)
 
-    return islice(chain(instruction, caller_of), 1, None)
+    callers = islice(chain(instruction, caller_of), 1, None)
+    return Mention(
+        instruction,
+        str(dump.path),
+        dump.file.lines.position(module.span(instruction).start).line,
+        str(origin_of(instruction, module) or ""),
+        tuple(f"%{caller.name}" for caller in callers),
+    )

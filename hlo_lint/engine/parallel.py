@@ -69,16 +69,11 @@ def parts_of(
     digests = _digests(compilations, executor, needs_all=cache is not None)
     parts: dict[int, Part] = {}
     if cache is not None:
-        kept = cache.get(
-            list(compilations.values()), [digests.get(position) for position in compilations]
-        )
-        parts = {
-            position: part
-            for position, part in zip(compilations, kept, strict=True)
-            if part is not None
-        }
-        for position in parts:
-            progress(len(compilations[position].dumps))
+        kept = cache.get([*compilations.values()], list(map(digests.get, compilations)))
+        for position, part in zip(compilations, kept, strict=True):
+            if part is not None:
+                parts[position] = part
+                progress(len(compilations[position].dumps))
     first_of: dict[bytes, int] = {}
     copies: dict[int, int] = {}
     new: dict[int, Compilation] = {}
@@ -99,24 +94,16 @@ def parts_of(
     except WorkersLostError as error:
         if not parts:
             raise
-        unchecked = {position: compilations[position] for position in new if position not in parts}
-        parts |= {
-            position: _lost(compilation, str(error)) for position, compilation in unchecked.items()
-        }
+        for position in new.keys() - parts:
+            dumps = compilations[position].dumps
+            lost = Result(skipped=[Skipped(str(dump.path), str(error), cut=True) for dump in dumps])
+            parts[position] = Part(lost, frozenset(), frozenset(), (), ())
     for position, first in copies.items():
         parts[position] = relocated(
             parts[first], places(compilations[first], compilations[position])
         )
         progress(len(compilations[position].dumps))
     return parts
-
-
-def _lost(compilation: Compilation, reason: str) -> Part:
-    """The part of a compilation that no worker has checked."""
-    result = Result(
-        skipped=[Skipped(str(dump.path), reason, cut=True) for dump in compilation.dumps]
-    )
-    return Part(result, frozenset(), frozenset(), (), ())
 
 
 def _checked(

@@ -6,13 +6,13 @@ would be no later dump. From there the defect is followed back to the first boun
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Set
 from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.layout_evidence import Evidence, evidence_in
 from hlo_lint.dumps.pass_dump import PassDump
-from hlo_lint.dumps.pass_lists import PassList, pass_lists
+from hlo_lint.dumps.pass_lists import pass_lists
 from hlo_lint.dumps.phases import Precondition
 from hlo_lint.dumps.upcoming import Fate, PreconditionStatus, status_of
 from hlo_lint.engine.history import FindingHistory, histories_of
@@ -24,7 +24,7 @@ from hlo_lint.rules.checks import Check
 from hlo_lint.rules.findings import Severity
 
 if TYPE_CHECKING:  # loaded with the first defect that stops a compile
-    from hlo_lint.dumps.contracts import Contract
+    pass
 
 UNASSIGNED = (
     "rules about layouts: the text looks like a module before layout-assignment "
@@ -177,7 +177,7 @@ def _verdict(
 
 def remedy(demand: Precondition, compilation: Compilation) -> str:
     """A flag or a release of jax that avoids the failure in the next compile."""
-    from hlo_lint.dumps.contracts import contracts
+    from hlo_lint.dumps.contracts import broken_orders, contracts
 
     guards, options = " or ".join(demand.established_by), compilation.options
     if options and any(options.disabled(name) for name in demand.established_by):
@@ -185,17 +185,12 @@ def remedy(demand: Precondition, compilation: Compilation) -> str:
     advice = "`hlo-lint capture --jax RELEASE` says if another release compiles it"
     orders = [contract for contract in contracts() if contract.promise == demand.fact]
     releases = [release for release in pass_lists() if release.backend == compilation.backend]
-    keeps = [_keeps(release, orders) for release in releases]
+    keeps = [
+        not any(broken in orders for broken, _, _ in broken_orders(passes.backend, passes.passes))
+        for passes in releases
+    ]
     if not keeps or all(keeps) or not keeps[-1]:
         return advice
     first = len(keeps) - keeps[::-1].index(False)
     since = releases[first].name.partition("-jax")[2]
     return f"since jax {since} XLA runs {guards} before each {demand.demanded_by}"
-
-
-def _keeps(release: PassList, promised: Sequence[Contract]) -> bool:
-    """True if a release keeps the promised orders of contracts."""
-    from hlo_lint.dumps.contracts import broken_orders
-
-    broken = broken_orders(release.backend, release.passes)
-    return not any(contract in promised for contract, _, _ in broken)

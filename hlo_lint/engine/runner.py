@@ -150,15 +150,15 @@ class Checker:
         views.update(filter(run.may_need, ARTEFACT_TYPES))
         try:
             with self._stopwatch.interrupting():
-                for check in self._checks(views, _contents(files)):
+                contents: Contents | None = None  # of PTX: any rule may apply
+                if not any(file.file_type is FileType.PTX for file in files):
+                    contents = contents_of(module for file in files for module in file.file.modules)
+                for check in self._checks(views, contents):
                     progress(0)
-                    self.run_check(check, form if check.rule.family() == "form" else run)
+                    of_check = form if check.rule.family() == "form" else run
+                    self._reporting_crashes(check, VIEWS[check.view].check, of_check)
         except OutOfTimeError:
             self._cut_short()
-
-    def run_check(self, check: Check, run: Run) -> None:
-        """Report the findings of a check in a compilation."""
-        self._reporting_crashes(check, VIEWS[check.view].check, run)
 
     def _size_error(self, dump: PassDump) -> str:
         """The reason why a file is too large to read; empty if it is not."""
@@ -268,10 +268,3 @@ class Checker:
                     )
         except OutOfTimeError:
             self._cut_short()
-
-
-def _contents(files: Sequence[PassDump]) -> Contents | None:
-    """The opcodes and spellings by which rules are imported; None if any rule may apply."""
-    if any(file.file_type is FileType.PTX for file in files):
-        return None
-    return contents_of(module for file in files for module in file.file.modules)

@@ -90,9 +90,12 @@ class Timeline:
         self.length = len(ordered)
         """The number of dumps with a known position; named dumps without a step number follow."""
         self.stages = Stages(compilation, stage_of)
+        texts: dict[tuple[int, ...], list[int]] = {}
+        for position, dump in enumerate(self.dumps):
+            texts.setdefault(dump.text_identity, []).append(position)
         self._modules = [
             ([ModuleRef(position, number) for position in positions], module)
-            for positions in _distinct(self.dumps)
+            for positions in texts.values()
             for number, module in enumerate(self.dumps[positions[0]].file.modules)
         ]
         """The modules of each distinct text, with all their places."""
@@ -248,14 +251,6 @@ def _with_opcodes(check: Check, views: Iterable[object]) -> Iterable[object]:
         return views
     absent = opcodes.isdisjoint
     return [view for view in views if not absent(view.opcodes)]  # type: ignore[attr-defined]
-
-
-def _distinct(dumps: Sequence[PassDump]) -> list[list[int]]:
-    """The positions of the dumps of each distinct text."""
-    groups: dict[tuple[int, ...], list[int]] = {}
-    for position, dump in enumerate(dumps):
-        groups.setdefault(dump.text_identity, []).append(position)
-    return list(groups.values())
 
 
 def _in_order(

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from hlo_lint.engine.findings import Diagnostic, PassRef, SuppressedFinding
+from hlo_lint.engine.findings import Diagnostic, PassRef
 from hlo_lint.report.formats import Warn
 from hlo_lint.report.report import Report
 
@@ -23,16 +23,13 @@ def report_as_dict(report: Report) -> dict[str, Any]:
     return {
         "version": VERSION,
         "findings": [as_dict(finding) for finding in report.findings],
-        "allowed": [_allowed_as_dict(suppressed) for suppressed in report.allowed],
+        "allowed": [
+            {**as_dict(item.finding), "allowed_by": item.by.value, "reason": item.reason}
+            for item in report.allowed
+        ],
         "skipped": [{"path": entry.path, "reason": entry.reason} for entry in report.skipped],
         "stats": dict(report.stats),
     }
-
-
-def _allowed_as_dict(allowed: SuppressedFinding) -> dict[str, Any]:
-    """A suppressed finding as JSON values, with the source and reason of its suppression."""
-    by, reason = allowed.by.value, allowed.reason
-    return {**as_dict(allowed.finding), "allowed_by": by, "reason": reason}
 
 
 def as_dict(finding: Diagnostic) -> dict[str, Any]:

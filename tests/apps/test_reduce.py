@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,10 +16,9 @@ from click.testing import CliRunner, Result
 
 from hlo_lint import lint, parse
 from hlo_lint.apps.cli.main import cli
-from hlo_lint.apps.reduction import finding_problem, parser, reduce_problem
+from hlo_lint.apps.reduction import finding_problem, reduce_problem
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.testing import write_example
-from hlo_lint.engine.reduce.interest import Guard
 from hlo_lint.rules.base import Bad, Rule
 from hlo_lint.rules.registry import all_rules
 from hlo_lint.text.errors import DumpError, UsageError
@@ -88,20 +86,12 @@ def test_a_finding_of_a_dump_keeps_its_stage() -> None:
     assert finding.severity.value == "error"
 
 
-@pytest.fixture(scope="module")
-def guard() -> Iterator[Guard]:
-    with parser() as guard:
-        yield guard
-
-
 FROM_OTHER_FILES = "depends on other files|holds no HLO|no finding|spelling of the text"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.name())
-def test_each_bad_example_is_reduced_or_there_is_a_reason(
-    rule: Rule, guard: Guard, tmp_path: Path
-) -> None:
+def test_each_bad_example_is_reduced_or_there_is_a_reason(rule: Rule, tmp_path: Path) -> None:
     """The reduced text has the same finding, and is not larger."""
     demand = rule.precondition
     settings = Settings().overridden(before=demand.demanded_by if demand else None)
@@ -111,7 +101,7 @@ def test_each_bad_example_is_reduced_or_there_is_a_reason(
         folder.mkdir()
         try:
             problem = finding_problem(write_example(example, folder), rule.name(), settings)
-            reduction = reduce_problem(problem, guard=guard)
+            reduction = reduce_problem(problem)
         except (UsageError, DumpError) as error:
             reasons.append(str(error))
             continue

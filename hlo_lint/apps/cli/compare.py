@@ -263,17 +263,14 @@ def _runs_with_records(
     """
     sides: list[dict[str, list[Compilation]]] = []
     for path in (before, after):
-        by_name = {
-            name: [
-                compilation
-                for compilation in compilations
-                if any(map(compilation.artefact_path, RECORDS))
-            ]
-            for name, compilations in common.runs_by_module(path, module).items()
-        }
-        if not any(by_name.values()):
+        by_name: dict[str, list[Compilation]] = {}
+        for name, compilations in common.runs_by_module(path, module).items():
+            for compilation in compilations:
+                if any(map(compilation.artefact_path, RECORDS)):
+                    by_name.setdefault(name, []).append(compilation)
+        if not by_name:
             raise DumpError(f"{path}: no record of flags, configuration or target is in it")
-        sides.append({name: compilations for name, compilations in by_name.items() if compilations})
+        sides.append(by_name)
     return common.paired(sides, (before, after))
 
 

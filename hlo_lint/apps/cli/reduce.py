@@ -15,7 +15,6 @@ import click
 
 from hlo_lint.apps.cli import common, parameters
 from hlo_lint.apps.reduction import (
-    Effort,
     Problem,
     crash_problem,
     finding_problem,
@@ -24,7 +23,7 @@ from hlo_lint.apps.reduction import (
 )
 from hlo_lint.dumps.selection import module_at
 from hlo_lint.engine.reduce.interest import LOOSE, CommandTest, FindingTest
-from hlo_lint.engine.reduce.search import ReductionProgress
+from hlo_lint.engine.reduce.search import Reduction
 from hlo_lint.text.errors import UsageError
 from hlo_lint.text.source import encode, shown
 from hlo_lint.xla.compiler import XlaCompiler
@@ -61,10 +60,17 @@ class ReduceOptions(NamedTuple):
             return self.release or problem.release
         return self.interpreter().jax
 
-    def effort(self, *, is_slow: bool) -> Effort:
-        """The means of the search; a slow test is run on every core."""
+    def reduced(self, problem: Problem, *, is_slow: bool) -> Reduction:
+        """The reduction of a problem, shown on a terminal; a slow test is run on every core."""
         jobs = self.jobs or ((os.cpu_count() or 1) if is_slow else 1)
-        return Effort(jobs, self.repeat, self.state)
+        with common.status_line(wanted=not self.quiet) as note:
+            return reduce_problem(
+                problem,
+                lambda change, left, _, run: note(f"{change}: {left} instructions, {run} tests"),
+                jobs=jobs,
+                repeat=self.repeat,
+                state=self.state,
+            )
 
     @property
     def of_xla(self) -> bool:
@@ -186,11 +192,8 @@ def command(
         raise UsageError(
             "give one of --finding, --xla-crashes, --xla-changes-values and --interesting"
         )
-    with (
-        _problem(path, finding, interesting, options, shared) as problem,
-        reduction_status(wanted=not options.quiet) as progress,
-    ):
-        reduction = reduce_problem(problem, options.effort(is_slow=any(given[1:])), progress)
+    with _problem(path, finding, interesting, options, shared) as problem:
+        reduction = options.reduced(problem, is_slow=any(given[1:]))
     common.write_output(encode(reduction.text), out)
     if isinstance(problem.test, FindingTest) and (name := problem.test.file_name) != LOOSE:
         beside = ", beside the dumps that show its release" if problem.test.release else ""
@@ -223,10 +226,3 @@ def _problem(
         settings = common.settings_of([str(path)], shared)
         dump = common.open_given([str(path)], settings, shared)
         yield finding_problem(dump, finding, settings)
-
-
-@contextmanager
-def reduction_status(*, wanted: bool = True) -> Iterator[ReductionProgress]:
-    """Yield a function that shows how far a reduction is, on a terminal."""
-    with common.status_line(wanted=wanted) as note:
-        yield lambda change, left, _, tests: note(f"{change}: {left} instructions, {tests} tests")

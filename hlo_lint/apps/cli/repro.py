@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from hlo_lint.apps.cli import common, parameters
-from hlo_lint.apps.cli.reduce import ReduceOptions, reduce_options, reduction_status
-from hlo_lint.apps.reduction import Problem, finding_problem, reduce_problem, repro_of
+from hlo_lint.apps.cli.reduce import ReduceOptions, reduce_options
+from hlo_lint.apps.reduction import Problem, finding_problem, repro_of
 from hlo_lint.report.repro import Repro, titles, write_repro
 from hlo_lint.rules.pipeline.values_changed import ValuesChanged
 from hlo_lint.text.source import shown
@@ -65,7 +65,5 @@ def command(
 
 
 def _repro(problem: Problem, options: ReduceOptions) -> Repro:
-    effort = options.effort(is_slow=options.of_xla)
-    with reduction_status(wanted=not options.quiet) as progress:
-        reduction = reduce_problem(problem, effort, progress)
+    reduction = options.reduced(problem, is_slow=options.of_xla)
     return repro_of(problem, reduction, options.known_release(problem), options.target)

@@ -133,7 +133,10 @@ def read_autotuning(text: str, path: Path | None = None) -> Autotuning:
         elif field.name == "entries":
             results.append(_entry(field.value, field.span))
         elif field.name == "results":
-            results.append(_result(field.value, field.span))
+            entry, hlo = field.value, field.value.text("hlo")
+            chosen = _old_config(entry.message("result"), hlo.startswith("{"))
+            rest = entry.text("version"), field.span
+            results.append(ChosenConfig("", hlo, entry.text("device"), *chosen, *rest))
         elif field.name != "per_backend_versions":
             problems.append(ParseError(f"unknown field: {field.name}", *field.span))
     return Autotuning(
@@ -229,12 +232,6 @@ def _logged(log: Message, span: Span) -> TunedInstruction:
             )
         )
     return TunedInstruction(name, "", "", 0, "", tuple(candidates), span)
-
-
-def _result(entry: Message, span: Span) -> ChosenConfig:
-    hlo = entry.text("hlo")
-    backend, config = _old_config(entry.message("result"), hlo.startswith("{"))
-    return ChosenConfig("", hlo, entry.text("device"), backend, config, entry.text("version"), span)
 
 
 def _of_any_type(message: Message) -> Message:

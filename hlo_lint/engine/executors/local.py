@@ -62,9 +62,12 @@ class LocalExecutor:
         from concurrent.futures import ProcessPoolExecutor
 
         if self._pool is None:
+            # `fork` is faster; another thread, such as one of jax, may hold a lock.
+            is_safe = threading.active_count() == 1 and "jaxlib" not in sys.modules
+            is_safe &= sys.platform == "linux"
             self._pool = ProcessPoolExecutor(
                 min(self.jobs, batches),
-                multiprocessing.get_context(_start_method()),
+                multiprocessing.get_context("fork" if is_safe else "spawn"),
                 initializer=_begin,
                 initargs=(self.task,),
             )
@@ -106,9 +109,3 @@ def _end_with_parent() -> None:
 def _run(work: Work, batch: bytes) -> list[tuple[int, Any]]:
     assert _task is not None
     return run_packed(work, _task, batch)
-
-
-def _start_method() -> str:
-    """`fork`, which is faster, if no other thread (such as jax's) may hold a lock, else `spawn`."""
-    alone = threading.active_count() == 1 and "jaxlib" not in sys.modules
-    return "fork" if alone and sys.platform == "linux" else "spawn"

@@ -191,9 +191,11 @@ class Terms(ModuleNumbering[_Summary]):
             if moved is not None:
                 return moved
         if opcode == "fusion":
-            inlined = self._inlined(instruction, operands, module)
-            if inlined is not None:
-                return inlined
+            body = module.callee(instruction)
+            if body is not None and body.root is not None and body.opcodes <= _MOVES:
+                # It only moves data.
+                values, _ = self._terms(body, dict(enumerate(operands)), {}, module)
+                return values[body.root.name]
         aliases = _new_aliases(instruction, module)
         if opcode == "custom-call":
             read = inputs_read(instruction)
@@ -213,16 +215,6 @@ class Terms(ModuleNumbering[_Summary]):
             return None
         index_map = _map_of(instruction, before, shape)
         return None if index_map is None else self._view(source, index_map, shape)
-
-    def _inlined(
-        self, fusion: Instruction, operands: tuple[Term, ...], module: Module
-    ) -> Term | None:
-        """The value of a fusion that only moves data."""
-        body = module.callee(fusion)
-        if body is None or body.root is None or not body.opcodes <= _MOVES:
-            return None
-        values, _ = self._terms(body, dict(enumerate(operands)), {}, module)
-        return values[body.root.name]
 
     def _opaque(self, what: Hashable, shape: Shape | None, index: Index = ()) -> Term:
         """An opaque value, with a term for each leaf of its shape."""
@@ -423,11 +415,6 @@ def _refuse(name: str, old: _Summary, new: _Summary, terms: Terms) -> NoReturn:
     raise NotLayout(f"%{name} computes its result differently")
 
 
-def _is_new(instruction: Instruction, before: Computation) -> bool:
-    former = before.instruction(instruction.name)
-    return former is None or former.row != instruction.row
-
-
 def prove_equal(before: Module, after: Module) -> Equality:
     """Prove that two modules compute the same values for all inputs.
 
@@ -456,11 +443,11 @@ def prove_equal(before: Module, after: Module) -> Equality:
         if former.text != body.text:
             changed.append(body.name)
             _check_control(former, body)
-            moved += [
-                instruction
-                for instruction in body.instructions
-                if instruction.opcode in _MOVES - {"parameter"} and _is_new(instruction, former)
-            ]
+            for instruction in body.instructions:
+                was = former.instruction(instruction.name)
+                is_new = was is None or was.row != instruction.row
+                if is_new and instruction.opcode in _MOVES - {"parameter"}:
+                    moved.append(instruction)
     for name in (*changed, *(name for name in new if name in old)):
         if old[name].number != new[name].number:
             _refuse(name, old[name], new[name], terms)

@@ -197,7 +197,10 @@ class Draft:
         )
         if layout is None:
             return draft
-        stated = _entry_layout(layout)
+        # As in `{(f32[2]{0}, s32[])->f32[2]{0}}`.
+        parameters, _, result = layout.removeprefix("{").removesuffix("}").rpartition("->")
+        inner = parameters.strip().removeprefix("(").removesuffix(")")
+        stated = tuple(inner[start:end] for start, end in split_at_commas(inner)), result.strip()
         return draft if stated == draft.own_layout else replace(draft, entry_layout=stated)
 
     @property
@@ -285,13 +288,6 @@ def _body(computation: Computation, inference: ShapeInference, is_entry: bool) -
     root = computation.root
     assert root is not None
     return DraftComputation(computation.name, tuple(rows), root.name, is_entry, computation.tail)
-
-
-def _entry_layout(text: str) -> tuple[tuple[str, ...], str]:
-    """The shapes of `{(f32[2]{0}, s32[])->f32[2]{0}}`."""
-    parameters, _, result = text.removeprefix("{").removesuffix("}").rpartition("->")
-    inner = parameters.strip().removeprefix("(").removesuffix(")")
-    return tuple(inner[start:end] for start, end in split_at_commas(inner)), result.strip()
 
 
 def called_from(draft: Draft, name: str) -> Iterable[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -97,29 +98,6 @@ class FindingTest:
         """The rule and the skeleton of its message."""
         return f"{self.rule.name()} {self.opcode} {self.message}"
 
-    @classmethod
-    def of(
-        cls,
-        rule: Rule,
-        finding: Diagnostic,
-        opcode: str,
-        text: str,
-        before: str | None = None,
-        file_name: str = LOOSE,
-        release: Recognition | None = None,
-    ) -> FindingTest:
-        """The test for a finding in a text."""
-        return cls(
-            rule,
-            opcode,
-            skeleton(finding.message),
-            finding.instruction,
-            before,
-            _shape_errors(parse_file(text).modules[0]),
-            file_name,
-            release,
-        )
-
     def findings(self, text: str) -> list[tuple[Module, Diagnostic]]:
         """The findings of the rule in a text, each with its module."""
         path = Path(self.file_name)
@@ -132,19 +110,18 @@ class FindingTest:
 
     def __call__(self, text: str) -> InterestVerdict:
         """The verdict on a text."""
-        matching = []
-        for module, finding in self.findings(text):
-            if skeleton(finding.message) == self.message:
-                opcode = opcode_at(module, finding)
-                if opcode == self.opcode:
-                    matching.append(finding)
+        matching = [
+            finding
+            for module, finding in self.findings(text)
+            if (skeleton(finding.message), opcode_at(module, finding))
+            == (self.message, self.opcode)
+        ]
         if not matching:
             return InterestVerdict(False)
-        first = next(
-            (match for match in matching if match.instruction == self.instruction), matching[0]
-        )
-        if _shape_errors(parse_file(text).modules[0]) > self.max_errors:
+        if shape_errors(parse_file(text).modules[0]) > self.max_errors:
             return InterestVerdict(False)
+        matching.sort(key=lambda finding: finding.instruction != self.instruction)
+        first = matching[0]
         if first.computation is None or first.instruction is None:
             return InterestVerdict(True)
         return InterestVerdict(True, (first.computation, first.instruction))
@@ -157,7 +134,7 @@ def opcode_at(module: Module, finding: Diagnostic) -> str:
     return instruction.opcode if instruction else ""
 
 
-def _shape_errors(module: Module) -> int:
+def shape_errors(module: Module) -> int:
     """The number of wrong shapes and of parse problems."""
     inference = ShapeInference(module.computations)
     return sum(
@@ -203,16 +180,9 @@ class CommandTest:
             except subprocess.TimeoutExpired:
                 return InterestVerdict(False)
             finally:
-                _end_group(child)
-
-
-def _end_group(child: subprocess.Popen[bytes]) -> None:
-    """Kill a command and its children if it still runs."""
-    import os
-
-    if child.poll() is None:
-        os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
+                if child.poll() is None:
+                    os.killpg(child.pid, signal.SIGKILL)  # its children, too
+                    child.wait()
 
 
 ONLY_PASSES = "xla_enable_hlo_passes_only"

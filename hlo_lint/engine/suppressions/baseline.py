@@ -93,7 +93,11 @@ def write_baseline(baseline: Baseline) -> None:
     import json
 
     ordered = sorted(baseline.entries, key=lambda e: (e.rule, e.module, e.message, e.fingerprint))
-    whole = {"version": VERSION, "findings": [_as_dict(entry) for entry in ordered]}
+    listed = [
+        {name: getattr(entry, name) for name in _FIELDS if name != "reason" or entry.reason}
+        for entry in ordered
+    ]
+    whole = {"version": VERSION, "findings": listed}
     write(baseline.path, json.dumps(whole, indent=2) + "\n")
 
 
@@ -145,10 +149,6 @@ def compare_with_baseline(
         baseline._replace(entries=tuple(updated)),
         baseline._replace(entries=tuple(pruned)),
     )
-
-
-def _as_dict(entry: BaselineEntry) -> dict[str, Any]:
-    return {name: getattr(entry, name) for name in _FIELDS if name != "reason" or entry.reason}
 
 
 def _entries(path: Path, text: str, listed: list[Any]) -> Iterable[BaselineEntry]:

@@ -16,7 +16,7 @@ from hlo_lint.engine.findings import Diagnostic, PassRef, SuppressedFinding
 from hlo_lint.report.costs import measured_table
 from hlo_lint.report.groups import grouped
 from hlo_lint.report.html.detail import Detail, details_of
-from hlo_lint.report.html.module_graph import MAX_ON_PAGE, ModuleGraph, graph_of
+from hlo_lint.report.html.module_graph import MAX_ON_PAGE, graph_of
 from hlo_lint.report.html.pass_diff import DifferenceBudget
 from hlo_lint.report.html.timeline import Differences, PassTimeline, no_timeline, timeline
 from hlo_lint.report.html.visible import deflated
@@ -210,7 +210,11 @@ def collect(
             "resolved" if finding.is_resolved else finding.severity.value
             for finding in every.values()
         )
-        graph = _graph(compilation, every, instructions)
+        # The dump with the module's worst finding is drawn.
+        paths = [every[number].path for number in sorted(every)]
+        dumps = {str(dump.path): dump for dump in compilation.dumps}
+        drawn = next((dumps[path] for path in paths if path in dumps), None)
+        graph = None if drawn is None else graph_of(compilation, drawn, instructions)
         modules.append(
             Compiled(
                 # The title of a file without a module's name is its path.
@@ -290,16 +294,6 @@ def _importance(compilation: Compilation, findings: Mapping[int, Diagnostic]) ->
         for finding in findings.values()
     ]
     return min(ranks, default=len(Severity) + 1), -compilation.size
-
-
-def _graph(
-    compilation: Compilation, findings: Mapping[int, Diagnostic], room: int
-) -> ModuleGraph | None:
-    """The graph of the dump with the module's worst finding."""
-    paths = [findings[number].path for number in sorted(findings)]
-    dumps = {str(dump.path): dump for dump in compilation.dumps}
-    dump = next((dumps[path] for path in paths if path in dumps), None)
-    return None if dump is None else graph_of(compilation, dump, room)
 
 
 def _state(compilation: Compilation) -> str:

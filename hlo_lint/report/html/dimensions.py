@@ -91,7 +91,17 @@ def _drawn(
         [piece for number in shape.minor_to_major[::-1] for piece in made_of[number]]
         for shape, made_of in zip(shapes, both, strict=True)
     )
-    sides = [_side(*side) for side in zip(names, shapes, both, strict=True)]
+    sides = [
+        Side(
+            name=name,
+            shape=str(shape),
+            dimensions=[
+                DimensionPieces(number=number, size=shape.dims[number], pieces=made_of[number])
+                for number in reversed(shape.minor_to_major)
+            ],
+        )
+        for name, shape, made_of in zip(names, shapes, both, strict=True)
+    ]
     return Rearrangement(
         title=title,
         operand=sides[0],
@@ -180,14 +190,6 @@ def _cut(dims: Sequence[int], others: Sequence[int]) -> _Pieces | None:
 def _ends(sizes: Sequence[int]) -> list[int]:
     """The product of each size and those after it: `(2, 8)` gives 16, 8."""
     return list(accumulate(reversed(sizes), mul))[::-1]
-
-
-def _side(name: str, shape: ArrayShape, pieces: list[list[int]]) -> Side:
-    dimensions = [
-        DimensionPieces(number=number, size=shape.dims[number], pieces=pieces[number])
-        for number in reversed(shape.minor_to_major)
-    ]
-    return Side(name=name, shape=str(shape), dimensions=dimensions)
 
 
 def _moved(lies: list[int], lands: list[int], sizes: list[int]) -> list[int]:

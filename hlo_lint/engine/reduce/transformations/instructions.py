@@ -236,14 +236,11 @@ class InlineCallee(InstructionTransformation):
             row = body.row(name)
             attribute = row.attributes.get(_INLINED.get(row.opcode, ""), "")
             callee = draft.body(attribute.lstrip("%"))
-            if callee is not None and computation not in _reached(draft, callee):
+            if callee is not None and computation not in set(
+                reached([callee.name], lambda name: called_from(draft, name))
+            ):
                 bodies[computation] = inlined(body, row, callee, taken)
         return draft.with_bodies(bodies) if bodies else None
-
-
-def _reached(draft: Draft, callee: DraftComputation) -> set[str]:
-    """A computation with all that it calls, directly or indirectly."""
-    return set(reached([callee.name], lambda name: called_from(draft, name)))
 
 
 def inlined(
