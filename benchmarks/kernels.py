@@ -21,6 +21,7 @@ from typing import Any
 
 from hlo_lint.apps.hunt.judge import DUMPED
 from hlo_lint.apps.isolation import GPU_LIMITS, judged_kernels
+from hlo_lint.dumps.directory import open_dump
 from hlo_lint.text.source import encode
 from hlo_lint.xla.child import ChildDied, ChildError
 from hlo_lint.xla.cpu import XlaCpu, final_text
@@ -36,7 +37,7 @@ compiled(PROGRAMS[name](), device_of(target), **options)
 
 def rows(path: Path, **compiler: Any) -> Iterator[str]:
     """The rows of the compilations of a dump."""
-    for compilation in judged_kernels(path, **compiler):
+    for compilation in judged_kernels(open_dump(path), **compiler):
         verdicts = [(kernel, kernel.verdict) for kernel in compilation.kernels]
         counts = Counter(verdict.status.value for _, verdict in verdicts)
         statuses = ", ".join(f"{count} {status}" for status, count in counts.most_common())

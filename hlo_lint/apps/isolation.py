@@ -10,11 +10,10 @@ from typing import Any, Final
 
 from hlo_lint.apps.jax.capture.targets import readable_description, target_of
 from hlo_lint.apps.reduction import flags_of
-from hlo_lint.apps.settings.settings import Settings
-from hlo_lint.apps.targets import CheckTarget, as_dump
 from hlo_lint.dumps.compilation import Compilation
+from hlo_lint.dumps.directory import Dump
 from hlo_lint.dumps.pass_dump import PassDump
-from hlo_lint.dumps.selection import modules_of, only_module
+from hlo_lint.dumps.selection import modules_of
 from hlo_lint.engine.diagnose import origin_of
 from hlo_lint.engine.isolation.compilers import (
     AbsentKernels,
@@ -180,32 +179,26 @@ class ReleaseCompiler(ExitStack):
 
 
 def judged_kernels(
-    target: CheckTarget,
+    dump: Dump,
     *,
-    module: str | None = None,
     seconds: float | None = None,
     memory: int = 8 << 30,
-    settings: Settings | None = None,
     note: Callable[[str], None] = lambda _: None,
     **compiler: Any,
 ) -> Iterator[KernelCompilation]:
     """Compile the kernels of each final module alone, and judge those that run here.
 
     Args:
-        target: an input as for `lint`.
-        module: the name of the only module: `jit_step`, `module_0001.jit_step`.
+        dump: the dumps of the modules.
         seconds: time limit for all kernels.
         memory: bytes that a child process may map.
-        settings: which dumps are read.
         note: called with the kernel that is compiled.
         compiler: arguments of `ReleaseCompiler`.
 
     Raises:
-        UsageError: the dump has no module of this name.
         DumpError: a file cannot be read, or jaxlib is missing.
     """
     deadline = Deadline(inf if seconds is None else seconds)
-    dump = only_module(as_dump(target, settings or Settings()), module, ["the dump"])
     compilations = [compilation for compilation in dump if not compilation.is_helper]
     if not compilations:
         raise DumpError("the dump has no module to compile")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -16,11 +14,11 @@ from hlo_lint.apps.cli import (
     check,
     common,
     ending,
+    launch,
     parameters,
     ranks,
     report,
     validate,
-    watching,
     xla_flags,
 )
 from hlo_lint.dumps.directory import RECORDED
@@ -101,7 +99,8 @@ def command(
             folder.rmdir()  # fails if it has files
         if log.exists() and not log.stat().st_size:
             log.unlink()
-    died = watching.shell_status(end.code)
+    # A negative code is the number of a signal, for which a shell gives another status.
+    died = end.code if end.code >= 0 else 128 - end.code
     # A launcher's ranks leave their logs in it, too.
     compiled = folder.exists() and any(path.suffix != ".log" for path in folder.iterdir())
     if not compiled and not died:
@@ -149,7 +148,7 @@ def _run(
     program: Sequence[str], folder: Path, log: Path, hang_seconds: float | None, record_inputs: bool
 ) -> ending.ProgramEnd:
     """Run a program to its end; its errors are printed, and kept in a log."""
-    variables = ending.with_stacks(
+    variables = launch.with_stacks(
         environment(os.environ, folder, program), unbuffered=hang_seconds is not None
     )
     for_hooks: dict[str, str] = {}
@@ -161,18 +160,7 @@ def _run(
         # Python in each process runs its sitecustomize, which reads them.
         paths = [str(Path(__file__).parent / "launched"), variables.get("PYTHONPATH", "")]
         variables |= {"PYTHONPATH": os.pathsep.join(filter(None, paths)), **for_hooks}
-    kills = ending.memory_kills()
-    # Standard output stays a terminal where it is one, unless silence counts.
-    output = None if hang_seconds is None else subprocess.PIPE
-    with (
-        log.open("wb") as file,
-        watching.started(program, variables, stdout=output, stderr=subprocess.PIPE) as process,
-        _interrupts_passed_to(process),
-    ):
-        hung = ending.OutputWatch(process, file).wait(folder, hang_seconds)
-    return ending.ProgramEnd(
-        process.returncode, hang_seconds if hung else None, ending.memory_kills() > kills
-    )
+    return launch.run(program, variables, folder, log, hang_seconds)
 
 
 def environment(
@@ -199,24 +187,6 @@ def _folder(given: Path | None) -> Path:
         if any(folder.iterdir()):
             raise UsageError(f"{folder} is not empty: dumps of two runs in it would be mixed")
     return folder
-
-
-@contextmanager
-def _interrupts_passed_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Ignore the first Ctrl-C, which the program gets too; at the second, end the program."""
-    number = 0
-
-    def obey(_: int, __: object) -> None:
-        nonlocal number
-        number += 1
-        if number > 1:
-            process.terminate()
-
-    before = signal.signal(signal.SIGINT, obey)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _status(ctx: click.Context, command: click.Command, folder: Path, **options: object) -> int:

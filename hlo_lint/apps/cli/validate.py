@@ -106,7 +106,6 @@ def command(
                 dump,
                 seconds=options["seconds"],
                 memory=memory << 20,
-                settings=settings,
                 note=note,
                 release=release,
                 python=python,

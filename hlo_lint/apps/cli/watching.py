@@ -1,20 +1,19 @@
-"""Repeats a check when its files change; starts commands."""
+"""Repeats a check when its files change."""
 
 from __future__ import annotations
 
 import gc
 import os
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import click
 
-from hlo_lint.text.errors import HloLintError, UsageError, os_errors_as
+from hlo_lint.text.errors import HloLintError, UsageError
 
 INTERVAL = 0.25
 """Seconds between two scans of the files."""
@@ -69,34 +68,6 @@ def watch(
         # Ctrl-C is how a watch ends; after SIGTERM it ends as every command does.
         if getattr(interrupt, "number", signal.SIGINT) != signal.SIGINT:
             raise
-
-
-@contextmanager
-def started(
-    command: Sequence[str],
-    environment: Mapping[str, str] | None = None,
-    *,
-    stdout: int | None = None,
-    stderr: int | None = None,
-) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a command; where the block ends before it, the command is ended, too.
-
-    Raises:
-        UsageError: it cannot be started.
-    """
-    with os_errors_as(f"{command[0]}: cannot be started", UsageError):
-        process = subprocess.Popen(command, env=environment, stdout=stdout, stderr=stderr)
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.terminate()
-        process.wait()
-
-
-def shell_status(code: int) -> int:
-    """The exit status that a shell gives for a `returncode` of a process."""
-    return code if code >= 0 else 128 - code  # a negative one is the number of a signal
 
 
 def _state(paths: Sequence[str], output: str | None) -> FileTimes:

@@ -9,6 +9,7 @@ import pytest
 
 from hlo_lint import parse
 from hlo_lint.apps.isolation import judged_kernels
+from hlo_lint.dumps.directory import open_dump
 from hlo_lint.engine.isolation.compilers import AbsentKernels, RunningKernels
 from hlo_lint.engine.isolation.cut import KernelCut, cuts_of
 from hlo_lint.engine.isolation.judge import AloneStatus, judge_kernel, reason_not_alone
@@ -111,7 +112,7 @@ def test_other_code_is_wrong_or_refused(
 
 @pytest.mark.slow
 def test_the_kernels_of_a_dump_are_right() -> None:
-    (compilation,) = judged_kernels(DUMPS / "cpu-jax0.10.2" / "mlp_train")
+    (compilation,) = judged_kernels(open_dump(DUMPS / "cpu-jax0.10.2" / "mlp_train"))
     statuses = {kernel.verdict.status for kernel in compilation.kernels}
     assert statuses == {AloneStatus.RIGHT}
     assert any(kernel.source.startswith("programs.py:") for kernel in compilation.kernels)
