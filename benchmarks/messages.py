@@ -28,7 +28,6 @@ from hlo_lint.dumps.messages import (
     CATALOGUE,
     GAP,
     KINDS,
-    MOST_CALLERS,
     below_root,
     component_of,
     find_sources,
@@ -38,6 +37,8 @@ from hlo_lint.dumps.messages import (
 from hlo_lint.dumps.pass_lists import passes_and_pipelines
 from hlo_lint.report.messages import meaning_and_sources, origin
 
+MOST_CALLERS = 6
+"""The number of passes up to which those that call a file are named."""
 _COMPARISONS = {"EQ": "==", "NE": "!=", "GE": ">=", "GT": ">", "LE": "<=", "LT": "<"}
 _VALUE = re.compile(r"…|%[-+ #0-9.*]*(?:ll|z)?[a-zA-Z]|\$\d|\{\}")
 _CHECK_PAIR = re.compile(r"(?:Q|D)?CHECK_(EQ|NE|GE|GT|LE|LT)")

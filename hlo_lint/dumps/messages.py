@@ -63,8 +63,6 @@ _MOST_NAMES = 50
 """Names of files in a log of which sources are looked up."""
 _NARROW = 79
 """Characters of the narrowest line at whose end words are cut."""
-MOST_CALLERS: Final = 6
-"""The number of passes up to which those that call a file are named."""
 _MOST_SOURCES = 3
 
 _words = late(r"[a-z_][a-z_0-9]*").findall

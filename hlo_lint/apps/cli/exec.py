@@ -160,7 +160,7 @@ def _run(
         # Python in each process runs its sitecustomize, which reads them.
         paths = [str(Path(__file__).parent / "launched"), variables.get("PYTHONPATH", "")]
         variables |= {"PYTHONPATH": os.pathsep.join(filter(None, paths)), **for_hooks}
-    return launch.run(program, variables, folder, log, hang_seconds)
+    return launch.run_to_end(program, variables, folder, log, hang_seconds)
 
 
 def environment(

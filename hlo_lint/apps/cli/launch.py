@@ -22,7 +22,7 @@ INTERVAL = 0.2
 """Seconds between two looks at a program."""
 
 
-def run(
+def run_to_end(
     program: Sequence[str],
     variables: Mapping[str, str],
     folder: Path,

@@ -98,7 +98,6 @@ class CachedParts:
     """The cached parts of a run; new parts are stored in batches."""
 
     def __init__(self, store: Store, run: bytes) -> None:
-        self.hits = 0
         self._store = store
         self._run = run
         self._new: dict[bytes, bytes] = {}
@@ -116,7 +115,6 @@ class CachedParts:
             part = None if value is None else _part(value)
             here = {path.name: str(path) for path in files_of(compilation)}
             parts.append(part and relocated(part, here))
-        self.hits += len(parts) - parts.count(None)
         return parts
 
     def put(self, compilation: Compilation, digest: bytes | None, part: Part) -> None:
