@@ -11,7 +11,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final, NamedTuple, overload
 
 from hlo_lint.analysis.calls import opcodes_of
-from hlo_lint.hlo.ir import Module
+from hlo_lint.hlo.ir import Computation, Module
+from hlo_lint.hlo.records import InstructionRecord
 
 if TYPE_CHECKING:
     from hlo_lint.rules.base import Rule
@@ -47,9 +48,22 @@ def contents_of(modules: Iterable[Module]) -> Contents:
     if all(module.size <= MAX_SEARCHED for module in distinct):
         pieces = {id(piece): piece for module in distinct for piece in module.pieces}.values()
         sizes = (len(piece) if isinstance(piece, str) else piece.size for piece in pieces)
-        if sum(sizes) <= MAX_SEARCHED:  # check before texts are assembled from their lines
-            text = "\n".join(piece if isinstance(piece, str) else piece.text for piece in pieces)
+        if sum(sizes) <= MAX_SEARCHED:
+            text = "\n".join(_lines(pieces))
     return Contents(frozenset().union(*map(opcodes_of, distinct)), text)
+
+
+def _lines(pieces: Iterable[str | Computation]) -> Iterator[str]:
+    """The text of pieces, each line that dumps share once, as XLA prints it."""
+    rows: dict[int, InstructionRecord] = {}
+    for piece in pieces:
+        if isinstance(piece, str) or piece.has_spans:
+            yield piece if isinstance(piece, str) else piece.text
+        else:
+            yield f"%{piece.name} {piece.signature} {{{piece.tail}"
+            rows.update(zip(map(id, piece.rows), piece.rows, strict=True))
+    for root, name, type_text, opcode, operands, attributes, _ in rows.values():
+        yield f"{root}%{name} = {type_text} {opcode}({operands}){attributes}"
 
 
 class RuleEntry(NamedTuple):
