@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 from typing import Final, TypeVar
 
 from hlo_lint.analysis.calls import calls_of
@@ -30,6 +31,10 @@ _NUMBERS = late(r"(\.(\d+|clone))+$")
 _find_word = late(r"\.[a-z_]+(\.?\d+)?$").search
 """The end of the name of XLA's copy of an instruction: `.remat`, `.clone2`."""
 
+_MAX_MADE: Final = 1 << 17
+"""The number of instructions that the replacements of a step may have together, so that a step that
+chains thousands of them is not read thousands of times."""
+
 
 class StepMap:
     """The links from a module before a pass to the module after it; both are mapped on demand."""
@@ -39,6 +44,7 @@ class StepMap:
         self._bodies = {id(body.before): body for body in pair.changed}
         self._bodies_after = {id(body.after): body for body in pair.changed}
         self._links: dict[IsRelevant, Sequence[Link]] = {}
+        self._left = _MAX_MADE
 
     @cached_property
     def classes(self) -> ValueClasses:
@@ -232,15 +238,13 @@ class StepMap:
 
     def _loops(self, gone: Sequence[Instruction]) -> Iterator[Link]:
         """Links of loops whose state changed to new loops, in their order."""
-        loops = {id(old.computation) for old in gone if old.opcode == "while"}
-        for body in self._pair.changed:
-            if id(body.before) not in loops:
-                continue
+        loops = {old for old in gone if old.opcode == "while"}
+        for body in self._pair.changed if loops else ():
             old = [loop for loop in body.before.with_opcode("while") if loop.name not in body.after]
             new = [loop for loop in body.after.with_opcode("while") if loop.name not in body.before]
             if len(old) == len(new):
                 for first, second in zip(old, new, strict=True):
-                    if first in gone:
+                    if first in loops:
                         yield Link(first, second, LinkKind.RENAMED, (second,))
 
     def _replaced(self, gone: Sequence[Instruction]) -> Iterator[Link]:
@@ -252,8 +256,14 @@ class StepMap:
                 continue
             if new.name in body.before.index:
                 yield Link(old, new, LinkKind.MERGED, (new,))
-            else:
-                yield Link(old, new, LinkKind.REPLACED, tuple(body.made_for(new)))
+            elif made := self._made_for(new, body):
+                yield Link(old, new, LinkKind.REPLACED, made)
+
+    def _made_for(self, new: Instruction, body: ChangedComputation) -> tuple[Instruction, ...]:
+        """`ChangedComputation.made_for`; empty if the replacements of the step are too large."""
+        made = tuple(islice(body.made_for(new), self._left))
+        self._left -= len(made)
+        return made if self._left else ()
 
     def _absorbed(self, gone: Sequence[Instruction]) -> Iterator[Link]:
         """Links to the only sum or exchange in the replacement of all readers, of the same opcode
@@ -263,11 +273,11 @@ class StepMap:
             if body is None or old.opcode not in _ABSORBED or not old.users:
                 continue
             values = [body.replacement(user) for user in old.users]
-            made = {part: None for value in values if value for part in body.made_for(value)}
+            made = {part: None for value in values if value for part in self._made_for(value, body)}
             same = [part for part in made if part.opcode == old.opcode] or [
                 part for part in made if {part.opcode, old.opcode} <= COMMUNICATES
             ]
-            if None not in values and len(same) == 1:
+            if None not in values and len(same) == 1 and self._left:
                 yield Link(old, same[0], LinkKind.MERGED, (same[0],))
 
     def _moved(self, gone: Sequence[Instruction]) -> Iterator[Link]:

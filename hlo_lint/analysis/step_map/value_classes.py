@@ -86,7 +86,8 @@ class ValueClasses(ValueNumbering):
     @property
     def nodes(self) -> Sequence[ValueNode]:
         """The operation and the operands of each number."""
-        for key in islice(self._numbers, len(self._nodes), None):
+        new = islice(reversed(self._numbers), len(self._numbers) - len(self._nodes))
+        for key in reversed(list(new)):
             assert isinstance(key, tuple)
             self._nodes.append((key[0], key[1:]))
         return self._nodes
