@@ -64,7 +64,6 @@ class LiveInterval(NamedTuple):
 
     computation: Computation
     begin: int
-    """The number of the first instruction."""
     end: int
     """The number of the last instruction, plus 1."""
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 
 ResultPart: TypeAlias = tuple[Instruction, Index]
-"""A part of an instruction's result."""
 
 NumberedPart: TypeAlias = tuple[int, Index]
 """A part of the result of an instruction, given by its number in a known computation."""

@@ -119,7 +119,6 @@ _APPLIES: Final = frozenset(
     "all-reduce all-reduce-start map reduce reduce-scatter reduce-window scan scatter "
     "select-and-scatter".split()
 )
-"""Opcodes that apply a computation to elements."""
 
 
 @cached_analysis

@@ -58,9 +58,7 @@ class Race(NamedTuple):
     instruction: Instruction
     """The instruction in the schedule: the loop rather than an instruction of its body."""
     theirs: MemoryAccess
-    """The access of the instruction to the memory."""
     ours: MemoryAccess
-    """The access of the operation to the memory."""
 
 
 class Clobber(NamedTuple):
@@ -69,7 +67,6 @@ class Clobber(NamedTuple):
     chain: AsyncChain
     ours: MemoryAccess
     read: MemoryAccess
-    """The last read."""
     reader: Instruction
     """The instruction in the schedule that reads."""
 

@@ -41,7 +41,6 @@ class Overwrite:
     writer: Instruction
     """The instruction that writes, or that runs the writer."""
     value: ResultPart
-    """The overwritten value."""
     reader: Instruction
 
 

@@ -43,7 +43,6 @@ class PassStats:
     instructions: int
     """The number of instructions, including those in fusions."""
     fusions: int
-    """The number of fusions."""
     bytes: int
     """Bytes of the arrays outside fusions; unknown sizes count as 0."""
     added: dict[str, int] = field(default_factory=dict)

@@ -36,7 +36,6 @@ class Collective:
     opcode: str
     """The opcode without `-start`: asynchronous and synchronous collectives match."""
     shapes: str
-    """The types of its operands, layouts included."""
     attributes: tuple[str, ...]
     """Channel, groups, pairs and dimensions, as spelled; the reduction, and the branch."""
     signature: tuple[object, ...]

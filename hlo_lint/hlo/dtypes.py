@@ -94,7 +94,6 @@ BITS: Final = {name: dtype.bits for name, dtype in ELEMENT_TYPES.items()}
 SUBBYTE: Final = {name: bits for name, bits in BITS.items() if bits < 8}
 """Width of the types that a layout may pack (`primitive_util::IsSubByteNonPredType`)."""
 FLOATS: Final = frozenset(name for name, dtype in ELEMENT_TYPES.items() if dtype.is_float)
-"""The real floating-point types."""
 PART_OF_COMPLEX: Final = {"c64": "f32", "c128": "f64"}
 """The type of the two parts of a complex type."""
 COMPLEX_OF_PART: Final = {part: whole for whole, part in PART_OF_COMPLEX.items()}

@@ -23,7 +23,6 @@ class Reading(NamedTuple):
     is_sound: bool
     """True if names are unique, and operands are defined above their users."""
     kinds: Sequence[RowKind]
-    """The distinct kinds."""
     kind_of: Sequence[int]
     """The number of the kind of each instruction."""
 

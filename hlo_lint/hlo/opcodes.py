@@ -17,7 +17,6 @@ class Opcode(NamedTuple):
     operands: tuple[int, int | None]
     """The least and the greatest number of operands; None for no upper bound."""
     required: tuple[str, ...]
-    """Required attributes."""
     allowed: frozenset[str]
     """Allowed attributes, including required attributes and attributes of every opcode."""
     has_free_type: bool

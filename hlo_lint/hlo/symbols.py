@@ -43,7 +43,6 @@ class Symbol(NamedTuple):
     span: Span
     """The name without `%` and `#1`, in characters of the file."""
     defines: bool
-    """True if this is the definition."""
 
     @property
     def name(self) -> str:

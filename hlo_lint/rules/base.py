@@ -45,7 +45,6 @@ class FinalModule(NamedTuple):
 
     module: Module
     is_final: bool
-    """True if compilation finished."""
     next_pass: str | None = None
     """The next pass, if it is stated: later passes may still change the module."""
 
@@ -84,7 +83,6 @@ class ParserVerdict(NamedTuple):
     release: str
     """The release of the jaxlib that parsed it, such as `0.10.2`."""
     refusals: tuple[ParseDiagnostic, ...]
-    """The parser's error for each rejected module."""
 
 
 class AutotuningRuns(NamedTuple):
@@ -92,7 +90,6 @@ class AutotuningRuns(NamedTuple):
 
     logs: tuple[Autotuning, ...]
     names: tuple[str, ...]
-    """The name of each log's file."""
 
     def __repr__(self) -> str:
         return short_repr(self)

@@ -39,7 +39,6 @@ class Check:
         self.rule = rule
         self.method = method
         self.view = view
-        """The type of its view, such as `Module`."""
         self.parameters = parameters
         """The parameter name for each type that it takes."""
         self._on_crash = on_crash

@@ -73,7 +73,6 @@ class RuleEntry(NamedTuple):
     family: str
     module: str
     class_name: str
-    """The name of its class."""
     enabled_by_default: bool = True
     demanded_by: str = ""
     """The pass of its precondition; empty if it has none."""

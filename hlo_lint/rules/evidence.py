@@ -14,7 +14,6 @@ class RefusedByXla:
 
     kind: ClassVar[str] = "xla"
     says: str
-    """A part of XLA's message."""
     by: str = "gpu 0.11.2"
     """`parser`, `cpu` (which also runs the example), `gpu` or `tpu`, and the release of jaxlib."""
     passes: str = "all"

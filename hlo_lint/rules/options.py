@@ -31,7 +31,6 @@ class Option(Generic[T]):
         self.doc = doc
         """The meaning of the option, with its unit."""
         self.least = least
-        """The smallest valid number."""
         self.choices: tuple[T, ...] = choices
         """The valid values; empty if any value of the type is valid."""
         self.attribute = ""

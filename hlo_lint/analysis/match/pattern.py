@@ -292,7 +292,6 @@ class Match(Mapping[str, Instruction]):
 
     def __init__(self, instruction: Instruction, captures: _Captures) -> None:
         self.instruction = instruction
-        """The instruction that the whole pattern matches."""
         self._captures = captures
 
     def __getitem__(self, name: str) -> Instruction:

@@ -36,7 +36,6 @@ class NewInstruction:
     has_fresh_name: bool
     """False if the caller chose its name."""
     replaced: Instruction | None = None
-    """The instruction that it replaces."""
 
     def __repr__(self) -> str:
         return in_a_line(f"<NewInstruction {self.name}: {self.type_text} {self.opcode}>")
@@ -98,9 +97,7 @@ class RewrittenGraph:
         """Changed attributes; None stands for a removed attribute."""
         self.removed: dict[Instruction, None] = {}
         self.roots: dict[Computation, AnyInstruction] = {}
-        """The new roots of computations."""
         self.computations: dict[str, Computation] = {}
-        """New computations by name."""
         self.successors: dict[Instruction, NewInstruction] = {}
         """New instructions that took over name and shape of a replaced instruction, so the text of
         its users stays valid."""

@@ -78,7 +78,6 @@ class Operation:
         self.opcode = opcode
         self.operands = operands
         self.tail = tail
-        """The attributes as text."""
         self.callees = callees
         """The computations it calls, in the order of the text."""
         self.is_typed = is_typed

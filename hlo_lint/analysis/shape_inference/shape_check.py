@@ -61,7 +61,6 @@ a small text needs few."""
 FAMILY_OF: Final = {
     opcode: family for family, opcodes in _FAMILIES.items() for opcode in opcodes.split()
 }
-"""The module of each known opcode."""
 IGNORES_TYPE: Final = frozenset("add-dependency after-all outfeed recv-done send send-done".split())
 """Opcodes whose type XLA's parser derives from their operands; it ignores the printed type."""
 

@@ -38,7 +38,6 @@ class Violations(NamedTuple):
 
     module: Module
     by_check: Mapping[str, tuple[Violation, ...]]
-    """By the name of the check."""
 
 
 def verify(module: Module, stage: Stage, checks: Checks, memo: VerifierMemo) -> Violations:

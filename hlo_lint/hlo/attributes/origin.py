@@ -18,7 +18,6 @@ class OriginalArray(NamedTuple):
     name: str
     """The instruction, after the calls that lead to it."""
     shape_index: tuple[int, ...] = ()
-    """Index in its tuple."""
 
 
 OriginTree: TypeAlias = "OriginalArray | tuple[OriginTree, ...] | None"

@@ -48,7 +48,6 @@ class TypedLiteral(NamedTuple):
 
     shape: Shape
     text: str
-    """The value as spelled."""
 
     @property
     def value(self) -> LiteralValue:

@@ -39,7 +39,6 @@ class ComputationText:
         """Its first and its last line, once it is released."""
         self._line_starts: array[int] | None = None
         self.size = self._end - self._begin
-        """The number of its characters."""
 
     def read(self) -> str:
         """The characters, cut from the text of the file."""

@@ -57,7 +57,6 @@ class Instruction:
         self.number = number
         """Its position in the computation."""
         self.row = computation.rows[number]
-        """The record of the view."""
 
     def __repr__(self) -> str:
         return in_a_line(f"<Instruction {self.name}: {self.type_text} {self.opcode}>")

@@ -33,7 +33,6 @@ class Module:
     """The whole text, every character: computations, and the text between them."""
     computations: tuple[Computation, ...]
     _offsets: tuple[int, ...]
-    """The first characters of the computations."""
     parse_errors: tuple[ParseError, ...] = ()
     """Unreadable stretches outside computations, in characters of the text."""
     entry: Computation | None = field(init=False)

@@ -183,7 +183,6 @@ class _Outline(NamedTuple):
     start: int
     end: int
     lines: int
-    """The number of lines of its body."""
     name: str
     is_entry: bool
     signature: str

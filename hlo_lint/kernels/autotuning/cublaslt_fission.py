@@ -34,7 +34,6 @@ MAX_BATCHES = 65535
 """The largest batch of a GEMM call: fission fails for 65536 (jax 0.10.0), so nothing changes."""
 
 _FLOATS = frozenset("f16 bf16 f32 f64 c64 c128".split())
-"""Element types of cuBLASLt without scales."""
 _SPLIT_ALGORITHM = re.compile(r"dot_(\w+?)_.*_x[369]$")
 """Algorithms for which DotAlgorithmRewriter splits a dot into several, with computed operands."""
 

@@ -144,11 +144,9 @@ class Win:
     """The winning backend of an instruction in a run."""
 
     log: int
-    """The index of the log."""
     backend: str
     nanoseconds: int
     span: Span
-    """The instruction's record in that log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +156,6 @@ class ChangedWinner:
     instruction: str
     fingerprint: str
     wins: tuple[Win, ...]
-    """The wins, in the order of the logs."""
 
     @property
     def reason(self) -> str:

@@ -22,7 +22,6 @@ class BlockLevelFusion:
     kind: str
     """The kind of fusion: `__triton`, `__triton_nested_gemm_fusion`, `__triton_collective` …"""
     config: Mapping[str, Json] = field(repr=False)
-    """The whole `backend_config`."""
     content: bytes = field(repr=False)
 
 

@@ -22,7 +22,6 @@ class Carrier:
     """The value of a `backend_config`."""
 
     text: str
-    """The printed text."""
 
     @property
     def is_quoted(self) -> bool:

@@ -42,7 +42,6 @@ class GemmConfig:
     gives_largest: bool
     """True if a result is the largest absolute value of D before scaling to 8 bits."""
     config: Mapping[str, Json] = field(repr=False)
-    """The whole configuration."""
     content: bytes = field(repr=False)
 
 

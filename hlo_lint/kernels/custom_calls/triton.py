@@ -154,7 +154,6 @@ class TritonCall:
     message: bytes = field(repr=False)
     """The serialized `TritonAnyKernelCall`."""
     content: bytes = field(repr=False)
-    """The bytes of the `backend_config`."""
 
     @property
     def kernel_calls(self) -> tuple[KernelCall, ...]:

@@ -82,7 +82,6 @@ class Addresses:
         self._function = function
         self._instructions: list[PtxInstruction] = []
         self._blocks: list[int] = []
-        """The block of each instruction."""
         self._assigned: dict[str, dict[int, bool]] = defaultdict(dict)
         """The assignments of each register; True if the operands determine the value."""
         for index, block in enumerate(function.blocks):

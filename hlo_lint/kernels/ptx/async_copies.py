@@ -53,7 +53,6 @@ class Hazard:
     """A store to shared memory that an asynchronous copy may still be using."""
 
     span: Span
-    """The store instruction."""
     copy: Span
     """The last copy in the text that may still be in flight."""
     message: str

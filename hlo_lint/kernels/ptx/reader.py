@@ -154,7 +154,6 @@ class _FunctionBody:
     shared: dict[str, Shared] = field(default_factory=dict)
     instructions: list[PtxInstruction] = field(default_factory=list)
     scopes: list[_Scope] = field(default_factory=list)
-    """The scope of each instruction."""
     labelled: set[int] = field(default_factory=set)
 
 

@@ -112,7 +112,6 @@ class _CarriedCopy(NamedTuple):
     loop: Loop
     element: Index
     shape: ArrayShape
-    """The copied array."""
 
     @property
     def byte_count(self) -> int:
