@@ -75,7 +75,8 @@ def losses(pair: PassPair) -> Iterator[Loss]:
         if result == (link.old, link.new) and "sharding" in things:
             result = None
         if things or (not (annotates or is_free) and _is_untraced(link)):
-            new = next((part for part in link.parts if part.opcode == link.old.opcode), link.new)
+            same = (part for part in link.parts if part.opcode == link.old.opcode)
+            new = next(same, link.new) if link.kind == LinkKind.REPLACED else link.new
             yield Loss(link.old, new, tuple(things))
     if result and not annotates:
         yield Loss(*result, ("the sharding of the result",))
