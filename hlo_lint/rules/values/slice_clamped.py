@@ -7,14 +7,15 @@ from typing import Any
 
 from hlo_lint.analysis.calls import instructions_of
 from hlo_lint.analysis.loop_values import LoopValues
+from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.walks import reached
 from hlo_lint.hlo.arrays import operand_array
-from hlo_lint.hlo.constants import INDEX_MAPS, index_rows, indexed_dimensions
-from hlo_lint.hlo.ir import Instruction, Module, Operand
+from hlo_lint.hlo.constants import INDEX_MAPS, constant_integers, index_rows, indexed_dimensions
+from hlo_lint.hlo.ir import Computation, Instruction, Module, Operand
 from hlo_lint.hlo.opcodes import FIRST_INDEX
 from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, Rule, Severity
-from hlo_lint.rules.evidence import WrongValues
+from hlo_lint.rules.evidence import PublicReport, WrongValues
 
 _LOOP = """
 body {{
@@ -49,11 +50,16 @@ class SliceClamped(Rule):
     far reads the wrong elements, or overwrites good elements. The rule evaluates starts that are
     constants or follow from the trip counts of surrounding loops, in iterations 0, 1, 2 and the
     last. It skips slices in branches, which may not be taken.
+
+    A slice as large as its array always starts at 0: a pass that needs the rows at an offset must
+    pad the array. Reported if a pass adds such a slice, in a dimension of more than one element, at
+    a computed offset; a program may contain them, and expanded gathers and scatters compute offsets
+    of 0.
     """
 
     severity = Severity.WARNING
     opcodes = frozenset((*FIRST_INDEX, *INDEX_MAPS))
-    evidence = (WrongValues(),)
+    evidence = (WrongValues(), PublicReport("openxla/xla@0c0461629c"))
     examples = (
         Bad.entry("""
             i = s32[] constant(5)
@@ -84,6 +90,37 @@ start_index_map={0}, index_vector_dim=1, slice_sizes={1}  // error
             new = f32[1]{0} select(fits, f32[1]{0} u, old)
             ROOT d = f32[10]{0} dynamic-update-slice(p, new, i)
         """),
+        Bad.step("""
+            - ROOT r = f32[16] add(f32[16] p, f32[16] u)
+            + ROOT r = f32[16] dynamic-update-slice(p, u, s32[] i)  // error
+        """),
+        Good.step("""
+            - ROOT r = f32[16] copy(f32[16] p)
+            + ROOT r = f32[16] dynamic-update-slice(p, f32[8] u, s32[] i)
+        """),
+        Good.step("""
+            - ROOT s = f32[16] dynamic-update-slice(f32[16] p, f32[16] u, s32[] i)
+            + ROOT r = f32[16] dynamic-update-slice(p, u, i)
+        """),
+        Good.step("""
+            -second { a = f32[] parameter(0) ROOT b = f32[] parameter(1) }
+
+            ENTRY e {
+              p = f32[16] parameter(0)
+              u = f32[16] parameter(1)
+              i = s32[] parameter(2)
+            - ROOT r = f32[16] scatter(p, i, u), to_apply=second, update_window_dims={0},
+            -     inserted_window_dims={}, scatter_dims_to_operand_dims={0}, index_vector_dim=0
+            + ROOT r = f32[16] dynamic-update-slice(p, u, i)
+            }
+        """),
+        Good.step("""
+            + n = s64[] constant(0)
+            - i = s32[] parameter(2)
+            - ROOT r = f32[16] add(f32[16] p, f32[16] u)
+            + i = s32[] convert(n)
+            + ROOT r = f32[16] dynamic-update-slice(p, u, i)
+        """),
     )
 
     def check(self, final: FinalModule) -> Findings:
@@ -99,6 +136,35 @@ start_index_map={0}, index_vector_dim=1, slice_sizes={1}  // error
                 finding = _clamped(instruction, first, values)
                 if finding is not None:
                     yield finding
+
+    def check_new(self, pair: PassPair) -> Findings:
+        """New slices and updates of whole arrays, if the module had none before the pass."""
+        new = [whole for computation in pair.added for whole in _whole(computation)]
+        if not new or any(any(_whole(computation)) for computation in pair.before.computations):
+            return
+        before, after = (
+            sum(len(list(instructions_of(module, opcode))) for opcode in INDEX_MAPS)
+            for module in (pair.before, pair.after)
+        )
+        if before > after:
+            return
+        for whole in new:
+            yield Finding(
+                whole,
+                f"{pair.pass_name} made a {whole.opcode} as large as its array, "
+                f"{operand_array(whole, 0)}: its offset has no effect",
+            )
+
+
+def _whole(computation: Computation) -> Iterator[Instruction]:
+    """Slices and updates as large as their array, at an offset that is not constant."""
+    for opcode, first in FIRST_INDEX.items():
+        for instruction in computation.with_opcode(opcode):
+            starts = list(_starts(instruction, first))
+            moved = [start.instruction for _, start, size, _ in starts if size > 1]
+            is_whole = all(size == taken for *_, size, taken in starts)
+            if is_whole and any(start and constant_integers(start) is None for start in moved):
+                yield instruction
 
 
 def _outside(instruction: Instruction) -> Finding | None:
@@ -150,7 +216,7 @@ def _chosen(value: Instruction) -> Iterator[Instruction]:
 
 
 def _clamped(instruction: Instruction, first: int, values: LoopValues) -> Finding | None:
-    starts = list(_starts(instruction, first))
+    starts = [start for start in _starts(instruction, first) if 0 < start[3] < start[2]]
     if not starts:
         return None
     for context in values.contexts(instruction.computation):
@@ -170,7 +236,7 @@ def _clamped(instruction: Instruction, first: int, values: LoopValues) -> Findin
 
 
 def _starts(instruction: Instruction, first: int) -> Iterator[tuple[int, Operand, int, int]]:
-    """Each sliced dimension with its start, its size, and the size of the slice."""
+    """Each dimension with its start, its size, and the size of the slice."""
     operands = instruction.operands
     whole = operands[0].shape if operands else None
     part = instruction.shape_or_none
@@ -181,5 +247,4 @@ def _starts(instruction: Instruction, first: int) -> Iterator[tuple[int, Operand
     if len(operands) != first + len(whole.dims) or len(whole.dims) != len(part.dims):
         return  # the starts are not a scalar per dimension
     for number, (size, taken) in enumerate(zip(whole.dims, part.dims, strict=True)):
-        if 0 < taken < size:
-            yield number, operands[first + number], size, taken
+        yield number, operands[first + number], size, taken
