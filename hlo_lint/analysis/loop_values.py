@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 from hlo_lint.analysis.calls import calls_of
-from hlo_lint.analysis.loops import COMPARISONS, read_loop
+from hlo_lint.analysis.loops import COMPARISONS, read_loop, state_element
 from hlo_lint.analysis.walks import operands_first, reached
 from hlo_lint.hlo.attributes.plain import Slice
 from hlo_lint.hlo.ir import Computation, Instruction, Module, Operand
@@ -268,7 +268,8 @@ class _Run:
         root = parameter.computation.root
         if root is None:
             return None
-        if iteration == 0 or _is_carried_unchanged(root, parameter, path):
+        is_carried = len(path) == 1 and root.opcode == "tuple"
+        if iteration == 0 or (is_carried and state_element(root, path[0]) == path[0]):
             return _place(call.operand(0), path, caller)
         # The parameter holds the body's result of the previous iteration.
         before = Context(call, iteration - 1, caller)
@@ -290,22 +291,6 @@ def _counted(place: _Place) -> int | None:
     if loop is None or path != (loop.induction_variable,):
         return None
     return loop.init + context.iteration * loop.step
-
-
-def _is_carried_unchanged(root: Instruction, parameter: Instruction, path: Index) -> bool:
-    """True if every iteration passes on an element of the loop's tuple unchanged."""
-    if root.opcode != "tuple" or len(path) != 1 or path[0] >= len(root.operand_names):
-        return False
-    operand = root.operands[path[0]]
-    source, index = operand.instruction, operand.shape_index
-    if source is not None and source.opcode == "get-tuple-element" and not index:
-        number = source.tuple_index
-        index = () if number is None else (number,)
-        first = source.operand(0)
-        if first is None:
-            return False
-        source, index = first.instruction, (*first.shape_index, *index)
-    return source is parameter and index == path
 
 
 def _constant(instruction: Instruction) -> int | None:

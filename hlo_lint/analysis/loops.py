@@ -14,7 +14,7 @@ from hlo_lint.analysis.sequential_calls import sequential_calls
 from hlo_lint.analysis.walks import chain
 from hlo_lint.hlo.constants import number_of
 from hlo_lint.hlo.dtypes import BITS
-from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
+from hlo_lint.hlo.ir import Computation, Instruction, Module, Operand, cached_analysis
 from hlo_lint.hlo.opcodes import SAME_ELEMENTS
 from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.text.source import whole_number
@@ -288,21 +288,29 @@ def scalar(instruction: Instruction, operand: int) -> int | None:
 
 def state_element(instruction: Instruction, operand: int) -> int | None:
     """The index of the element of its computation's parameter that an operand reads, if any."""
-    source = _followed(instruction, operand)
-    if source is None or source.opcode != "get-tuple-element":
+    taken = _passed_on(instruction, operand)
+    if taken is None or taken.instruction is None:
         return None
-    taken = source.producer()
-    if taken is None or taken.opcode != "parameter":
-        return None
-    return source.tuple_index
+    index = taken.shape_index
+    if taken.instruction.opcode == "get-tuple-element" and not index:
+        number, taken = taken.instruction.tuple_index, taken.instruction.operand(0)
+        index = () if number is None or taken is None else (*taken.shape_index, number)
+    source = None if taken is None else taken.instruction
+    is_state = source is not None and source.opcode == "parameter" and len(index) == 1
+    return index[0] if is_state else None
 
 
 def _followed(instruction: Instruction, operand: int) -> Instruction | None:
     """The instruction that computes an operand, behind instructions that only pass it on."""
+    taken = _passed_on(instruction, operand)
+    return None if taken is None or taken.shape_index else taken.instruction
+
+
+def _passed_on(instruction: Instruction, operand: int) -> Operand | None:
+    """An operand, behind instructions that only pass it on."""
     taken = instruction.operand(operand)
-    while taken is not None and not taken.shape_index:
-        source = taken.instruction
-        if source is None or source.opcode not in SAME_ELEMENTS:
-            return source
-        taken = source.operand(0)
-    return None
+    while taken is not None and taken.instruction is not None:
+        if taken.shape_index or taken.instruction.opcode not in SAME_ELEMENTS:
+            break
+        taken = taken.instruction.operand(0)
+    return taken

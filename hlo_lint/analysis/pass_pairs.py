@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import compress, count
@@ -146,17 +146,6 @@ class ChangedComputation:
                 if operand.name not in self.before.index
             ],
         )
-
-    def replaced(
-        self, is_relevant: Callable[[InstructionRecord], bool]
-    ) -> Iterator[tuple[Instruction, Instruction]]:
-        """The relevant removed instructions, each with the new instruction that replaces it."""
-        for number in self.removed:
-            if is_relevant(self.before.rows[number]):
-                old = self.before.at(number)
-                new = self.replacement(old)
-                if new is not None and new.name not in self.before.index:
-                    yield old, new
 
     def replacement(self, old: Instruction) -> Instruction | None:
         """The instruction, of its type or opcode, that all readers of a removed one now read."""

@@ -12,10 +12,8 @@ file, an `Occurrence` is a finding with its `ModuleRef`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.selection import outer_pass
@@ -163,48 +161,28 @@ def followed_back(
 
     `look` finds the defects of an earlier module in the same way.
     """
-    histories = [
-        FindingHistory(_key(occurrence, timeline), [occurrence], timeline)
-        for occurrence in _occurrences(findings, ref)
-    ]
-    following = histories if ref.position < timeline.length else []
+    occurrences = [Occurrence(finding, ref) for finding in findings]
+    wanted = {key for occurrence in occurrences for key in _renaming_keys(occurrence)}
+    positions = range(ref.position - 1, -1, -1) if ref.position < timeline.length else ()
     seen: tuple[Module, list[Finding]] | None = None
-    for position in range(ref.position - 1, -1, -1):
+    for position in positions:
         earlier = ModuleRef(position, ref.number)
-        if not following or ref.number >= len(timeline.dumps[position].file.modules):
+        if not wanted or ref.number >= len(timeline.dumps[position].file.modules):
             break
         module = timeline.module(earlier)
         # Dumps of equal text share their pieces; most passes change nothing and are skipped.
         if seen is None or seen[0].pieces is not module.pieces:
             seen = module, list(look(module))
-        following = _still_there(following, _occurrences(seen[1], earlier), timeline)
-    for history in histories:
-        history.seen.reverse()
-    return histories
-
-
-def _occurrences(findings: Iterable[Finding], ref: ModuleRef) -> list[Occurrence]:
-    return [Occurrence(finding, ref) for finding in findings]
-
-
-def _still_there(
-    histories: list[FindingHistory], occurrences: list[Occurrence], timeline: Timeline
-) -> list[FindingHistory]:
-    """The histories that continue in an earlier dump, equal by key, else equal except for names."""
-    there: list[FindingHistory] = []
-    # Names first: passes rename few instructions.
-    for key_of in (partial(_key, timeline=timeline), renaming_key):
-        alike: dict[Hashable, deque[Occurrence]] = {}
-        for occurrence in occurrences:
-            alike.setdefault(key_of(occurrence), deque()).append(occurrence)
-        left: list[FindingHistory] = []
-        for history in histories:
-            same = alike.get(key_of(history.seen[-1]))
-            (there if same else left).append(history)
-            if same:
-                history.seen.append(same.popleft())
-        histories, occurrences = left, list(chain.from_iterable(alike.values()))
-    return there
+        there = [
+            occurrence
+            for finding in seen[1]
+            for occurrence in [Occurrence(finding, earlier)]
+            if not wanted.isdisjoint(_renaming_keys(occurrence))
+        ]
+        wanted = {key for occurrence in there for key in _renaming_keys(occurrence)}
+        occurrences += there
+    histories = histories_of(occurrences, timeline)
+    return [history for history in histories if history.last == ref.position]
 
 
 def _key(occurrence: Occurrence, timeline: Timeline) -> DefectKey:

@@ -161,24 +161,9 @@ def _is_no_tuple(link: Link) -> bool:
     return link.old.opcode not in (HANDS_ON if link.kind == LinkKind.REPLACED else TUPLES)
 
 
-def _is_configured(link: Link) -> bool:
-    return "backend_config=" in link.new.attributes_text
-
-
-def _is_counted(link: Link) -> bool:
-    return "known_trip_count" in link.new.attributes_text
-
-
-def _is_tiled(link: Link) -> bool:
-    return '"__triton"' in link.new.attributes_text
-
-
-def _is_still_sharded(link: Link) -> bool:
-    return "sharding=" in link.new.attributes_text
-
-
-def _is_still_unreduced(link: Link) -> bool:
-    return "unreduced={" in link.new.attributes_text
+def _still(word: str) -> Callable[[Link], bool]:
+    """True for links to instructions whose attributes have a word."""
+    return lambda link: word in link.new.attributes_text
 
 
 def _is_in_place(link: Link) -> bool:
@@ -259,14 +244,8 @@ def _iterations(transfer: Instruction) -> Held:
     }
 
 
-def _places(instruction: Instruction) -> Held:
-    names = _find_places(instruction.attributes_text)
-    return {f"{name} of the backend_config": "" for name in names}
-
-
-def _tiles(instruction: Instruction) -> Held:
-    names = _find_tiles(instruction.attributes_text)
-    return {f"{name} of the backend_config": "" for name in names}
+def _fields(find: Callable[[str], list[str]], instruction: Instruction) -> Held:
+    return {f"{name} of the backend_config": "" for name in find(instruction.attributes_text)}
 
 
 def _choices(instruction: Instruction) -> Held:
@@ -310,13 +289,24 @@ def _row(
     return Property(f"{name}=", held, over, is_of_name, is_of_call, fits)
 
 
+def _config(held: Callable[[Instruction], Held], word: str = "backend_config=") -> Property:
+    """Fields of a configuration that remains."""
+    return Property("backend_config=", held, _KEPT, is_of_name=False, fits=_still(word))
+
+
 PROPERTIES: Final = (
     Property("frontend_attributes=", _frontend, _ANYWHERE, is_of_name=False, fits=_is_no_tuple),
     Property("algorithm", partial(_requested, "algorithm"), _PRODUCT, fits=_is_algorithm),
     Property(
         "operand_precision", partial(_requested, "operand_precision"), _PRODUCT, fits=_is_product
     ),
-    Property("known_induction_variable", _induction, _KEPT, is_of_name=False, fits=_is_counted),
+    Property(
+        "known_induction_variable",
+        _induction,
+        _KEPT,
+        is_of_name=False,
+        fits=_still("known_trip_count"),
+    ),
     Property(
         _VALIDATION,
         _iterations,
@@ -327,9 +317,9 @@ PROPERTIES: Final = (
     _row("api_version", has_value=True, is_of_call=True),
     _row("async_execution_thread", has_value=True),
     _row("backend_config", _CONVERTED, is_of_call=True, fits=_shows_config),
-    Property("backend_config=", _places, _KEPT, is_of_name=False, fits=_is_configured),
-    Property("backend_config=", _choices, _KEPT, is_of_name=False, fits=_is_configured),
-    Property("backend_config=", _tiles, _KEPT, is_of_name=False, fits=_is_tiled),
+    _config(partial(_fields, _find_places)),
+    _config(_choices),
+    _config(partial(_fields, _find_tiles), '"__triton"'),
     _row("channel_id", _CONVERTED | {LinkKind.REPLACED}, is_of_call=True, fits=_has_exchange),
     _row("constrain_layout"),
     _row("cross_program_prefetch_index", has_value=True),
@@ -363,7 +353,7 @@ PROPERTIES: Final = (
             (link.old.name, link.old.type_text) == (link.new.name, link.new.type_text)
         ),
     ),
-    Property("sharding=", _manual, _HERE | {LinkKind.MOVED}, fits=_is_still_sharded),
+    Property("sharding=", _manual, _HERE | {LinkKind.MOVED}, fits=_still("sharding=")),
     Property(":S(", _space, _HERE | {LinkKind.MOVED}, fits=_is_in_place, thing="placement"),
-    Property("unreduced={", _unreduced, _KEPT, fits=_is_still_unreduced),
+    Property("unreduced={", _unreduced, _KEPT, fits=_still("unreduced={")),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hlo_lint.analysis.buffers import donated_parts, input_output_aliases
-from hlo_lint.analysis.pass_pairs import PassPair, bare_type
+from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.shape_inference.types import without_layout
 from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.dumps.transitions import may
@@ -174,7 +174,7 @@ def _donations(before: Module, after: Module) -> Iterator[tuple[str, str]]:
     if ours == theirs or not any(ours):
         return
     given, kept = donated_parts(before), donated_parts(after)
-    if given is None or kept is None or _types(before) != _types(after):
+    if given is None or kept is None or _of_entry(before) != _of_entry(after):
         return
     lost = [spelled_part(f"parameter {number}", index) for number, index in sorted(given - kept)]
     if lost:
@@ -216,14 +216,6 @@ def _spaces(before: Module, after: Module) -> Iterator[tuple[str, str]]:
 
 def _first_of(places: Sequence[str]) -> str:
     return places[0] + (f" and {len(places) - 1} more" if len(places) > 1 else "")
-
-
-def _types(module: Module) -> tuple[str, ...]:
-    """The types of the parameters and the result of the entry, without layouts."""
-    entry = module.entry
-    if entry is None or entry.root is None:
-        return ()
-    return tuple(bare_type(end.type_text) for end in (*entry.parameters, entry.root))
 
 
 def _told(module: Module) -> ProgramShape | None:
