@@ -256,6 +256,10 @@ WRONG = {
         "f = f32[8] convert(p)",
         "r = s32[8] convert(f) -> r = s32[8] copy(p)",
     ),
+    "a number that is infinite": (
+        "p = f32[64] parameter(0)",
+        "r = pred[64] is-finite(p) -> r = pred[64] compare(p, p), direction=EQ",
+    ),
     "another constant in bf16": (
         "p = bf16[] parameter(0)",
         "k = bf16[] constant(0.3)",
