@@ -25,7 +25,7 @@ MAX_LITERAL: Final = 16
 """The most elements of a constant whose numbers count: a larger constant is a table."""
 _MOVING: Final = frozenset("broadcast concatenate copy pad reshape reverse slice transpose".split())
 """Opcodes whose results hold elements of all operands."""
-_LIKE: Final = _MOVING | {"bounded", "clamp", "maximum", "minimum", "reduce", "reduce-window"}
+_LIKE: Final = _MOVING | set("bounded clamp dot maximum minimum reduce reduce-window".split())
 """Opcodes whose results may equal an element of any operand."""
 _HELD: Final = _MOVING | {"convert", "clamp", "maximum", "minimum", "select"}
 """Opcodes through which the numbers of constants are followed."""
@@ -209,9 +209,6 @@ def _asked(
                     number,
                     [*near(firsts, operands[number].shape.dtype), *(2 * n for n in firsts)],
                 )
-        case "dot":
-            yield 0, asked
-            yield 1, asked
     if opcode in _LIKE:
         for number in range(len(operands)):
             yield number, asked
@@ -219,8 +216,6 @@ def _asked(
         case "select":
             yield 1, asked
             yield 2, asked
-        case "get-tuple-element":
-            yield 0, ()
         case "multiply" if operands[0] is operands[1]:
             yield 0, [sign * sqrt(n) for n in asked if 0 <= n < 1e30 for sign in (1, -1)]
         case "add" | "subtract" | "multiply" | "divide" | "xor" | "and" | "or" | "remainder":
@@ -249,12 +244,10 @@ def _asked(
             yield 0, [exp(n) for n in asked if abs(n) < 80]
         case "sqrt":
             yield 0, [n * n for n in asked if 0 <= n < 1e30]
-        case "shift-left" if len(of[1]) == 1 and 0 <= of[1][0] < 64:
-            yield 0, [int(n) >> int(of[1][0]) for n in asked if isfinite(n)]
-        case "shift-right-arithmetic" | "shift-right-logical" if (
-            len(of[1]) == 1 and 0 <= of[1][0] < 64
-        ):
-            yield 0, [int(n) << int(of[1][0]) for n in asked if isfinite(n)]
+        case "shift-left" | "shift-right-arithmetic" | "shift-right-logical" if len(of[1]) == 1:
+            factor = 2 ** min(max(int(of[1][0]), 0), 63)
+            whole = [int(n) for n in asked if isfinite(n)]
+            yield 0, [n // factor if opcode == "shift-left" else n * factor for n in whole]
 
 
 def _inverse(opcode: str, place: int, wanted: float, constant: float) -> Iterator[float]:

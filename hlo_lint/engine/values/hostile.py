@@ -71,23 +71,24 @@ def hostile_inputs(before: Program, after: Program, inputs: tuple[Input, ...]) -
     opcodes = {source.opcode for source in before.origins.values()}
     opcodes |= {node.opcode for node in before.nodes}
     has_sizes = not UNDEFINED.isdisjoint(opcodes)
+    wants = [
+        {n: None for side in both for n in side.numbers.get(number, ())}
+        for number in range(len(inputs))
+    ]
+    counts = both[0].counts | both[1].counts
+    of_scalars: dict[str, dict[float, None]] = {}
+    for number, input_ in enumerate(inputs):
+        if prod(input_.shape.dims) == 1 and number not in counts:
+            of_scalars.setdefault(input_.shape.dtype, {}).update(wants[number])
     turn, stride = 0, 1
-    of_scalars: dict[str, list[float]] = {}
-    for number, input_ in enumerate(inputs):
-        if prod(input_.shape.dims) == 1 and not any(number in side.counts for side in both):
-            of_scalars.setdefault(input_.shape.dtype, []).extend(
-                n for side in both for n in side.numbers.get(number, ())
-            )
     result: list[tuple[Input, Wanted | None]] = []
-    for number, input_ in enumerate(inputs):
-        numbers = {n: None for side in both for n in side.numbers.get(number, ())}
-        is_count = any(number in side.counts for side in both)
+    for number, (input_, numbers) in enumerate(zip(inputs, wants, strict=True)):
         if not numbers and prod(input_.shape.dims) == 1:  # it may be compared with another scalar
-            numbers = dict.fromkeys(of_scalars.get(input_.shape.dtype, ()))
+            numbers = of_scalars.get(input_.shape.dtype, {})
         if has_sizes and input_.limit is not None:
             result.append((input_, None))
             continue
-        result.append((input_, Wanted(tuple(numbers), is_count, turn, stride)))
+        result.append((input_, Wanted(tuple(numbers), number in counts, turn, stride)))
         if prod(input_.shape.dims) == 1:
             turn += input_.shape.dtype == "pred"
             stride = min(stride * max(len(numbers), 1), MAX_COMBINATIONS)
@@ -125,12 +126,12 @@ def hostile_value(input_: Input, seed: int) -> NDArray[Any]:
     if dtype == "pred":
         if prod(dims) == 1:
             return np.full(dims, bool(run >> wanted.turn & 1))
-        return (
-            random.integers(0, 2, dims).astype(bool) if run % 4 < 3 else np.full(dims, run % 8 < 4)
-        )
+        return random.integers(0, 2, dims) > 0 if run % 4 < 3 else np.full(dims, run % 8 < 4)
     if dtype in PART_OF_COMPLEX:
-        parts = [_floats(random, PART_OF_COMPLEX[dtype], input_, seed + part) for part in range(2)]
-        return np.asarray(parts[0] + 1j * parts[1], numpy_dtype(dtype))
+        array = np.zeros(dims, numpy_dtype(dtype))
+        part = PART_OF_COMPLEX[dtype]
+        array.real, array.imag = (_floats(random, part, input_, seed + turn) for turn in range(2))
+        return array
     if is_integer(dtype):
         return _integers(random, input_, run)
     return _floats(random, dtype, input_, seed)
