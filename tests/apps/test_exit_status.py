@@ -12,16 +12,14 @@ import pytest
 
 from hlo_lint.apps.cli.main import COMMANDS
 from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT
+from tests.texts import entry
 
 pytestmark = pytest.mark.slow
 
-BAD = """HloModule m
-
-ENTRY e {
+BAD = entry("""
   p = f32[8,3]{1,0} parameter(0)
   ROOT r = f32[4,2,3]{0,1,2} reshape(p)
-}
-"""
+""")
 GOOD = BAD.replace("{0,1,2}", "{2,1,0}")
 BISECTED = FIXTURES / "bisect" / "cpu_without_cse"
 PAYLOAD = str(FIXTURES / "payloads/add_wrong_legacy/module_0001.jit_add.before_optimizations.txt")
@@ -39,13 +37,10 @@ ENTRY %e (p: f32[4]) -> f32[4] {
   ROOT %r = f32[4]{0} all-reduce(%n), channel_id=1, replica_groups={{0}}, use_global_device_ids=true, to_apply=%add
 }
 """  # noqa: E501
-INFINITE = """HloModule m
-
-ENTRY e {
+INFINITE = entry("""
   z = f32[] constant(0)
   ROOT r = f32[] log(z)
-}
-"""
+""")
 HEALTHY = str(DUMPS / "gpu-jax0.10.2" / "cublaslt_fission")
 SLOWER = tuple(str(FIXTURES / "profiles" / name) for name in ("all", "without_fusion"))
 

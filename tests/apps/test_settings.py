@@ -47,6 +47,7 @@ from hlo_lint.rules.base import Bad
 from hlo_lint.rules.registry import all_rules, find_rule
 from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT, present
 from tests.docs import CONFIGURATION, SCHEMA, with_keys
+from tests.texts import entry
 
 LOOSE = """\
 HloModule m
@@ -56,14 +57,10 @@ ENTRY %e {
   ROOT %r = f32[4,2,3]{0,1,2} reshape(%p)
 }
 """
-MOVE = """\
-HloModule m
-
-ENTRY e {
+MOVE = entry("""
   p = f32[64,1,128]{2,1,0} parameter(0)
   ROOT t = f32[64,128,1]{2,1,0} transpose(p), dimensions={0,2,1}
-}
-"""
+""")
 
 
 @pytest.fixture(autouse=True)
@@ -339,15 +336,11 @@ def test_a_rule_of_ones_own_has_options_of_any_type() -> None:
         LongComputation().with_options({"word": 1})
 
 
-PAD = """\
-HloModule m
-
-ENTRY e {
+PAD = entry("""
   p = f32[8]{0} parameter(0)
   z = f32[] constant(0)
   ROOT r = f32[108]{0} pad(p, z), padding=0_100
-}
-"""
+""")
 
 
 def test_the_rule_on_the_page_about_settings_takes_its_option() -> None:

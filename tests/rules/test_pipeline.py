@@ -38,6 +38,7 @@ from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.registry import all_rules, find_rule
 from tests.conftest import CRASH, DUMPS, FIXTURES, present
 from tests.contract_names import check_contract_names
+from tests.texts import entry
 
 GPU_0_10_2 = DUMPS / "gpu-jax0.10.2" / "cublaslt_fission"
 GPU_0_11_2 = DUMPS / "gpu-jax0.11.2" / "attention"
@@ -421,15 +422,12 @@ def test_what_nobody_reads_is_a_harmless_change(line: str, harmless: bool) -> No
     assert not adds_only_unread(hlo_lint.parse(after), hlo_lint.parse(BEFORE))
 
 
-ATTENTION = """HloModule m
-
-ENTRY e {
+ATTENTION = entry("""
   q = bf16[4,64]{1,0} parameter(0)
   a = (bf16[4,64]{1,0}, u8[0]{0}) custom-call(q, q, q), custom_call_target="__cudnn$fmhaSoftmax", \
 backend_config={"cudnn_fmha_backend_config":{"dropout_rate":0.0}}
   ROOT o = bf16[4,64]{1,0} get-tuple-element(a), index=0
-}
-"""
+""")
 
 
 @pytest.mark.parametrize(
@@ -747,18 +745,15 @@ def test_a_loose_text_may_share_computations(tmp_path: Path) -> None:
 def test_a_nan_is_a_value_that_equals_itself(
     before: str, after: str, count: int, tmp_path: Path
 ) -> None:
-    program = """HloModule m
-
-ENTRY e {{
-  p = f32[] parameter(0)
-  c{name} = f32[] constant({value})
-  ROOT s = f32[] add(p, c{name})
-}}
-"""
     steps = ("after_pipeline-start.before_algsimp", "after_algsimp.before_pipeline-end")
     for number, (value, step) in enumerate(zip((before, after), steps, strict=True)):
         name = f"module_0001.m.000{number + 1}.simplification.{step}.txt"
-        (tmp_path / name).write_text(program.format(name=number, value=value))
+        lines = f"""
+  p = f32[] parameter(0)
+  c{number} = f32[] constant({value})
+  ROOT s = f32[] add(p, c{number})
+"""
+        (tmp_path / name).write_text(entry(lines))
     report = hlo_lint.lint(tmp_path, select=["meaning-changed"])
     assert len(report.findings) == count
 
@@ -776,9 +771,7 @@ ENTRY e {{
     ],
 )
 def test_a_limit_that_no_value_meets_may_go(limited: str, count: int, tmp_path: Path) -> None:
-    program = f"""HloModule m
-
-ENTRY e {{
+    program = entry(f"""
   p = s8[4] parameter(0)
   zero = s8[] constant(0)
   z = s8[4] broadcast(zero), dimensions={{}}
@@ -786,8 +779,7 @@ ENTRY e {{
   l = s8[4] broadcast(low), dimensions={{}}
   m = s8[4] {limited.replace("zero", "z").replace("lowest", "l")}
   ROOT n = s8[4] negate(m)
-}}
-"""
+""")
     steps = {"after_pipeline-start.before_algsimp": "m", "after_algsimp.before_pipeline-end": "p"}
     for number, (step, read) in enumerate(steps.items(), 1):
         text = program.replace("negate(m)", f"negate({read})")

@@ -12,20 +12,18 @@ import pytest
 
 from hlo_lint.xla.cpu import NotRun, XlaCpu
 from tests.conftest import ROOT
+from tests.texts import entry
 
 pytestmark = pytest.mark.slow
 
-SUM = """HloModule m
-
-ENTRY e {
+SUM = entry("""
   x = f32[2] parameter(0)
   y = bf16[2] parameter(1)
   wide = f32[2] convert(y)
   sum = f32[2] add(x, wide)
   yes = pred[] constant(true)
   ROOT r = (f32[2], bf16[2], pred[]) tuple(sum, y, yes)
-}
-"""
+""")
 ENDLESS = """HloModule m
 
 condition {
@@ -43,13 +41,10 @@ ENTRY e {
   ROOT w = s32[] while(p), condition=condition, body=body
 }
 """
-HUGE = """HloModule m
-
-ENTRY e {
+HUGE = entry("""
   p = f32[] parameter(0)
   ROOT b = f32[9000000000] broadcast(p), dimensions={}
-}
-"""
+""")
 
 
 @pytest.fixture(scope="module")
@@ -74,15 +69,12 @@ def test_results_are_the_leaves_of_the_root(xla: XlaCpu) -> None:
 
 @pytest.mark.skipif("HLO_LINT_ORACLES" not in os.environ, reason="needs another jaxlib")
 def test_release_without_one_of_the_flags_keeps_the_others() -> None:
-    text = """HloModule m
-
-ENTRY e {
+    text = entry("""
   x = f32[] parameter(0)
   y = f32[] parameter(1)
   quotient = f32[] divide(x, y)
   ROOT twice = f32[] divide(quotient, y)
-}
-"""
+""")
     inputs = [np.array(1e30, np.float32), np.array(1e20, np.float32)]
     for python in os.environ["HLO_LINT_ORACLES"].split(os.pathsep):
         with XlaCpu(python) as other:

@@ -26,6 +26,7 @@ from hlo_lint.text.source import Span
 from hlo_lint.xla.cpu import XlaCpu
 from tests.conftest import ROOT
 from tests.pages import BLOCK
+from tests.texts import entry
 
 FIXED = [
     pytest.param(type(rule), example, id=f"{rule.name()}-{number}")
@@ -146,14 +147,11 @@ class Negation(Rule):
         return Fix("rewrite it", (Edit(module.span(instruction), self.written),), Safety.SAFE)
 
 
-NEGATED = """HloModule m
-
-ENTRY e {
+NEGATED = entry("""
   p = f32[4]{0} parameter(0)
   minus = f32[4]{0} constant({-1, -1, -1, -1})
   ROOT r = f32[4]{0} negate(p)
-}
-"""
+""")
 
 
 def verdict_on(written: str, unsafe_fixes: bool = False) -> Verdict:
@@ -256,16 +254,13 @@ def test_calls_that_act_outside_keep_their_number_and_order(root: str) -> None:
     ).holds
 
 
-FACTORED = """HloModule m
-
-ENTRY e {
+FACTORED = entry("""
   x = f32[4] parameter(0)
   a = f32[4,4] parameter(1)
   y = f32[4] OPERATION(x)
   l = f32[4,4] cholesky(a), lower=true
   ROOT r = (f32[4], f32[4,4]) tuple(y, l)
-}
-"""
+""")
 
 
 @pytest.mark.slow

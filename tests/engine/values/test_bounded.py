@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
@@ -130,12 +128,6 @@ OPERATIONS = {
     "w = (s32[<=4], s32[]) while(s), condition=is_short, body=push "
     "x = s32[<=4] get-tuple-element(w), index=0",
 }
-
-
-@pytest.fixture(scope="module")
-def xla() -> Iterator[XlaCpu]:
-    with XlaCpu() as running:
-        yield running
 
 
 def text_of(lines: str) -> str:

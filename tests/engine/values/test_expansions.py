@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,12 +16,6 @@ from hlo_lint.engine.values.run import arrays_of, values_of
 from hlo_lint.xla.cpu import XlaCpu
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module", name="xla")
-def running() -> Iterator[XlaCpu]:
-    with XlaCpu(seconds=5) as child:
-        yield child
 
 
 def ran(xla: XlaCpu, text: str, *inputs: Any) -> list[NDArray[Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -500,12 +499,6 @@ def convolution(shapes: str, labels: str, window: str) -> str:
     return entry(f"""  x = f32[{image}] parameter(0)
   y = f32[{kernel}] parameter(1)
   ROOT r = f32[{result}] convolution(x, y), window={{{window}}}, dim_labels={labels}""")
-
-
-@pytest.fixture(scope="module", name="xla")
-def running() -> Iterator[XlaCpu]:
-    with XlaCpu() as child:
-        yield child
 
 
 @pytest.mark.slow

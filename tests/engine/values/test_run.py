@@ -4,7 +4,6 @@ the lowering and XLA read."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -27,12 +26,6 @@ from hlo_lint.xla.cpu import JUDGE, XlaCpu
 from tests.conftest import DUMPS
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module", name="xla")
-def running() -> Iterator[XlaCpu]:
-    with XlaCpu(seconds=5) as child:
-        yield child
 
 
 def instruction_of(module: Module, name: str) -> Instruction:

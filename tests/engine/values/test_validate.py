@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -62,12 +61,6 @@ ENTRY e {
   ROOT r = f32[4] negate(total)
 }
 """
-
-
-@pytest.fixture(scope="module")
-def xla() -> Iterator[XlaCpu]:
-    with XlaCpu() as running:
-        yield running
 
 
 def run_of(texts: list[str]) -> list[PassDump]:
