@@ -12,7 +12,7 @@ file, an `Occurrence` is a finding with its `ModuleRef`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,7 @@ DefectKey = tuple[int, str, str, str, int | None, int]
 number that tells otherwise equal defects apart."""
 
 _NUMBERS = late(r"\d+")
+_CLONE = ".clone"
 _NAMES = late(r"%[\w.\-]+|(?<=[A-Za-z_)-])\.\d+")
 
 
@@ -45,6 +46,8 @@ class FindingHistory:
     timeline: Timeline
     beside: list[Occurrence] = field(default_factory=list)
     """Occurrences in dumps without a known position."""
+    original: FindingHistory | None = None
+    """The defect of the computation that a pass cloned."""
 
     @property
     def first(self) -> int:
@@ -62,8 +65,10 @@ class FindingHistory:
         A defect of the first dump may be older, unless earlier passes would have removed it
         (`unless_established`). A defect at the start of a pipeline came from the pass that runs the
         pipeline, or from outside these dumps. A pass that only annotated other instructions did not
-        introduce the defect but revealed it.
+        introduce the defect but revealed it; one that cloned its computation repeated it.
         """
+        if self.original is not None:
+            return self.original.introduction(unless_established=unless_established)
         timeline, position = self.timeline, self.first
         if position >= timeline.length or (position == 0 and not unless_established):
             return None
@@ -148,7 +153,26 @@ def histories_of(occurrences: Iterable[Occurrence], timeline: Timeline) -> list[
         if older is not None:
             history.beside += older.beside
         last[history.key] = history
+    _link_clones(last.values())
     return list(last.values())
+
+
+def _link_clones(histories: Collection[FindingHistory]) -> None:
+    """Tell defects of cloned computations, `body.clone.1`, of their originals."""
+    clones = [history for history in histories if _CLONE in history.key[1]]
+    originals = {_place(history): history for history in histories} if clones else {}
+    for history in clones:
+        original = originals.get(_place(history, is_clone=True))
+        if original is not None and original.first < history.first:
+            history.original = original
+
+
+def _place(history: FindingHistory, *, is_clone: bool = False) -> tuple[int, str, str, str]:
+    """The computation, the instruction and the message without names; for a clone of the source."""
+    number, where, what, message, *_ = history.key
+    if is_clone:
+        where, what = where.partition(_CLONE)[0], what.partition(_CLONE)[0]
+    return number, where, what, _NAMES.sub("", message)
 
 
 def followed_back(

@@ -542,3 +542,17 @@ def test_a_pass_that_only_annotates_others_is_not_blamed(tmp_path: Path) -> None
 
     (found,) = hlo_lint.lint(tmp_path, [Marked]).findings
     assert found.introduced_by is None
+
+
+def test_a_pass_that_clones_a_computation_repeats_its_defect(tmp_path: Path) -> None:
+    body = "f {\n  p = f32[8] parameter(0)\n  ROOT r = f32[7] add(p, p)\n}\n\n"
+    clone = body.replace("f {", "f.clone {").replace("r =", "r.clone =")
+    entry = (
+        "ENTRY e {\n  x = f32[8] parameter(0)\n  c = f32[7] call(x), to_apply=f\n"
+        "  d = f32[7] call(x), to_apply=f\n  ROOT t = (f32[7], f32[7]) tuple(c, d)\n}\n"
+    )
+    flat = clone + entry.replace("to_apply=f\n  ROOT", "to_apply=f.clone\n  ROOT")
+    for name, rest in (("0001.p.after_a.before_b", entry), ("0002.p.after_b.before_c", flat)):
+        (tmp_path / f"module_0001.m.{name}.txt").write_text(f"HloModule m\n\n{body}{rest}")
+    found = hlo_lint.lint(tmp_path, ["wrong-result-shape"]).findings
+    assert [each.introduced_by for each in found] == [None, None]
