@@ -84,7 +84,7 @@ class Stages:
         is_tpu = backend == "tpu"
         host_memory = is_tpu or self._is_behind(dump, HOST_OFFLOADER) is not False
         is_assigned = layouts and self.compilation.assigned_at is not None
-        return stage_at(
+        stage = stage_at(
             backend,
             release=release.name if release else None,
             layouts=layouts,
@@ -95,6 +95,8 @@ class Stages:
             unique_names=backend is not None,
             assumed=backend is None and not is_assigned,
         )
+        # Until then an element size is the one that layout-assignment copied from an operand.
+        return stage._replace(packed=stage.packed and dump.name.before != "sub-byte-size-setter")
 
     @cached_property
     def _candidates(self) -> tuple[PassList, ...]:

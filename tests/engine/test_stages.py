@@ -384,3 +384,10 @@ def test_settings_state_the_stages_of_paths(tmp_path: Path) -> None:
     assert not hlo_lint.lint(tmp_path, settings=settings, stage="tpu").findings
     command = ["check", str(tmp_path), "--stage", "gpu post-layout", "--output-format", "concise"]
     assert CliRunner().invoke(cli, command).stdout.count("[mixed-float-operands]") == 2
+
+
+@pytest.mark.parametrize(("next_pass", "count"), [("sub-byte-size-setter", 0), ("algsimp", 1)])
+def test_element_sizes_bind_once_they_are_set(next_pass: str, count: int, tmp_path: Path) -> None:
+    name = f"module_0001.m.0002.layout_assignment.after_layout-assignment.before_{next_pass}.txt"
+    (tmp_path / name).write_text(with_line("c = pred[8]{0:E(4)} compare(p, p), direction=LT"))
+    assert len(hlo_lint.lint(tmp_path, ["invalid-layout"]).findings) == count
