@@ -33,7 +33,7 @@ _PROBE: Final = (
     "'v5e' if u.find_spec('libtpu') else 'h200' if u.find_spec('jax_plugins') else 'cpu')"
 )
 _SECONDS: Final = 120
-_unsupported = re.compile("UNIMPLEMENTED|is not supported for")
+_unsupported = re.compile("UNIMPLEMENTED|is not supported for|Unsupported async|element_type TUPLE")
 
 
 def column(python: str) -> HuntCompiler:
