@@ -49,7 +49,8 @@ def bypassed(old: Instruction, new: Instruction, before: Module) -> tuple[int, I
     places = [number for number, (ours, theirs) in names if ours != theirs]
     step = old.producer(places[0]) if len(places) == 1 else None
     source = None if step is None else old.computation.instruction(new.operand_names[places[0]])
-    if step is None or source is None or source.type_text != step.type_text:
+    # The size of a dimension that is known at run time is a part of the type.
+    if step is None or source is None or _static(source) != _static(step):
         return None
     first_index = FIRST_INDEX.get(old.opcode)
     if first_index is not None:
@@ -57,12 +58,17 @@ def bypassed(old: Instruction, new: Instruction, before: Module) -> tuple[int, I
     elif old.opcode == "get-tuple-element":
         is_told = step.opcode == "while" and _is_changed(step, old, before)
     else:
-        is_told = old.opcode in _READERS or step.opcode == "reduce-precision"
+        is_sized = step.opcode == "set-dimension-size" and old.opcode == "reduce"
+        is_told = old.opcode in _READERS or step.opcode == "reduce-precision" or is_sized
     # A function of a known value may be that value: the hyperbolic tangent of 0.
     if not is_told or source.opcode in _KNOWN:
         return None
     is_step = old.opcode == "get-tuple-element" or _changes_values(step, source, before)
     return (places[0], step) if is_step or are_unequal(step, source) else None
+
+
+def _static(value: Instruction) -> str:
+    return value.type_text.replace("<=", "")
 
 
 def are_unequal(first: Instruction, second: Instruction, depth: int = 4) -> bool:
@@ -138,6 +144,11 @@ def _changes_values(step: Instruction, source: Instruction, module: Module) -> b
             return None not in kept and held > kept and not rounded
         case "custom-call":
             return step.custom_call_target in _PLACES
+        case "set-dimension-size":
+            array, dimensions = result_array(source), step.integers_attribute("dimensions")
+            if array is None or not dimensions or not 0 <= dimensions[0] < len(array.dims):
+                return False
+            return number_of(step.producer(1)) != array.dims[dimensions[0]]
         case "select":
             return _is_free(sources[0]) and source in sources[1:]
         case _:

@@ -23,6 +23,7 @@ from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.step_map.value_classes import ValueClasses, ValueNode, ValueNumber
 from hlo_lint.analysis.value_attributes import choosing_attributes, differs, is_of_user
 from hlo_lint.analysis.walks import reached
+from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.opcodes import (
     BINARY,
@@ -49,6 +50,8 @@ _CLAMPED: Final = FIRST_INDEX.keys() | {"gather", "scatter"}
 """Opcodes that clamp indices: several numbers may mean the same place."""
 _CALLEES: Final = frozenset({"callee", "computation"})
 """The labels of computations that an operation applies or runs."""
+_MAY_GO: Final = {"custom-call": "marks", "set-dimension-size": "sizes"}
+"""Operations that some passes may remove, with the words for them in `transitions.toml`."""
 _MAX_ENDS: Final = 3
 """A pass that changes more operations rewrites the program."""
 _MAX_LOCAL: Final = 100
@@ -280,9 +283,9 @@ class _Walk:
             return ""
         number, step = bypass
         source = new.operand_names[number]
-        # An offloading pass removes the marks that it has followed.
-        is_mark = step.opcode == "custom-call" and "offload" in self._pair.pass_name
-        if is_mark or values_now[source] != values[source]:
+        thing = _MAY_GO.get(step.opcode)
+        is_free = thing is not None and may(self._pair.pass_name, thing)
+        if is_free or values_now[source] != values[source]:
             return ""
         if source in step.operand_names or step.opcode == "convert":
             return f"operand {number}: it reads past %{step.name}, {an(step.opcode)}"

@@ -9,12 +9,8 @@ from hlo_lint.analysis.device_groups import count_of, device_groups, transfer_pa
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.step_map.differences import changed_operations
 from hlo_lint.analysis.step_map.links import Link, LinkKind
-from hlo_lint.dumps.transitions import may
-from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.attributes.devices import MAX_DEVICES
-from hlo_lint.hlo.constants import number_of
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.hlo.kinds import types_of
 from hlo_lint.hlo.opcodes import HAS_GROUPS
 from hlo_lint.hlo.records import InstructionRecord, opcode_of
 from hlo_lint.rules.base import (
@@ -45,12 +41,12 @@ class MeaningChanged(Rule):
 
     - operands, results or branches in a different order, where the order matters;
     - a different constant, or a different operation on the same operands, as in a reducer;
-    - an operand that bypasses an operation (a scale, a narrowing conversion, a sum over devices),
+    - an operand that bypasses an operation (a scale, a narrowing conversion, a sum over devices, a
+      dynamic size),
       or is a value that cannot be equal, while all users are unchanged;
     - collectives that were combined, or made asynchronous, for different devices;
     - permutes, or receives with pairs, in place of an exchange that sent data to more devices: a
       device that is not a target gets zeros. A pair `{p,p}` moves no data, but keeps that of `p`;
-    - a reduction over a dimension whose size was dynamic.
 
     XLA does not check for such wrong values.
 
@@ -314,30 +310,6 @@ class MeaningChanged(Rule):
         """),
     )
 
-    def check_sizes(self, pair: PassPair) -> Findings:
-        """Reductions over a whole dimension whose size was dynamic before the pass."""
-        if may(pair.pass_name, "sizes"):
-            return
-        for computation in pair.changed:
-            reduces = computation.after.with_opcode("reduce")
-            if not reduces or not any("<=" in text for text in types_of(computation.before)):
-                continue  # no size is dynamic
-            for new in reduces:
-                old = computation.before.instruction(new.name)
-                if old is None or old.opcode != new.opcode or _masks(new) or _is_full(old):
-                    continue
-                ours, theirs = operand_array(old, 0), operand_array(new, 0)
-                reduced = new.integers_attribute("dimensions") or ()
-                if ours is None or theirs is None or ours.dims != theirs.dims:
-                    continue
-                if any(ours.is_dynamic(d) and not theirs.is_dynamic(d) for d in reduced):
-                    yield Finding(
-                        new,
-                        f"{pair.pass_name} changed the operand of this reduce from {ours} to "
-                        f"{theirs}: it now includes elements beyond the dynamic size",
-                        severity=Severity.WARNING,
-                    )
-
     def check(self, pair: PassPair) -> Findings:
         """Kept instructions that compute a different value, and exchanges of other devices."""
         seen = set[str]()
@@ -383,23 +355,6 @@ def _other_devices(link: Link, pair: PassPair) -> Sequence[str]:
     lost = sorted(targets.difference(target for part in pairs for _, target in part))
     message = f"left no pair with the target {listed(lost)}" if lost else ""
     return [message, "a device that is not a target gets zeros"]
-
-
-def _masks(reduce: Instruction) -> bool:
-    """True if its operand may be masked beyond the dynamic size: a select, pad or fusion."""
-    source = reduce.producer()
-    return source is None or source.opcode in ("fusion", "pad", "select")
-
-
-def _is_full(reduce: Instruction) -> bool:
-    """True if the dynamic size of its operand is the full size of the dimension."""
-    source = reduce.producer()
-    if source is None or source.opcode != "set-dimension-size":
-        return False
-    array, dimensions = operand_array(source, 0), source.integers_attribute("dimensions")
-    if array is None or not dimensions or not 0 <= dimensions[0] < len(array.dims):
-        return False
-    return number_of(source.producer(1)) == array.dims[dimensions[0]]
 
 
 def _devices(collective: Instruction, module: Module) -> tuple[object, ...]:
