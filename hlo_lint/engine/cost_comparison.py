@@ -138,7 +138,6 @@ class _Comparison:
         return replace(row, origin=self.origins.function_of(row.origin))
 
     def _quantities(self) -> set[str]:
-        """The quantities of both runs."""
         ours, theirs = (set(figures.totals) for figures in self.ends)
         return ours & theirs
 

@@ -183,7 +183,6 @@ class Timeline:
                     yield Occurrence(finding, ref)
 
     def _run(self, check: Check, view: Any, stage: Any) -> tuple[Finding, ...]:
-        """The findings of a check in a subject at a stage."""
         if check.view == VIOLATIONS:
             violations = self.violations(view, stage)
             return () if violations is None else check.run(violations._replace(module=view))

@@ -152,7 +152,6 @@ def command(
 def _checked(
     paths: tuple[str, ...], options: printing.ReportOptions, shared: common.SharedOptions
 ) -> Report:
-    """Check once, and print the report."""
     begun = time.monotonic()
     settings = common.settings_of(paths, shared).overridden(output_format=options.output_format)
     if settings.max_findings is None:

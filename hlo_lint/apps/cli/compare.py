@@ -183,7 +183,6 @@ def _named_device(target: str) -> Device:
 
 
 def _device_of(compilation: Compilation) -> Device | None:
-    """The device that a dump describes."""
     text = compilation.artefact(".gpu_target_config.pbtxt")
     if text is not None:
         return gpu_device(text)

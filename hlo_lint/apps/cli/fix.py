@@ -125,7 +125,6 @@ def command(
 
 
 def _refuse_dump_directories(paths: Sequence[str], dump: Dump) -> None:
-    """Refuse directories with dumps of passes."""
     folders = [Path(path) for path in paths if Path(path).is_dir()]
     steps = [step.path for compilation in dump for step in compilation.steps] if folders else []
     for folder in folders:

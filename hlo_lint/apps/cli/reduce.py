@@ -214,7 +214,6 @@ def _problem(
     options: ReduceOptions,
     shared: common.SharedOptions,
 ) -> Iterator[Problem]:
-    """The problem that the options describe."""
     if options.of_xla:
         with options.problem(path, shared.module) as problem:
             yield problem

@@ -55,8 +55,6 @@ _T = TypeVar("_T")
 
 @dataclass
 class _OpenText:
-    """A text that is open in the editor."""
-
     text: Text
     serial: int = 0
     """The number of versions so far; version numbers of a client may restart."""

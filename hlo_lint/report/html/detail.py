@@ -230,7 +230,6 @@ def _detail(
 
 
 def _instruction(dump: PassDump, finding: Diagnostic) -> tuple[Instruction, Module] | None:
-    """The instruction of a finding in a dump."""
     if finding.instruction is None or finding.computation is None:
         return None
     for module in dump.file.modules:
