@@ -23,7 +23,7 @@ from hlo_lint.apps.settings.toml import as_toml
 from hlo_lint.dumps.contracts import Contract, Order, contracts
 from hlo_lint.dumps.pass_lists import pass_lists
 from hlo_lint.report.formats import FORMATS, render
-from hlo_lint.report.page import render_page
+from hlo_lint.report.rule_page import render_page
 from hlo_lint.rules.base import Rule
 from hlo_lint.rules.registry import all_rules, entries_in, rule_modules
 from hlo_lint.rules.verifier import VerifierRule

@@ -25,7 +25,7 @@ from hlo_lint.rules.findings import Severity
 from hlo_lint.text.errors import DumpError, HloSyntaxError
 
 if TYPE_CHECKING:  # loaded with the first finding, proof, cache …
-    from hlo_lint.engine.cache.parts import CachedParts
+    from hlo_lint.engine.cache.cached_parts import CachedParts
     from hlo_lint.engine.findings import Diagnostic, SuppressedFinding
     from hlo_lint.engine.proof.prove import Proof
     from hlo_lint.engine.suppressions.allowances import Allowance
@@ -189,8 +189,8 @@ def _cache(dump: Dump, checker: Checker, settings: Settings) -> CachedParts | No
 
     if not is_worth_caching(dump):
         return None
+    from hlo_lint.engine.cache.cached_parts import CachedParts
     from hlo_lint.engine.cache.keys import run_digest
-    from hlo_lint.engine.cache.parts import CachedParts
     from hlo_lint.engine.cache.store import Store, findings_folder
 
     judge = ""

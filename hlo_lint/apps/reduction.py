@@ -22,8 +22,8 @@ from hlo_lint.apps.targets import CheckTarget, as_dump
 from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.crash import find_crash_site
 from hlo_lint.dumps.directory import open_dump
-from hlo_lint.dumps.options import DebugOptions
 from hlo_lint.dumps.pass_dump import PassDump
+from hlo_lint.dumps.run_records import DebugOptions
 from hlo_lint.dumps.selection import FIRST, in_order, main_compilations, modules_of, only_module
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.reduce.interest import (

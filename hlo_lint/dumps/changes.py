@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from hlo_lint.dumps.compilation import Compilation
-from hlo_lint.dumps.options import CHANGED_PASSES
 from hlo_lint.dumps.pass_dump import NumberedDump, PassDump
+from hlo_lint.dumps.run_records import CHANGED_PASSES
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.records import name_of, references_of, root_mark_of
 

@@ -31,7 +31,7 @@ from hlo_lint.text.source import decode
 from hlo_lint.text.stored import on_disk, plain_name, read_stored
 
 if TYPE_CHECKING:
-    from hlo_lint.dumps.options import DebugOptions, PassRun
+    from hlo_lint.dumps.run_records import DebugOptions, PassRun
 
 
 class Transition(NamedTuple):
@@ -136,7 +136,7 @@ class Compilation:
         text = self.artefact(".debug_options")
         if text is None:
             return None
-        from hlo_lint.dumps.options import read_debug_options
+        from hlo_lint.dumps.run_records import read_debug_options
 
         return read_debug_options(text)
 
@@ -146,7 +146,7 @@ class Compilation:
         text = self.artefact(".metadata.textproto")
         if text is None:
             return None
-        from hlo_lint.dumps.options import read_pass_runs
+        from hlo_lint.dumps.run_records import read_pass_runs
 
         return read_pass_runs(text)
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.file_types import LOG_ENDINGS
 from hlo_lint.dumps.messages import find_sources
-from hlo_lint.dumps.options import CHANGED_PASSES, EVERY_PASS, DebugOptions
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pass_lists import PassName
+from hlo_lint.dumps.run_records import CHANGED_PASSES, EVERY_PASS, DebugOptions
 from hlo_lint.dumps.upcoming import upcoming_passes
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.patterns import late

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.contracts import Contract, Order, OrderKind, broken_orders, orders_broken_anyway
-from hlo_lint.dumps.options import EVERY_PASS
 from hlo_lint.dumps.pass_lists import PassName
+from hlo_lint.dumps.run_records import EVERY_PASS
 
 
 class PassesRun(NamedTuple):

@@ -20,7 +20,7 @@ from hlo_lint.engine.reporter import Part, Result
 from hlo_lint.engine.runner import Checker, Progress
 
 if TYPE_CHECKING:  # it needs sqlite3
-    from hlo_lint.engine.cache.parts import CachedParts
+    from hlo_lint.engine.cache.cached_parts import CachedParts
 
 _BATCH_COST = 2 << 20
 """The cost, in bytes, of small compilations that are sent to a process together."""

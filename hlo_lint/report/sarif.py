@@ -13,8 +13,8 @@ from hlo_lint.engine.fingerprints import IDENTITY_DIGITS
 from hlo_lint.report.formats import Warn
 from hlo_lint.report.links import rule_link
 from hlo_lint.report.locations import has_lines, uri_of
-from hlo_lint.report.page import render_page
 from hlo_lint.report.report import Report
+from hlo_lint.report.rule_page import render_page
 from hlo_lint.report.text import describe, message_lines, skipped_lines
 from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.registry import find_rule

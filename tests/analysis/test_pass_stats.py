@@ -12,7 +12,7 @@ import pytest
 
 from hlo_lint.analysis.pass_stats import Effect, PassStats, passes
 from hlo_lint.dumps.directory import open_dump
-from hlo_lint.dumps.options import read_pass_runs
+from hlo_lint.dumps.run_records import read_pass_runs
 from hlo_lint.dumps.selection import dump_at, in_order, longest_run
 from hlo_lint.text.errors import UsageError
 from tests.apps.test_cli import run

@@ -12,10 +12,10 @@ from click.testing import CliRunner
 
 from hlo_lint.apps.cli.main import cli
 from hlo_lint.apps.hunt.campaign import JUDGED, Campaign, known_issue, write_cause
-from hlo_lint.apps.hunt.draft import STEPS
 from hlo_lint.apps.hunt.fair import unfair
 from hlo_lint.apps.hunt.generate import CHANGES, fair_texts, generate, mutated
 from hlo_lint.apps.hunt.judge import FOUND, SAME, BugFinding, Judge, JudgeVerdict, hunt_inputs
+from hlo_lint.apps.hunt.random_module import STEPS
 from hlo_lint.apps.hunt.show import inputs
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.text.errors import DumpError

@@ -131,7 +131,7 @@ def test_no_character_of_a_broken_text_is_asked_in_vain(path: Path) -> None:
     from hlo_lint.apps.lsp.hints import hints
     from hlo_lint.apps.lsp.hover import hover
     from hlo_lint.apps.lsp.outline import folds, symbols
-    from hlo_lint.apps.lsp.tokens import semantic_tokens
+    from hlo_lint.apps.lsp.semantic_tokens import semantic_tokens
 
     source = decode(path.read_bytes())
     for text in (source, source[: len(source) // 2]):

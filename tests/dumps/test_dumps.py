@@ -16,9 +16,9 @@ from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.directory import Dump, open_dump
 from hlo_lint.dumps.gaps import NO_PASSES
 from hlo_lint.dumps.names import DumpName, parse_name
-from hlo_lint.dumps.options import read_debug_options, read_pass_runs
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.phases import RESHAPES_ARE_BITCASTS
+from hlo_lint.dumps.run_records import read_debug_options, read_pass_runs
 from hlo_lint.dumps.upcoming import Fate, status_of
 from tests.conftest import CRASH, DUMPS, FIXTURES, present
 

@@ -371,8 +371,8 @@ def editor(data: bytes) -> None:
     from hlo_lint.apps.lsp.hints import hints
     from hlo_lint.apps.lsp.hover import hover
     from hlo_lint.apps.lsp.outline import folds, symbols
+    from hlo_lint.apps.lsp.semantic_tokens import semantic_tokens
     from hlo_lint.apps.lsp.texts import Text
-    from hlo_lint.apps.lsp.tokens import semantic_tokens
 
     places, source = data[:8].ljust(8, b"\0"), decode_text(data[8:])
     text = Text("untitled:x", source.encode("utf-8", "replace").decode(), 1, None, utf16)
@@ -486,7 +486,7 @@ def message(data: bytes) -> None:
 @_target
 def options(data: bytes) -> None:
     """Settings that an editor sends are read, or refused."""
-    from hlo_lint.apps.lsp.settings import read_options
+    from hlo_lint.apps.lsp.text_settings import read_options
 
     try:
         given = json.loads(data)

@@ -9,7 +9,7 @@ import pytest
 import hlo_lint
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.testing import check_example, check_page
-from hlo_lint.report.page import render_page
+from hlo_lint.report.rule_page import render_page
 from hlo_lint.rules.base import Bad, Good, Rule
 from hlo_lint.rules.registry import REMOVED, all_rules, find_rule, known_names, select_rules
 

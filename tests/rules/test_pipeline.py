@@ -30,9 +30,9 @@ from hlo_lint.dumps.contracts import (
 )
 from hlo_lint.dumps.crash import find_crash_site
 from hlo_lint.dumps.directory import open_dump
-from hlo_lint.dumps.options import differences, read_pass_runs
 from hlo_lint.dumps.pass_lists import PassName, jax_release, pass_list, pass_lists
 from hlo_lint.dumps.passes_run import breaches, passes_run
+from hlo_lint.dumps.run_records import differences, read_pass_runs
 from hlo_lint.rules.base import Bad
 from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.registry import all_rules, find_rule

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from hlo_lint.dumps.artefacts.autotune import read_autotuning
 from hlo_lint.dumps.compilation import Compilation
-from hlo_lint.dumps.options import settings_of_run
+from hlo_lint.dumps.run_records import settings_of_run
 from hlo_lint.dumps.selection import modules_of
 
 

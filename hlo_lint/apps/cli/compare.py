@@ -16,7 +16,7 @@ from hlo_lint.apps.jax.capture.targets import target_of
 from hlo_lint.dumps.artefacts.measured import find_measured
 from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.directory import open_dump
-from hlo_lint.dumps.options import RECORDS, OptionDifference, differences
+from hlo_lint.dumps.run_records import RECORDS, OptionDifference, differences
 from hlo_lint.engine.cost_comparison import CostComparison, compare_costs
 from hlo_lint.report.costs import comparison_as_dict, line_cells, row_cells, shown_rows
 from hlo_lint.report.json import as_dict

@@ -10,7 +10,7 @@ import click
 
 from hlo_lint.apps.cli import common, completion, parameters
 from hlo_lint.dumps.crash import MAX_LOG_BYTES
-from hlo_lint.report.page import render_page
+from hlo_lint.report.rule_page import render_page
 from hlo_lint.rules.registry import find_rule, rule_entries
 from hlo_lint.text.errors import UsageError
 from hlo_lint.text.source import decode, shown

@@ -53,7 +53,7 @@ def output_report(
     if output_format != "text" or options.statistics:
         common.write_output(_rendered(report, output_format, options), output)
     elif options.blame:
-        from hlo_lint.report.history import plain_history, print_history
+        from hlo_lint.report.blame import plain_history, print_history
 
         if is_plain:
             common.write_output(plain_history(report, **details), output)

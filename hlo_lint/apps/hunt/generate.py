@@ -20,7 +20,8 @@ from random import Random
 from typing import Any, Final
 
 from hlo_lint.analysis.loops import COMPARISONS
-from hlo_lint.apps.hunt.draft import (
+from hlo_lint.apps.hunt.fair import unfair
+from hlo_lint.apps.hunt.random_module import (
     ATTRIBUTES,
     SETS,
     STEPS,
@@ -29,7 +30,6 @@ from hlo_lint.apps.hunt.draft import (
     NotDrawn,
     kind_of,
 )
-from hlo_lint.apps.hunt.fair import unfair
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.hlo.dtypes import BITS, integer_range, neutral_element
 from hlo_lint.hlo.parser.module import parse_file

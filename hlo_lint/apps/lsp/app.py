@@ -29,9 +29,9 @@ from hlo_lint.apps.lsp.hints import hints
 from hlo_lint.apps.lsp.hover import hover
 from hlo_lint.apps.lsp.outline import folds, symbols
 from hlo_lint.apps.lsp.renaming import RenameError, new_name
-from hlo_lint.apps.lsp.settings import SECTION, Options, read_options
+from hlo_lint.apps.lsp.semantic_tokens import LEGEND, semantic_tokens
+from hlo_lint.apps.lsp.text_settings import SECTION, Options, read_options
 from hlo_lint.apps.lsp.texts import Text, Texts
-from hlo_lint.apps.lsp.tokens import LEGEND, semantic_tokens
 from hlo_lint.engine.memo import RunMemo
 from hlo_lint.hlo.parser.module import Memo
 from hlo_lint.hlo.symbols import Symbol

@@ -11,7 +11,7 @@ from pygls.uris import from_fs_path
 
 from hlo_lint.apps.api import lint
 from hlo_lint.apps.lsp.documents import Document
-from hlo_lint.apps.lsp.settings import Options
+from hlo_lint.apps.lsp.text_settings import Options
 from hlo_lint.dumps.directory import held_dump
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.memo import RunMemo

@@ -10,7 +10,7 @@ from lsprotocol import types
 from hlo_lint.apps.fixes import fix
 from hlo_lint.apps.lsp.checking import Checked, PublishedFinding
 from hlo_lint.apps.lsp.documents import Document
-from hlo_lint.apps.lsp.settings import Options
+from hlo_lint.apps.lsp.text_settings import Options
 from hlo_lint.apps.lsp.texts import Text
 from hlo_lint.dumps.directory import held_dump
 from hlo_lint.text.edits import Edit, Safety, edited, first_difference

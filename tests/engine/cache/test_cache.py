@@ -23,7 +23,7 @@ import hlo_lint
 from hlo_lint.apps.cli.main import cli
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.engine import input_size
-from hlo_lint.engine.cache.parts import CachedParts, from_json, to_json
+from hlo_lint.engine.cache.cached_parts import CachedParts, from_json, to_json
 from hlo_lint.engine.cache.store import FILE, FOLDER_VARIABLE, Store
 from hlo_lint.engine.parallel import check_in_parts
 from hlo_lint.engine.reporter import Part
