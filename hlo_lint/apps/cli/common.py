@@ -70,9 +70,6 @@ class SharedOptions(NamedTuple):
     """The release of jax whose parser `--strict` asks."""
 
 
-NO_OPTIONS = SharedOptions()
-
-
 def settings_of(paths: Sequence[str], shared: SharedOptions) -> Settings:
     """The settings for paths, changed by the options.
 
@@ -135,9 +132,7 @@ def _levels(values: Iterable[str]) -> dict[str, Severity | None]:
     return levels
 
 
-def open_given(
-    paths: Sequence[str], settings: Settings, shared: SharedOptions = NO_OPTIONS
-) -> Dump:
+def open_given(paths: Sequence[str], settings: Settings, shared: SharedOptions) -> Dump:
     """The dump at paths, or on standard input if the path is `-`.
 
     With `--sniff`, files that hold no HLO are skipped.
