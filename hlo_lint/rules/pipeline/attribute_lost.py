@@ -115,22 +115,6 @@ class AttributeLost(Rule):
             }
         """),
         Bad.step("""
-            HloModule m, num_partitions=4
-
-            ENTRY e {
-              p = f32[8] parameter(0), sharding={devices=[4]<=[4]}
-            - ROOT n = f32[8] negate(p), sharding={manual}
-            + ROOT n = f32[8] negate(p), sharding={replicated}  // error
-            }
-        """),
-        Bad.step("""
-              k = f32[8] copy(f32[8] p)
-            - ROOT c = f32[8] custom-call(k), custom_call_target="t",
-            -     backend_config={"operation_queue_id":"2"}
-            + ROOT c = f32[8] custom-call(k), custom_call_target="t",  // error
-            +     backend_config={"operation_queue_id":"0"}
-        """),
-        Bad.step("""
             +b {
             + x = f32[8] parameter(0)
             + ROOT n.1 = f32[8] negate(x)  // error
@@ -178,37 +162,6 @@ class AttributeLost(Rule):
             - ROOT r = f32[8] abs(d)
             + d.1 = f32[8] subtract(p, q)  // error
             + ROOT r = f32[8] abs(d.1)
-        """),
-        Bad.step(
-            """
-              k = f32[8] copy(f32[8] p)
-            - ROOT c = f32[8] custom-call(k), custom_call_target="t", backend_config="b"
-            + ROOT c = f32[8] custom-call(k), custom_call_target="t"  // error
-            """,
-            by="shardy-xla",
-        ),
-        Bad.step("""
-              c = f32[8] custom-call(f32[8] p), custom_call_target="t", backend_config="b"
-            - ROOT n = f32[8] negate(c)
-            + c.clone = f32[8] custom-call(c), custom_call_target="t"  // error
-            + ROOT n = f32[8] negate(c.clone)
-        """),
-        Bad.step("""
-            add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
-            ENTRY e {
-              p = f32[8] parameter(0)
-            - ROOT r = f32[8] all-reduce(p), to_apply=add, channel_id=1, metadata={op_name="f"}
-            + s = f32[8] all-reduce-start(p), to_apply=add, channel_id=1  // error
-            + ROOT d = f32[8] all-reduce-done(s)
-            }
-        """),
-        Bad.step("""
-              p = f32[8,8] parameter(0)
-              q = f32[8,8] parameter(1)
-            - d = f32[8,8] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0},
-            -     operand_precision={highest,highest}
-            + d = f32[8,8] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}  // error
-              ROOT n = f32[8,8] negate(d)
         """),
         Bad.step("""
             - ROOT d = f32[8,6] dot(f32[8,4] p, f32[4,6] q), lhs_contracting_dims={1},
@@ -324,14 +277,6 @@ class AttributeLost(Rule):
             + ROOT c = f32[8] copy(p)
             }
         """),
-        Good.step("""
-              p = f32[8,8] parameter(0)
-              q = f32[8,8] parameter(1)
-            - d = f32[8,8] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0},
-            -     algorithm=dot_bf16_bf16_f32
-            + d = f32[8,8] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-              ROOT n = f32[8,8] negate(d)
-        """),
         Bad.step("""
             - h = f32[8]{0:S(5)} copy(f32[8]{0} p)
             + h = f32[8]{0} copy(p)  // error
@@ -364,33 +309,6 @@ class AttributeLost(Rule):
               sharding={mesh['x'=2], [{}, {}], unreduced={'x'}}
             }
         """),
-        Good.step("""
-            - k = f32[8] negate(f32[8] p)
-            - ROOT c = f32[8] custom-call(p), custom_call_target="t", backend_config="b"
-            + s = ((f32[8]), f32[8], u32[]) custom-call-start(p), custom_call_target="t"
-            + ROOT d = f32[8] custom-call-done(s)
-        """),
-        Bad.step("""
-            +f { a = f32[8] parameter(0) ROOT r = f32[8] custom-call(a), custom_call_target="t" }
-
-            ENTRY e {
-              p = f32[8] parameter(0)
-            - c = f32[8] custom-call(p), custom_call_target="t", backend_config="b"
-            - ROOT n = f32[8] negate(c)
-            + s = ((f32[8]), f32[8], u32[]) async-start(p), calls=f  // error
-            + d = f32[8] async-done(s)
-            + ROOT n = f32[8] negate(d)
-            }
-        """),
-        Bad.step("""
-            f { a = f32[8] parameter(0) ROOT s = f32[8] negate(a) }
-            ENTRY e {
-            - ROOT c = f32[8] fusion(f32[8] p), kind=kCustom, calls=f,
-            -     backend_config={"kind":"__triton","block_level_fusion_config":{}}
-            + ROOT c = f32[8] fusion(f32[8] p), kind=kCustom, calls=f,  // error
-            +     backend_config={"kind":"__triton"}
-            }
-        """),
         Bad.step("""
             c {
               a = f32[] parameter(0)
@@ -411,36 +329,6 @@ class AttributeLost(Rule):
             - ROOT i = s32[8] get-tuple-element(s), index=1
             + s.1 = (f32[8], s32[8]) sort(p, q), dimensions={0}, to_apply=c  // error
             + ROOT i = s32[8] get-tuple-element(s.1), index=1
-            }
-        """),
-        Good.step("""
-            +f {
-            + x = f32[8,8] parameter(0)
-            + ROOT d.3 = f32[8,8] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-            +}
-
-            ENTRY e {
-              p = f32[8,8] parameter(0)
-            - d.1 = f32[8,8] dot(p, p), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-            - ROOT d.2 = f32[8,8] dot(d.1, p), lhs_contracting_dims={1}, rhs_contracting_dims={0},
-            -     operand_precision={highest,highest}
-            + g = f32[8,8] fusion(p), kind=kOutput, calls=f
-            + ROOT d.2 = f32[8,8] dot(g, p), lhs_contracting_dims={1}, rhs_contracting_dims={0},
-            +     operand_precision={highest,highest}
-            }
-        """),
-        Good.step("""
-            - t = (f32[2], f32[2]) tuple(f32[2] p, f32[2] q), frontend_attributes={a="b"}
-            - s = (f32[2], (f32[2], f32[2])) tuple(p, t)
-            - ROOT c = f32[2] custom-call(s), custom_call_target="k"
-            + u = (f32[2], f32[2], f32[2]) tuple(p, p, q)
-            + ROOT c = f32[2] custom-call(u), custom_call_target="k"
-        """),
-        Good.step("""
-            f { a = f32[8] parameter(0) ROOT s = f32[8] negate(a) }
-            ENTRY e {
-            - ROOT c = f32[8] fusion(f32[8] p), kind=kCustom, calls=f, backend_config="b"
-            + ROOT c = f32[8] fusion(f32[8] p), kind=kLoop, calls=f
             }
         """),
     )
