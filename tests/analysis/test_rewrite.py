@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from difflib import unified_diff
 from typing import ClassVar
@@ -43,20 +44,7 @@ ENTRY e {
   ROOT f = (f32[8]{0}, f32[8]{0}) fusion(p), kind=kLoop, calls=body
 }
 """
-WITHOUT = """\
-HloModule narrows
-
-body {
-  x = f32[8]{0} parameter(0)
-  twice = f32[8]{0} add(x, x)
-  ROOT out = (f32[8]{0}, f32[8]{0}) tuple(twice, x)
-}
-
-ENTRY e {
-  p = f32[8]{0} parameter(0)
-  ROOT f = (f32[8]{0}, f32[8]{0}) fusion(p), kind=kLoop, calls=body
-}
-"""
+WITHOUT = re.sub(r"  (?:narrow|wide) = .*\n", "", FUSED).replace("wide", "x")
 
 
 DOT = """\
@@ -87,6 +75,11 @@ ENTRY e {
 """
 
 
+def rewriting(text: str) -> tuple[Module, Rewrite]:
+    module = hlo_lint.parse(text)
+    return module, Rewrite(module)
+
+
 def named(module: Module, name: str) -> Instruction:
     (found,) = [each for each in module.instructions() if each.name == name]
     return found
@@ -99,8 +92,7 @@ def changes(before: str, after: str) -> list[str]:
 
 
 def test_users_read_another_value_and_dead_instructions_go() -> None:
-    module = hlo_lint.parse(FUSED)
-    rewrite = Rewrite(module)
+    module, rewrite = rewriting(FUSED)
     rewrite.replace(named(module, "wide"), named(module, "x"))
     assert rewrite.text() == WITHOUT
     assert hlo_lint.lint(rewrite.text(), ["verifier"]).findings == ()
@@ -111,8 +103,7 @@ def test_a_replaced_root_hands_its_mark_on() -> None:
         "HloModule m\n\nENTRY %e {\n  %p = f32[8]{0} parameter(0)\n"
         "  %n = f32[8]{0} negate(f32[8]{0} %p)\n  ROOT %c = f32[8]{0} copy(f32[8]{0} %n)\n}\n"
     )
-    module = hlo_lint.parse(text)
-    rewrite = Rewrite(module)
+    module, rewrite = rewriting(text)
     rewrite.replace(named(module, "c"), named(module, "n"))
     assert rewrite.text() == text.replace("  %n", "  ROOT %n").rpartition("  ROOT %c")[0] + "}\n"
 
@@ -127,15 +118,13 @@ def test_a_replaced_root_hands_its_mark_on() -> None:
 )
 def test_an_instruction_with_an_effect_stays(kept: str) -> None:
     text = FUSED.replace("narrow = bf16[8]{0} convert(x)", kept)
-    module = hlo_lint.parse(text)
-    rewrite = Rewrite(module)
+    module, rewrite = rewriting(text)
     rewrite.replace(named(module, "wide"), named(module, "x"))
     assert kept in rewrite.text()
 
 
 def test_new_lines_are_written_as_those_around_them() -> None:
-    module = hlo_lint.parse(DOT)
-    rewrite = Rewrite(module)
+    module, rewrite = rewriting(DOT)
     main = module["main"]
     (x, w), t = main["dot"].operands, main["t"]
     wt = rewrite.insert_before(t, "transpose", "f32[4,16]{1,0}", [w], dimensions=(1, 0))
@@ -155,8 +144,7 @@ def test_new_lines_are_written_as_those_around_them() -> None:
 
 
 def test_a_line_after_another_goes_behind_its_comment() -> None:
-    module = hlo_lint.parse(DOT)
-    rewrite = Rewrite(module)
+    module, rewrite = rewriting(DOT)
     dot = module["main"]["dot"]
     copy = rewrite.insert_after(dot, "copy", dot.shape, [dot], name="%kept")
     rewrite.replace_all_uses_with(dot, copy)
@@ -186,8 +174,7 @@ def test_attributes_are_set_where_xla_prints_them_and_removed() -> None:
 
 
 def test_a_new_computation_stands_before_its_caller() -> None:
-    module = hlo_lint.parse(DOT)
-    rewrite = Rewrite(module)
+    module, rewrite = rewriting(DOT)
     t = module["main"]["t"]
     larger = rewrite.add_computation("""
 %larger {
@@ -214,11 +201,7 @@ def test_computations_that_lose_their_last_caller_go_and_their_callees() -> None
     text = """\
 HloModule m
 
-add {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT s = f32[] add(a, b)
-}
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
 
 body {
   q = f32[8]{0} parameter(0)
@@ -233,8 +216,7 @@ ENTRY e {
   ROOT n = f32[] add(f, one)
 }
 """
-    module = hlo_lint.parse(text)
-    rewrite = Rewrite(module)
+    module, rewrite = rewriting(text)
     rewrite.replace(module["e"]["n"], module["e"]["one"])
     assert rewrite.text() == (
         "HloModule m\n\nENTRY e {\n  p = f32[8]{0} parameter(0)\n"
@@ -276,8 +258,7 @@ def test_elements_of_tuples_are_operands() -> None:
 
 def test_several_rewrites_of_a_module_are_one_fix() -> None:
     text = WITHOUT.replace("add(x, x)", "negate(x)")
-    module = hlo_lint.parse(text)
-    rewrite = Rewrite(module)
+    module, rewrite = rewriting(text)
     for name in ("twice", "f"):
         old = named(module, name)
         rewrite.insert_before(old, "copy", "f32[8]{0}", old.operands)
@@ -288,15 +269,13 @@ def test_several_rewrites_of_a_module_are_one_fix() -> None:
 
 
 def test_line_ends_and_several_instructions_on_a_line_are_kept() -> None:
-    module = hlo_lint.parse(PAIR.replace("\n", "\r\n"))
-    rewrite = Rewrite(module)
+    module, rewrite = rewriting(PAIR.replace("\n", "\r\n"))
     rewrite.insert_after(module["e"]["p"], "negate", "f32[8]{0}", [module["e"]["p"]])
     added = "  p = f32[8]{0} parameter(0)\n  p.negate = f32[8]{0} negate(p)\n"
     expected = PAIR.replace("  p = f32[8]{0} parameter(0)\n", added)
     assert rewrite.text() == expected.replace("\n", "\r\n")
     text = "ENTRY e { p = f32[8] parameter(0) n = f32[8] negate(p) }"
-    module = hlo_lint.parse(text)
-    rewrite = Rewrite(module)
+    module, rewrite = rewriting(text)
     rewrite.insert_after(module["e"]["n"], "copy", "f32[8]", [module["e"]["p"]])
     assert rewrite.text() == (
         "ENTRY e { p = f32[8] parameter(0) ROOT n = f32[8] negate(p)\n  n.copy = f32[8] copy(p) }"
@@ -411,8 +390,7 @@ def main_of(change: Callable[[Rewrite, Computation], object]) -> Change:
     ],
 )
 def test_a_change_that_xla_would_refuse_is_an_error(says: str, change: Change) -> None:
-    module = hlo_lint.parse(DOT)
-    rewrite = Rewrite(module)
+    module, rewrite = rewriting(DOT)
     with pytest.raises(RewriteError) as raised:
         change(rewrite, module)
     assert says in str(raised.value)

@@ -9,6 +9,7 @@ from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.parser.module import parse_file
 from tests.analysis.inference import check, infer
 from tests.conftest import present
+from tests.texts import entry
 
 CALLED = """
 %add (a: f32[], b: f32[]) -> f32[] {
@@ -71,9 +72,8 @@ def one(
     lines.append(f"  ROOT %r = {printed} {opcode}({reads}){tail and ', '}{tail}")
     text = f"HloModule m\n{CALLED}\nENTRY %entry {{\n" + "\n".join(lines) + "\n}\n"
     (module,) = parse_file(text).modules
-    assert module.entry is not None
     assert not module.problems
-    return present(module.entry.root), module
+    return root_of(module), module
 
 
 def inferred(opcode: str, operands: str, tail: str = "") -> Inferred:
@@ -399,13 +399,18 @@ def test_layouts_bind_once_they_are_assigned() -> None:
     assert check(*taken, layouts=False) == ()
 
 
-def text_of(*lines: str) -> Module:
-    (module,) = parse_file("HloModule m\n\nENTRY e {\n" + "\n".join(lines) + "\n}\n").modules
-    return module
+def text_of(*lines: str) -> tuple[Instruction, Module]:
+    """The root of an entry of these lines, and its module."""
+    (module,) = parse_file(entry("\n".join(lines))).modules
+    return root_of(module), module
+
+
+def root_of(module: Module) -> Instruction:
+    return present(present(module.entry).root)
 
 
 def test_types_that_are_left_out_are_inferred_one_from_the_other() -> None:
-    module = text_of(
+    _, module = text_of(
         "p = f32[3,4]{1,0} parameter(0)", "t = transpose(p), dimensions={1,0}", "ROOT n = negate(t)"
     )
     shapes = map(ShapeInference(module.computations).shape, present(module.entry).instructions)
@@ -413,25 +418,21 @@ def test_types_that_are_left_out_are_inferred_one_from_the_other() -> None:
 
 
 def test_an_operand_may_be_an_element_of_a_tuple() -> None:
-    module = text_of("p = (f32[3]{0}, (s32[], pred[2]{0})) parameter(0)", "ROOT n = not(p#1#1)")
-    assert module.entry is not None
-    assert str(infer(present(module.entry.root), module)) == "pred[2]"
+    taken = text_of("p = (f32[3]{0}, (s32[], pred[2]{0})) parameter(0)", "ROOT n = not(p#1#1)")
+    assert str(infer(*taken)) == "pred[2]"
 
 
 def test_an_operand_that_nothing_defines_is_not_known() -> None:
-    module = text_of("ROOT n = f32[3] negate(missing)")
-    assert module.entry is not None
-    assert module.entry.root is not None
-    assert infer(module.entry.root, module) is Open.UNKNOWN
-    assert check(module.entry.root, module) == ()
+    root, module = text_of("ROOT n = f32[3] negate(missing)")
+    assert infer(root, module) is Open.UNKNOWN
+    assert check(root, module) == ()
 
 
 def test_a_computation_that_calls_itself_ends() -> None:
     (module,) = parse_file(
         "HloModule m\n\na {\n  p = f32[3] parameter(0)\n  ROOT c = call(p), to_apply=a\n}\n"
     ).modules
-    assert module.entry is not None
-    assert infer(present(module.entry.root), module) is Open.UNKNOWN
+    assert infer(root_of(module), module) is Open.UNKNOWN
 
 
 def test_computations_that_call_each_other_a_thousand_deep_end() -> None:
@@ -461,6 +462,5 @@ def test_numbers_that_no_machine_has_are_not_printed() -> None:
     huge = ",".join(["9" * 17] * 400)
     assert complaints("reshape", f"f32[{huge}]", "", "f32[2]") == ()
     assert complaints("bitcast", f"f32[{huge}]", "", "f32[2]") == ()
-    module = text_of("p = (f32[3]) parameter(0)", f"ROOT n = negate(p#{'9' * 5000})")
-    assert module.entry is not None
-    assert infer(present(module.entry.root), module) is Open.UNKNOWN
+    taken = text_of("p = (f32[3]) parameter(0)", f"ROOT n = negate(p#{'9' * 5000})")
+    assert infer(*taken) is Open.UNKNOWN

@@ -17,17 +17,8 @@ from hlo_lint import Diagnostic, HloSyntaxError, Module, Severity
 from hlo_lint.report.json import as_dict
 from hlo_lint.text.errors import DumpError, UsageError
 from tests.conftest import CRASH, ROOT, ROUNDTRIP, present
+from tests.texts import CLEAN, LOOSE
 
-LOOSE = """\
-HloModule m
-
-ENTRY %e {
-  %p = f32[8,3]{1,0} parameter(0)
-  ROOT %r = f32[4,2,3]{0,1,2} reshape(%p)
-  %b = f32[24]{0} bitcast(%p)
-}
-"""
-CLEAN = LOOSE.replace("{0,1,2} reshape", "{2,1,0} reshape")
 CUT = LOOSE.replace("  ROOT", "  %q = f32[8,3]{1,0} negate(%p\n  ROOT")
 NEXT = "layout_normalization"
 ENTRY = """\

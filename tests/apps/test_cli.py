@@ -25,19 +25,10 @@ from hlo_lint.dumps.directory import FIXED
 from hlo_lint.rules.base import Bad
 from hlo_lint.rules.registry import find_rule
 from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT, present, started
+from tests.texts import CLEAN, LOOSE
 
 pytestmark = pytest.mark.slow
 
-LOOSE = """\
-HloModule m
-
-ENTRY %e {
-  %p = f32[8,3]{1,0} parameter(0)
-  ROOT %r = f32[4,2,3]{0,1,2} reshape(%p)
-  %b = f32[24]{0} bitcast(%p)
-}
-"""
-CLEAN = LOOSE.replace("{0,1,2} reshape", "{2,1,0} reshape")
 NAMED = "module_0001.jit_batched_dot.0030.post-layout_assignment.after_autotuner."
 NEXT = ("--before", "layout_normalization")
 JOBS = ("0", "-1", "two", "1.5", "")

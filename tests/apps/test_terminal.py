@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.apps.test_cli import CLEAN, LOOSE, environment, run, write
+from tests.apps.test_cli import environment, run, write
 from tests.conftest import CRASH, DUMPS
 from tests.terminal import Screen, on_terminal, program
+from tests.texts import CLEAN, LOOSE
 
 pytestmark = pytest.mark.slow
 

@@ -38,9 +38,10 @@ from hlo_lint.report.html.visible import MAX_LENGTH, script, visible
 from hlo_lint.report.text import describe
 from hlo_lint.rules.base import Bad
 from hlo_lint.rules.pipeline.values_changed import ValuesChanged
-from tests.apps.test_cli import CLEAN, LOOSE, run
+from tests.apps.test_cli import run
 from tests.conftest import CRASH, DUMPS, FIXTURES, present
 from tests.report.conftest import FORCED, Open, write
+from tests.texts import CLEAN, LOOSE
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -24,8 +24,9 @@ from hlo_lint.dumps.directory import open_dump
 from hlo_lint.report.concise import render
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.stored import ANY_EXPANSION, on_disk, read_stored, unpacked
-from tests.apps.test_cli import LOOSE, run
+from tests.apps.test_cli import run
 from tests.conftest import CRASH
+from tests.texts import LOOSE
 
 zstandard = pytest.importorskip("zstandard", reason="`make test` installs it")
 
