@@ -29,6 +29,11 @@ def present(value: Value | None) -> Value:
     return value
 
 
+def completed(command: Sequence[str | Path], **options: Any) -> subprocess.CompletedProcess[str]:
+    """A process that is over, with what it wrote as text."""
+    return subprocess.run(command, capture_output=True, text=True, **options)
+
+
 _OBEYS = """\
 import os, signal, sys
 for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):

@@ -6,7 +6,6 @@ import json
 import random
 import re
 import shutil
-import subprocess
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -26,7 +25,7 @@ from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.records import name_of, references_of
 from hlo_lint.report.diff import difference_as_dict, difference_lines
 from tests.apps.test_cli import run, write
-from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT, ROUNDTRIP, hlo_files, present
+from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT, ROUNDTRIP, completed, hlo_files, present
 from tests.mutations import mutate
 from tests.oracle.xla import Oracle, Refusal, oracles
 
@@ -236,11 +235,9 @@ def test_what_xla_reads_and_prints_again_is_no_difference(oracle: Oracle) -> Non
         if not isinstance(answer, Refusal) and "constant({...})" not in text
     ]
     assert len(taken) > 30
-    done = subprocess.run(
+    done = completed(
         [oracle.python, "-P", str(ROOT / "tests" / "oracle" / "print_hlo.py")],
         input=json.dumps(taken),
-        capture_output=True,
-        text=True,
         check=True,
     )
     for text, line in zip(taken, done.stdout.splitlines(), strict=True):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
@@ -16,7 +15,7 @@ import hlo_lint
 from hlo_lint import Diagnostic, HloSyntaxError, Module, Severity
 from hlo_lint.report.json import as_dict
 from hlo_lint.text.errors import DumpError, UsageError
-from tests.conftest import CRASH, ROOT, ROUNDTRIP, present
+from tests.conftest import CRASH, ROOT, ROUNDTRIP, completed, present
 from tests.texts import CLEAN, LOOSE
 
 CUT = LOOSE.replace("  ROOT", "  %q = f32[8,3]{1,0} negate(%p\n  ROOT")
@@ -551,13 +550,7 @@ def test_every_view_of_an_odd_text_can_be_looked_at(path: Path) -> None:
 def test_import_loads_nothing_that_is_slow() -> None:
     heavy = ("jax", "jaxlib", "lark", "networkx", "numpy", "rich", "click")
     program = f"import sys, hlo_lint; print([name for name in {heavy} if name in sys.modules])"
-    seen = subprocess.run(
-        [sys.executable, "-c", program],
-        env={"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    seen = completed([sys.executable, "-c", program], env={"PYTHONPATH": str(ROOT)}, check=True)
     assert seen.stdout == "[]\n"
 
 

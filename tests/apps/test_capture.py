@@ -25,7 +25,7 @@ from hlo_lint import (
 )
 from hlo_lint.apps.jax.capture.comparison import cublaslt_wins
 from hlo_lint.apps.jax.capture.targets import target_names, target_of, without_field
-from tests.conftest import DUMPS, ROOT, present
+from tests.conftest import DUMPS, ROOT, completed, present
 
 pytestmark = pytest.mark.slow
 
@@ -285,9 +285,7 @@ def test_the_public_names_are_all_there() -> None:
 
 def run_python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    return subprocess.run(
+    return completed(
         [sys.executable, *arguments],
-        capture_output=True,
-        text=True,
         env={**kept, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", **environment},
     )

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from hlo_lint.xla.environments import Interpreter, interpreter_at
-from tests.conftest import DUMPS, ROOT
+from tests.conftest import DUMPS, ROOT, completed
 from tests.terminal import on_terminal
 
 RELEASES = os.environ.get("HLO_LINT_RELEASES", "")
@@ -49,9 +49,7 @@ def capture(
     *arguments: str, jax: tuple[str, ...] = (NEWEST,), cwd: Path = PROGRAMS
 ) -> subprocess.CompletedProcess[str]:
     """`hlo-lint capture`, with the jax of some releases, in the environments made for them."""
-    return subprocess.run(
-        capturing(*arguments, jax=jax), capture_output=True, text=True, cwd=cwd, env=ENVIRONMENT
-    )
+    return completed(capturing(*arguments, jax=jax), cwd=cwd, env=ENVIRONMENT)
 
 
 CACHE = {"XDG_CACHE_HOME": RELEASES} if RELEASES else {}
@@ -466,12 +464,7 @@ def test_a_function_is_compiled_in_the_process_it_is_in(
     environment.pop("JAX_PLATFORMS", None)
     if platforms:
         environment["JAX_PLATFORMS"] = platforms
-    done = subprocess.run(
-        [str(INTERPRETERS[release].path), "-c", IN_PROCESS],
-        capture_output=True,
-        text=True,
-        env=environment,
-    )
+    done = completed([str(INTERPRETERS[release].path), "-c", IN_PROCESS], env=environment)
     assert done.returncode == 0, done.stderr
     flips = "breaks" if release == "0.10.0" else "slows"
     assert done.stdout.splitlines() == [f"['gemm-{flips}-on-backend-flip']", "cpu 3.0"]
@@ -528,10 +521,8 @@ for variable, value in (
 
 @pytest.mark.parametrize("release", sorted(INTERPRETERS))
 def test_xla_compiles_for_a_target_in_a_child_whose_end_is_not_the_callers(release: str) -> None:
-    done = subprocess.run(
+    done = completed(
         [str(INTERPRETERS[release].path), "-c", IN_A_CHILD],
-        capture_output=True,
-        text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"},
     )
     assert done.returncode == 0, done.stderr
@@ -549,10 +540,8 @@ def test_an_environment_without_the_compiler_is_said_so() -> None:
     here: Interpreter = interpreter_at(sys.executable)
     if here.has_gpu_compiler:
         pytest.skip("it is installed here")
-    done = subprocess.run(
+    done = completed(
         [sys.executable, "-m", "hlo_lint", "capture", "--target=h200", "programs.py:batched_dot"],
-        capture_output=True,
-        text=True,
         cwd=PROGRAMS,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
@@ -565,7 +554,7 @@ def test_an_environment_without_the_compiler_is_said_so() -> None:
 def test_a_program_is_compiled_for_a_tpu_that_is_not_here(target: str, tmp_path: Path) -> None:
     release, interpreter = next(iter(TPU_COMPILERS.items()))
     kept = tmp_path / "kept"
-    done = subprocess.run(
+    done = completed(
         [
             *(sys.executable, "-m", "hlo_lint", "capture", f"--python={interpreter.path}"),
             *(
@@ -575,8 +564,6 @@ def test_a_program_is_compiled_for_a_tpu_that_is_not_here(target: str, tmp_path:
                 "--shape=f32[64,128]",
             ),
         ],
-        capture_output=True,
-        text=True,
         cwd=PROGRAMS,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
@@ -634,10 +621,8 @@ def test_pallas_kernels_for_a_tpu_compile_or_end_in_mosaics_message(
 def test_a_topology_that_does_not_exist_is_refused_in_its_compilers_words(tmp_path: Path) -> None:
     interpreter = next(iter(TPU_COMPILERS.values()))
     command = [sys.executable, "-m", "hlo_lint", "capture", f"--python={interpreter.path}"]
-    done = subprocess.run(
+    done = completed(
         [*command, "--target=v5e:1x1", "programs.py:tanh_sum", "--shape=f32[64,128]"],
-        capture_output=True,
-        text=True,
         cwd=PROGRAMS,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )

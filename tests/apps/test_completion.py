@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.apps.test_cli import environment
+from tests.conftest import completed
 
 pytestmark = pytest.mark.slow
 
@@ -41,9 +41,7 @@ def run(folder: Path, *command: str) -> str:
     if program is None:
         pytest.skip(f"no {command[0]} is installed")
     path = f"{folder / 'bin'}:{os.environ['PATH']}"
-    done = subprocess.run(
-        command, cwd=folder, env=environment(PATH=path), capture_output=True, text=True, timeout=120
-    )
+    done = completed(command, cwd=folder, env=environment(PATH=path), timeout=120)
     assert done.stderr == ""
     return done.stdout
 

@@ -18,7 +18,7 @@ from hlo_lint.apps.cli.xla_flags import dumped_to, knows_emitters, quoted
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.engine.values.given import read_inputs
 from hlo_lint.text.errors import UsageError
-from tests.conftest import present, started
+from tests.conftest import completed, present, started
 
 PROGRAM = """\
 import os, sys
@@ -69,22 +69,15 @@ def test_the_inputs_of_a_program_are_recorded_and_validate_begins_with_them() ->
 
 def test_a_program_without_jax_records_no_inputs() -> None:
     Path("plain.py").write_text("import os; os.mkdir('dump/module_0000.f')\n")
-    done = subprocess.run(
-        [*EXEC, "--record-inputs", "--dump-to", "dump", sys.executable, "plain.py"],
-        capture_output=True,
-        text=True,
-    )
+    done = completed([*EXEC, "--record-inputs", "--dump-to", "dump", sys.executable, "plain.py"])
     assert "no inputs were recorded: no jax ran a module" in done.stderr
 
 
 @pytest.mark.slow
 def test_a_program_runs_and_its_dumps_are_checked_validated_and_drawn() -> None:
     flags = {**os.environ, "XLA_FLAGS": "--xla_cpu_enable_fast_math=false --xla_dump_to=mine"}
-    done = subprocess.run(
-        [*EXEC, "--validate", "--report", "page.html", sys.executable, "model.py"],
-        capture_output=True,
-        text=True,
-        env=flags,
+    done = completed(
+        [*EXEC, "--validate", "--report", "page.html", sys.executable, "model.py"], env=flags
     )
     assert done.returncode == 0, done.stderr
     folder = Path("hlo-dump").absolute()
@@ -238,9 +231,7 @@ def test_the_children_of_a_program_that_hangs_are_killed() -> None:
 
 def test_a_program_that_prints_does_not_hang() -> None:
     prints = "import time\nfor _ in range(5): time.sleep(0.3); print('step')\nraise SystemExit(4)"
-    ran = subprocess.run(
-        [*EXEC, "--hang-seconds", "1", sys.executable, "-c", prints], capture_output=True, text=True
-    )
+    ran = completed([*EXEC, "--hang-seconds", "1", sys.executable, "-c", prints])
     assert ran.returncode == 4
     assert ran.stdout == "step\n" * 5
 
@@ -361,9 +352,7 @@ def test_other_flags_stay(flags: str | None, expected: str) -> None:
 @pytest.mark.slow
 def test_a_path_with_a_space_and_quotes_is_dumped_to() -> None:
     folder = Path("a b", "c\"d'e\\f")
-    ran = subprocess.run(
-        [*EXEC, "--dump-to", folder, sys.executable, "model.py"], capture_output=True, text=True
-    )
+    ran = completed([*EXEC, "--dump-to", folder, sys.executable, "model.py"])
     assert ran.returncode == 0, ran.stderr
     assert "--xla_dump_emitter_re=.*" in ran.stdout
     assert list(folder.glob("*.jit__lambda.*.after_*.txt"))

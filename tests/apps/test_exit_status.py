@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from hlo_lint.apps.cli.main import COMMANDS
-from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT
+from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT, completed
 from tests.texts import entry
 
 pytestmark = pytest.mark.slow
@@ -127,10 +126,8 @@ def test_a_command_exits_with_the_status_of_the_table(
     command: str, status: int, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
-    ran = subprocess.run(
+    ran = completed(
         [sys.executable, "-m", "hlo_lint", command, *CASES[command, status]],
-        capture_output=True,
-        text=True,
         cwd=folder,
         env={**os.environ, "COLUMNS": "80"},
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.faults import MODULE
-from tests.conftest import CRASH, DUMPS, ROOT, started
+from tests.conftest import CRASH, DUMPS, ROOT, completed, started
 
 pytestmark = [
     pytest.mark.slow,
@@ -341,14 +341,7 @@ def test_a_report_that_is_interrupted_is_not_there(tmp_path: Path) -> None:
 def shell(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "LINT": f"{sys.executable} -m hlo_lint"}
     (folder / "m.hlo").write_text(MODULE)
-    return subprocess.run(
-        ["bash", "-o", "pipefail", "-c", line],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env=environment,
-        check=False,
-    )
+    return completed(["bash", "-o", "pipefail", "-c", line], cwd=folder, env=environment)
 
 
 needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")

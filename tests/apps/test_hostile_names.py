@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, started
+from tests.conftest import ROOT, completed, started
 from tests.report.test_html import HOSTILE, hostile_dump
 
 pytestmark = pytest.mark.slow
@@ -171,9 +171,7 @@ def test_checking_a_repository_runs_no_code_of_it(
     else:
         command = [sys.executable, "-P", "-c", "from hlo_lint.__main__ import main; main()"]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    ran = subprocess.run(
-        [*command, *words, "."], capture_output=True, text=True, cwd=repository, env=environment
-    )
+    ran = completed([*command, *words, "."], cwd=repository, env=environment)
     assert ran.returncode in (0, 1), ran.stderr
     assert not mark.exists(), mark.read_text()
 
@@ -184,12 +182,7 @@ def test_checking_a_repository_runs_no_code_of_it(
 def test_no_setting_names_code_or_a_host(line: str, tmp_path: Path) -> None:
     (tmp_path / "hlo_lint.toml").write_text(f"{line}\n")
     (tmp_path / "m.hlo").write_text("HloModule m\n\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}\n")
-    ran = subprocess.run(
-        [sys.executable, "-m", "hlo_lint", "check", "."],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-    )
+    ran = completed([sys.executable, "-m", "hlo_lint", "check", "."], cwd=tmp_path)
     assert ran.returncode == 2
     assert line.partition(" ")[0] in ran.stderr
 

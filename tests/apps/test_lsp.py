@@ -19,7 +19,7 @@ from pygls.exceptions import JsonRpcException
 
 import hlo_lint
 from hlo_lint.hlo.parser.module import parse_file
-from tests.conftest import CRASH, ROOT, ROUNDTRIP, present, started
+from tests.conftest import CRASH, ROOT, ROUNDTRIP, completed, present, started
 from tests.editor import Editor
 
 pytestmark = pytest.mark.slow
@@ -815,9 +815,7 @@ def test_messages_that_are_not_of_the_protocol_are_errors_without_a_traceback() 
 def test_without_its_library_the_server_says_what_to_install() -> None:
     program = "from hlo_lint.apps.cli.program import main; main()"
     code = f"import sys; sys.modules['pygls'] = None; {program}"
-    ran = subprocess.run(
-        [sys.executable, "-c", code, "server"], capture_output=True, text=True, cwd=ROOT
-    )
+    ran = completed([sys.executable, "-c", code, "server"], cwd=ROOT)
     assert ran.returncode == 2
     assert ran.stderr == (
         "Error: the server needs pygls, which is not installed: pip install 'hlo-lint[lsp]'\n"

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, completed
 
 
 def run(*command: str, folder: Path, path: Path = ROOT) -> tuple[int, str]:
     env = os.environ | {"PYTHONPATH": os.pathsep.join([str(path), str(folder)])}
-    done = subprocess.run(
-        [sys.executable, "-m", *command], cwd=folder, env=env, capture_output=True, text=True
-    )
+    done = completed([sys.executable, "-m", *command], cwd=folder, env=env)
     return done.returncode, done.stdout + done.stderr
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 import tomllib
 from importlib import metadata
@@ -14,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, completed
 
 pytestmark = pytest.mark.slow
 
@@ -268,10 +267,7 @@ def test_imports():
     assert mine == {*packages, "hlo_lint.apps.jax.pytest_plugin"}
 """
     )
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:hypothesispytest"],
-        cwd=runs.path,
-        capture_output=True,
-        text=True,
+    done = completed(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:hypothesispytest"], cwd=runs.path
     )
     assert done.returncode == 0, done.stdout

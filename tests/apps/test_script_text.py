@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 
 from hlo_lint.apps.jax.capture.script_text import mistake
 from hlo_lint.xla.environments import MODULES
-from tests.conftest import ROOT, present
+from tests.conftest import ROOT, completed, present
 
 
 def mistake_in(
@@ -119,10 +118,8 @@ def test_capture_finds_it_before_it_downloads_a_release(
     """There is no jax 0.10.99 to download."""
     (tmp_path / "model.py").write_text("import yaml, optax\ndef step(): pass\n")
     command = ["capture", "--target=h200", "--jax=0.10.99", f"model.py:{function}", *options]
-    done = subprocess.run(
+    done = completed(
         [sys.executable, "-m", "hlo_lint", *command],
-        capture_output=True,
-        text=True,
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(tmp_path / "cache")},
     )

@@ -11,6 +11,7 @@ import pytest
 
 from hlo_lint.engine.input_size import CACHE_MIN_BYTES
 from hlo_lint.rules import index
+from tests.conftest import completed
 
 TEXT = """\
 HloModule m
@@ -78,14 +79,7 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> frozenset[str]:
 def imported(program: str, folder: Path, **variables: str) -> frozenset[str]:
     shown = "\nimport sys; print(*sys.modules, file=sys.stderr)"
     command = [sys.executable, "-c", program + shown]
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        check=True,
-        capture_output=True,
-        text=True,
-        env={**os.environ, **variables},
-    )
+    done = completed(command, cwd=folder, check=True, env={**os.environ, **variables})
     return frozenset(done.stderr.split())
 
 

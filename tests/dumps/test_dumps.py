@@ -20,7 +20,7 @@ from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.phases import RESHAPES_ARE_BITCASTS
 from hlo_lint.dumps.run_records import read_debug_options, read_pass_runs
 from hlo_lint.dumps.upcoming import Fate, status_of
-from tests.conftest import CRASH, DUMPS, FIXTURES, present
+from tests.conftest import CRASH, DUMPS, FIXTURES, completed, present
 
 CASES = sorted(path for path in DUMPS.glob("*/*") if not path.name.endswith("_refused"))
 """Dumps of compilations that ended, or that a pass died in; not those that XLA's verifier ended."""
@@ -721,7 +721,6 @@ def test_a_folder_that_cannot_be_listed_is_skipped_by_name(tmp_path: Path) -> No
 
 
 def test_a_pipe_in_a_directory_does_not_stop_the_run(tmp_path: Path) -> None:
-    import subprocess
     import sys
 
     from tests.conftest import ROOT
@@ -730,13 +729,7 @@ def test_a_pipe_in_a_directory_does_not_stop_the_run(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "module_0001.jit_f.debug_options")
     (tmp_path / "module_0001.jit_f.before_optimizations.txt").write_text(GOOD)
     program = f"import hlo_lint; print(hlo_lint.lint({str(tmp_path)!r}).stats['files'])"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=5,
-    )
+    done = completed([sys.executable, "-c", program], env={"PYTHONPATH": str(ROOT)}, timeout=5)
     assert done.stdout == "1\n"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 
 import hlo_lint
 from hlo_lint.engine.fingerprints import IDENTITY_DIGITS
-from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT
+from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT, completed
 from tests.renumbering import another_run, renumbered
 
 TWO = """HloModule two
@@ -113,10 +112,8 @@ def test_a_kernel_that_was_compiled_again_has_the_same_finding(tmp_path: Path) -
 def test_they_do_not_depend_on_the_order_of_hashing() -> None:
     code = f"import hlo_lint; print(hlo_lint.lint({str(CRASH)!r}).findings[0].fingerprint)"
     said = {
-        subprocess.run(
+        completed(
             [sys.executable, "-c", code],
-            capture_output=True,
-            text=True,
             check=True,
             env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": seed},
         ).stdout

@@ -19,7 +19,7 @@ from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.engine import input_size
 from hlo_lint.engine.cache.store import FOLDER_VARIABLE
 from hlo_lint.text.source import decode
-from tests.conftest import BROKEN, ROOT, ROUNDTRIP, hlo_files, present
+from tests.conftest import BROKEN, ROOT, ROUNDTRIP, completed, hlo_files, present
 from tests.mutations import mutate
 
 pytest.importorskip("jaxlib")
@@ -140,12 +140,7 @@ def test_without_jaxlib_the_extra_is_named(tmp_path: Path) -> None:
         (("--strict",), 2, "pip install 'hlo-lint[xla]'"),
         (("--select", "parser-refuses"), 2, "pip install 'hlo-lint[xla]'"),
     ):
-        done = subprocess.run(
-            [*command, "--output-format", "concise", *options],
-            capture_output=True,
-            text=True,
-            env=environment,
-        )
+        done = completed([*command, "--output-format", "concise", *options], env=environment)
         assert (done.returncode, says in done.stdout + done.stderr) == (status, True), done
         assert "Traceback" not in done.stderr
 

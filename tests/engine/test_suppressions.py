@@ -27,7 +27,7 @@ from hlo_lint.engine.suppressions.baseline import (
     write_baseline,
 )
 from hlo_lint.report.formats import FORMATS, render
-from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT, present
+from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT, completed, present
 from tests.renumbering import another_run
 
 RESHAPE = "reshape-moves-data"
@@ -605,10 +605,8 @@ NONE_BUT_ONE = "no findings in 1 file, 1 module of HLO, 1 allowed\n"
 
 
 def run(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return completed(
         [sys.executable, "-m", "hlo_lint", *map(str, arguments)],
-        capture_output=True,
-        text=True,
         cwd=cwd,
         env={"PYTHONPATH": str(ROOT)},
     )

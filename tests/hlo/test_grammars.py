@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import subprocess
 import sys
 from functools import cache
 from itertools import chain
@@ -34,7 +33,7 @@ from hlo_lint.hlo.shape import ArrayShape, ShapeSyntaxError, TupleShape, parse_s
 from hlo_lint.text.source import decode
 from hlo_lint.text.stored import plain_name
 from tests import conftest
-from tests.conftest import DUMPS, ROUNDTRIP
+from tests.conftest import DUMPS, ROUNDTRIP, completed
 from tests.hlo.by_grammar import read_by_grammar
 
 if TYPE_CHECKING:
@@ -196,9 +195,7 @@ def test_readers_do_not_import_lark_before_they_need_it() -> None:
         "assert not configuration('{n = 1 : i32}')\n"
         "print('lark' in sys.modules)"
     )
-    found = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, cwd=REPOSITORY, check=True
-    )
+    found = completed([sys.executable, "-c", program], cwd=REPOSITORY, check=True)
     assert found.stdout == "False\n"
 
 

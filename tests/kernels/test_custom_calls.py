@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -52,7 +51,7 @@ from hlo_lint.kernels.custom_calls.triton import (
     with_tensor_strides,
 )
 from hlo_lint.text.source import decode as text_of
-from tests.conftest import DUMPS, FIXTURES, ROOT
+from tests.conftest import DUMPS, FIXTURES, ROOT, completed
 
 PAYLOADS = FIXTURES / "payloads"
 CASES = sorted(path.name for path in PAYLOADS.iterdir())
@@ -306,10 +305,8 @@ def test_xla_reads_what_was_written_and_prints_it_the_same() -> None:
         text = re.sub(r" sharding=\{mesh\S+ \[\{\}\]\},", "", text_in(dump_of(case)))
         texts.append(re.sub(r" sharding=\{mesh.*?\]\},", "", text).replace(before, after))
         written.append(f"backend_config={after}")
-    child = subprocess.run(
-        [sys.executable, "-P", "-c", _READ_AND_PRINT],
-        input="\0".join(texts), capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    command = [sys.executable, "-P", "-c", _READ_AND_PRINT]
+    child = completed(command, input="\0".join(texts))
     assert child.returncode == 0, child.stderr
     assert [text for text in written if text not in child.stdout] == []
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 import hlo_lint
-from tests.conftest import CRASH, ROOT
+from tests.conftest import CRASH, ROOT, completed
 from tests.docs import (
     CONTRACTS,
     PAGES,
@@ -103,10 +102,8 @@ def test_the_demo_lints_fixes_and_lints_again(tmp_path: Path) -> None:
     program = tmp_path / "hlo-lint"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m hlo_lint "$@"\n')
     program.chmod(0o755)
-    ran = subprocess.run(
+    ran = completed(
         ["sh", str(ROOT / "fixtures/programs/demo.sh"), str(program), str(CRASH)],
-        capture_output=True,
-        text=True,
         env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)},
         check=True,
     )

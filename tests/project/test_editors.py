@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("pygls", reason="the language server needs hlo-lint[lsp]")
 
-from tests.conftest import CRASH, ROOT
+from tests.conftest import CRASH, ROOT, completed
 
 pytestmark = pytest.mark.slow
 
@@ -63,11 +63,9 @@ def test_neovim_shows_a_finding_and_follows_a_name(tmp_path: Path) -> None:
         vim.cmd("qa!")
     """)
     copy = Path(shutil.copy(DUMP, tmp_path))
-    ran = subprocess.run(
+    ran = completed(
         ["nvim", "--headless", "-u", str(settings), str(copy), "-c", f"luafile {script}"],
         env=environment(tmp_path),
-        capture_output=True,
-        text=True,
         timeout=120,
     )
     first, second, *_ = ran.stdout.split("\n")
@@ -111,13 +109,7 @@ def test_emacs_shows_a_finding_and_follows_a_name(tmp_path: Path) -> None:
         (princ (thing-at-point 'line))
         (eglot-shutdown (eglot-current-server))
     """)
-    ran = subprocess.run(
-        ["emacs", "--batch", "-l", str(script)],
-        env=environment(tmp_path),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    ran = completed(["emacs", "--batch", "-l", str(script)], env=environment(tmp_path), timeout=120)
     assert re.search(rf"^hlo-mode {LINE} .*this reshape moves bytes", ran.stdout, re.M), ran.stderr
     assert re.search("^  %get-tuple-element = ", ran.stdout, re.M)
 

@@ -20,7 +20,7 @@ import hlo_lint
 from hlo_lint.dumps.directory import FIXED
 from hlo_lint.report.html.page import GRAPH_LIBRARIES
 from hlo_lint.report.links import SITE
-from tests.conftest import CRASH, ROOT, present
+from tests.conftest import CRASH, ROOT, completed, present
 
 pytestmark = pytest.mark.slow
 
@@ -64,10 +64,8 @@ def test_check_runs_from_an_installed_wheel_outside_the_checkout(
     # A shape that only the grammar reads: the wheel's own copy of it is what is found.
     odd = "HloModule m\n\nENTRY e {\n  p = f32[8,3]{0,1:T(8,128)} parameter(0)\n"
     (tmp_path / "odd.hlo").write_text(odd + "  ROOT r = f32[24]{0} reshape(p)\n}\n")
-    done = subprocess.run(
+    done = completed(
         [home / "bin" / "hlo-lint", "check", "dump", "odd.hlo", "--output-format", "concise"],
-        capture_output=True,
-        text=True,
         cwd=tmp_path,
     )
     assert done.returncode == 1, done.stderr
@@ -76,9 +74,7 @@ def test_check_runs_from_an_installed_wheel_outside_the_checkout(
         "error[reshape-moves-data]",
         "warning[reshape-moves-data]",
     ]
-    done = subprocess.run(
-        [home / "bin" / "hlo-lint", "report", "dump"], capture_output=True, text=True, cwd=tmp_path
-    )
+    done = completed([home / "bin" / "hlo-lint", "report", "dump"], cwd=tmp_path)
     assert done.returncode == 1
     assert (tmp_path / "report.html").read_text("utf-8").startswith("<!DOCTYPE html>")
 

@@ -13,7 +13,7 @@ import pytest
 from hlo_lint import __all__
 from hlo_lint.apps.cli.main import cli
 from hlo_lint.rules.registry import all_rules
-from tests.conftest import ROOT
+from tests.conftest import ROOT, completed
 
 pytestmark = pytest.mark.slow
 
@@ -86,15 +86,13 @@ def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium to search in")
 def test_the_search_finds_a_rule(site: Path, tmp_path: Path) -> None:
-    done = subprocess.run(
+    done = completed(
         [
             str(CHROMIUM),
             *("--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}"),
             *("--virtual-time-budget=10000", "--dump-dom"),
             f"{(site / 'search.html').as_uri()}?q=reshape",
         ],
-        capture_output=True,
-        text=True,
         timeout=120,
     )
     assert 'href="rules/reshape-moves-data.html"' in done.stdout.partition("search-results")[2]

@@ -19,7 +19,7 @@ import pytest
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.records import name_of, opcode_of, references_of
 from hlo_lint.text.source import decode
-from tests.conftest import CRASH, DUMPS, ROOT, ROUNDTRIP, present, started
+from tests.conftest import CRASH, DUMPS, ROOT, ROUNDTRIP, completed, present, started
 from tests.docs import GOLDENS
 from tests.report.conftest import CHROMIUM
 
@@ -57,11 +57,9 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("npm is not installed: VS Code's engine cannot be had")
     folder = tmp_path_factory.mktemp("npm")
     wanted = [f"{name}@{version}" for name, version in ENGINE.items()]
-    ran = subprocess.run(
+    ran = completed(
         ["npm", "install", "--no-fund", "--no-audit", "--ignore-scripts", "--prefix", ".", *wanted],
         cwd=folder,
-        capture_output=True,
-        text=True,
     )
     if ran.returncode:
         pytest.skip(f"npm cannot install VS Code's engine: {ran.stderr[-200:]}")

@@ -32,7 +32,7 @@ from hlo_lint.report.report import Report
 from hlo_lint.report.statistics import counts, render_statistics
 from hlo_lint.text.errors import UsageError
 from hlo_lint.text.source import decode
-from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT
+from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT, completed
 from tests.docs import crash_as, golden
 
 pytestmark = pytest.mark.slow
@@ -670,10 +670,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(("command", "said"), sessions(), ids=[each for each, _ in sessions()])
 def test_the_page_shows_what_the_program_prints(command: str, said: str, folder: Path) -> None:
     """A line with an ellipsis stands for lines that are left out."""
-    done = subprocess.run(
+    done = completed(
         [sys.executable, "-m", "hlo_lint", *shlex.split(command)],
-        capture_output=True,
-        text=True,
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )

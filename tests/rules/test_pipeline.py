@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from itertools import pairwise
@@ -36,7 +35,7 @@ from hlo_lint.dumps.run_records import differences, read_pass_runs
 from hlo_lint.rules.base import Bad
 from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.registry import all_rules, find_rule
-from tests.conftest import CRASH, DUMPS, FIXTURES, present
+from tests.conftest import CRASH, DUMPS, FIXTURES, completed, present
 from tests.contract_names import check_contract_names
 from tests.texts import entry
 
@@ -703,9 +702,7 @@ def compiled(folder: Path, *flags: str) -> str:
     pytest.importorskip("jax")
     flags = (f"--xla_dump_to={folder}", *flags)
     environment = {**os.environ, "XLA_FLAGS": " ".join(flags), "JAX_PLATFORMS": "cpu"}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True
-    )
+    done = completed([sys.executable, "-c", PROGRAM], env=environment)
     return done.stderr
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from hlo_lint.text import files
 from hlo_lint.text.errors import DumpError
-from tests.conftest import present, started
+from tests.conftest import completed, present, started
 
 BROKEN_RESHAPE = """HloModule m, entry_computation_layout={(f32[2,3]{0,1})->f32[6]{0}}
 
@@ -310,9 +310,7 @@ def test_each_command_that_writes_reports_a_disk_that_does_not_take_it(
     words = [*WRITERS[command]]
     for name, path in (("IN", module), ("SCRIPT", script), ("OUT", small_disk)):
         words = [word.replace(name, str(path)) for word in words]
-    ran = subprocess.run(
-        [*CLI, *words], capture_output=True, text=True, check=False, cwd=small_disk
-    )
+    ran = completed([*CLI, *words], cwd=small_disk)
     assert ran.returncode == 2, ran.stdout + ran.stderr
     reason = "No space left on device" if fault == "full" else "Read-only file system"
     assert reason in ran.stderr.splitlines()[-1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from hlo_lint.xla import pjrt
 from hlo_lint.xla.child import Child, ChildError
 from hlo_lint.xla.compiler import XlaCompiler, compiled, load_compiler
 from hlo_lint.xla.limits import ChildLimits
+from tests.conftest import completed
 
 RELEASES = os.environ.get("HLO_LINT_RELEASES", "")
 PYTHONS = sorted(Path(RELEASES).glob("hlo_lint/jax-*/bin/python")) if RELEASES else []
@@ -125,7 +125,5 @@ def test_the_file_is_a_script(python: Path, tmp_path: Path) -> None:
     script.write_text(Path(pjrt.__file__).read_text())
     for text, status, said in ((GOOD, 0, "ok"), (BAD, 1, "error: during context")):
         module.write_text(text)
-        done = subprocess.run(
-            [python, script, module, target], capture_output=True, text=True, cwd=tmp_path
-        )
+        done = completed([python, script, module, target], cwd=tmp_path)
         assert (done.returncode, done.stdout.startswith(said)) == (status, True), done.stderr
