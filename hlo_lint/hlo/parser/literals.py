@@ -291,16 +291,12 @@ def _read(
 def spelled_literal(literal: NDArray[Any], dtype: str) -> str:
     """An array as the text of a constant; floats round-trip exactly."""
     if literal.ndim == 0:
-        return _spelled_number(literal, dtype)
+        if dtype == "pred":
+            return "true" if literal else "false"
+        if dtype in PART_OF_COMPLEX:
+            return f"({_float(float(literal.real))}, {_float(float(literal.imag))})"
+        return _float(float(literal)) if dtype in FLOATS else str(int(literal))
     return "{" + ", ".join(spelled_literal(part, dtype) for part in literal) + "}"
-
-
-def _spelled_number(number: NDArray[Any], dtype: str) -> str:
-    if dtype == "pred":
-        return "true" if number else "false"
-    if dtype in PART_OF_COMPLEX:
-        return f"({_float(float(number.real))}, {_float(float(number.imag))})"
-    return _float(float(number)) if dtype in FLOATS else str(int(number))
 
 
 def _float(number: float) -> str:

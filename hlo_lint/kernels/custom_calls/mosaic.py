@@ -96,10 +96,6 @@ def read_module(data: bytes, *, search_path: Sequence[str] | None = None) -> Mli
             lines = [line.strip() for line in f"{error}".splitlines()]
             reason = shown(listed(filter(None, lines), 3, "; "))
             raise PayloadError(f"MLIR rejects it: {reason}") from None
-    return _module(answer)
-
-
-def _module(answer: dict[str, Any]) -> MlirModule:
     descriptors: Iterator[dict[str, Any]] = (
         {name: tuple(v) if isinstance(v, list) else v for name, v in fields.items()}
         for fields in answer["descriptors"]
