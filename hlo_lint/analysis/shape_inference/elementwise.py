@@ -18,6 +18,7 @@ from hlo_lint.analysis.shape_inference.types import (
     array_without_layout,
     brief,
     demand_compatible,
+    demand_elements,
     demand_known,
     demand_scalars,
     flags,
@@ -77,17 +78,11 @@ _TAKES: Final = {
 }
 
 
-def _demand_type(operation: Operation, dtype: str) -> None:
-    demand_known(dtype)
-    if not _TAKES[operation.opcode](dtype):
-        raise Impossible(f"{operation.opcode} takes no elements of type {dtype}")
-
-
 def _unary(operation: Operation) -> Shape:
     if isinstance(operation.shape(0), BufferShape):
         raise Impossible(f"operand 0 of {operation.opcode} has to be an array, got a buffer")
     operand = operation.array(0).with_layout(None)
-    _demand_type(operation, operand.dtype)
+    demand_elements(operation, operand.dtype, _TAKES[operation.opcode])
     if operation.opcode in ("abs", "real", "imag"):
         return operand._replace(dtype=part_of(operand.dtype))
     return operand._replace(dtype="pred") if operation.opcode == "is-finite" else operand
@@ -98,7 +93,7 @@ def _binary(operation: Operation) -> Shape:
     together = _together(operation, left, right)
     if operation.opcode == "compare":
         return together._replace(dtype="pred", layout=None)
-    _demand_type(operation, left.dtype)
+    demand_elements(operation, left.dtype, _TAKES[operation.opcode])
     return together._replace(dtype=promote_types(left.dtype, right.dtype), layout=None)
 
 
@@ -190,9 +185,7 @@ def _select(operation: Operation) -> Shape:
 
 def _reduce_precision(operation: Operation) -> Shape:
     operand = operation.array(0)
-    demand_known(operand.dtype)
-    if not is_float(operand.dtype):
-        raise Impossible(f"reduce-precision takes no elements of type {operand.dtype}")
+    demand_elements(operation, operand.dtype, is_float)
     for name, least in (("exponent_bits", 1), ("mantissa_bits", 0)):
         if operation.integer(name) < least:
             raise Impossible(f"{name} of reduce-precision has to be at least {least}")
@@ -242,10 +235,8 @@ def _reinterpreted_dims(dims: tuple[int, ...], before: int, after: int) -> tuple
 def _rounded_at_random(operation: Operation, printed: Shape) -> None:
     operand, random = operation.array(0), operation.array(1)
     result = operation.as_array(printed, "the result")
-    demand_known(operand.dtype)
     demand_known(random.dtype)
-    if not is_float(operand.dtype):
-        raise Impossible(f"stochastic-convert takes no elements of type {operand.dtype}")
+    demand_elements(operation, operand.dtype, is_float)
     if not is_integer(random.dtype) or is_signed(random.dtype):
         raise Impossible(f"stochastic-convert rounds by the signed {random.dtype}")
     if BITS[operand.dtype] != BITS[random.dtype]:

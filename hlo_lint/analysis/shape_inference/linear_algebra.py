@@ -14,6 +14,7 @@ from hlo_lint.analysis.shape_inference.operation import (
 from hlo_lint.analysis.shape_inference.types import (
     array_without_layout,
     demand_dims,
+    demand_elements,
     demand_known,
     part_of,
     promote_types,
@@ -21,7 +22,7 @@ from hlo_lint.analysis.shape_inference.types import (
     same_size,
     same_type,
 )
-from hlo_lint.hlo.dtypes import COMPLEX_OF_PART, is_complex, is_float
+from hlo_lint.hlo.dtypes import COMPLEX_OF_PART, is_complex, is_float, is_inexact
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Shape, TupleShape
 from hlo_lint.text.phrases import counted
 
@@ -216,22 +217,16 @@ def _demand_square(operation: Operation, matrix: ArrayShape) -> None:
         raise Impossible(f"{operation.opcode} takes square matrices, got {matrix}")
 
 
-def _demand_field(operation: Operation, dtype: str) -> None:
-    demand_known(dtype)
-    if not is_float(dtype) and not is_complex(dtype):
-        raise Impossible(f"{operation.opcode} takes no elements of type {dtype}")
-
-
 def _cholesky(operation: Operation) -> Shape:
     operand = operation.array(0)
-    _demand_field(operation, operand.dtype)
+    demand_elements(operation, operand.dtype, is_inexact)
     _demand_square(operation, operand)
     return operand.with_layout(None)
 
 
 def _triangular_solve(operation: Operation) -> Shape:
     matrix, right = operation.array(0), operation.array(1)
-    _demand_field(operation, matrix.dtype)
+    demand_elements(operation, matrix.dtype, is_inexact)
     if matrix.dtype != right.dtype:
         raise Impossible(f"triangular-solve of {matrix.dtype} and {right.dtype}")
     _demand_square(operation, matrix)

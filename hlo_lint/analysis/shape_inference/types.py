@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from hlo_lint.analysis.shape_inference.operation import PRED, Impossible, Unknowable, known
+from hlo_lint.analysis.shape_inference.operation import (
+    PRED,
+    Impossible,
+    Operation,
+    Unknowable,
+    known,
+)
 from hlo_lint.hlo.dtypes import (
     BITS,
     COMPLEX_OF_PART,
@@ -254,6 +260,13 @@ def demand_scalars(what: str, parameters: Sequence[str], wanted: Sequence[ArrayS
         scalar = array_without_layout(array.dtype, ())
         message = f"expected {{}} as parameter {number} of {what}, got {{}}"
         demand_compatible(scalar, known(text), message, any_precision=True)
+
+
+def demand_elements(operation: Operation, dtype: str, takes: Callable[[str], bool]) -> None:
+    """Demand an element type that an operation takes."""
+    demand_known(dtype)
+    if not takes(dtype):
+        raise Impossible(f"{operation.opcode} takes no elements of type {dtype}")
 
 
 def demand_pred(what: str, root: str) -> None:
