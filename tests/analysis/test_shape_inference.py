@@ -202,9 +202,9 @@ complex                 | f16[3]; f16[3]                  |                     
 select                  | s32[3]; f32[3]; f32[3]          |                      | a pred, got s32
 select                  | pred[2]; f32[3]; f32[3]         |                      | by pred[2] among f32[3]
 clamp                   | f32[2]; f32[3]; f32[]           |                      | operand 0 of clamp
-map                     | f32[3]                          | dimensions={0}, to_apply=%add | takes 1 parameters
+map                     | f32[3]                          | dimensions={0}, to_apply=%add | 2 parameters
 transpose               | f32[3,4]                        | dimensions={1,1}     | {1,1} is not a permutation
-reverse                 | f32[3]                          | dimensions={1}       | names 1, which is not a dimension of f32[3]
+reverse                 | f32[3]                          | dimensions={1}       | dimensions=1
 slice                   | f32[9]                          | slice={[1:10]}       | [1:10] out of 9
 slice                   | f32[9]                          | slice={[1:3:0]}      | a stride of 0
 pad                     | f32[3]; f32[]                   | padding=-4_0         | negative size -1
@@ -219,9 +219,9 @@ set-dimension-size      | f32[3]; s64[]                   | dimensions={0}      
 dot                     | f32[3,4]; f32[5,6]              | lhs_contracting_dims={1}, \
 rhs_contracting_dims={0} | contracting dimensions differ: 1 of the lhs has 4
 dot                     | f32[3,4]; f32[4,6]              | lhs_contracting_dims={2}, \
-rhs_contracting_dims={0} | lhs_contracting_dims names 2, which is not a dimension of f32[3,4]
+rhs_contracting_dims={0} | lhs_contracting_dims names dimension 2
 dot                     | f32[3,4]; f32[4,6]              | lhs_batch_dims={1}, lhs_contracting_dims={1}, \
-rhs_batch_dims={0}, rhs_contracting_dims={0} | as batch and as contracting dimension
+rhs_batch_dims={0}, rhs_contracting_dims={0} | contracting dimension twice
 ragged-dot              | f32[11,5]; f32[3,5,7]; s32[4]   | lhs_contracting_dims={1}, \
 rhs_contracting_dims={1}, lhs_ragged_dims={0}, rhs_group_dims={0} | 3 right sides for 4 groups
 convolution             | f32[1,4,4,6]; f32[3,3,5,8]      | window={size=3x3}, \
@@ -235,7 +235,7 @@ start_index_map={0}, index_vector_dim=1, slice_sizes={1,9} | not integers
 scatter                 | f32[8,9]; s32[5,1]; f32[6,9]    | update_window_dims={1}, \
 inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=%add | \
 dimension 0 of the updates has 6
-reduce                  | f32[3,4]; f32[]                 | dimensions={2}, to_apply=%add | names 2, which is not a dimension
+reduce                  | f32[3,4]; f32[]                 | dimensions={2}, to_apply=%add | dimensions=2
 reduce                  | f32[3,4]; f32[]                 | dimensions={0,0}, to_apply=%add | a dimension twice
 reduce                  | s32[3,4]; f32[]                 | dimensions={0}, to_apply=%add | folds s32[]
 reduce                  | f32[3,4]; f32[]                 | dimensions={0}, to_apply=%largest | 2 parameters, got 4
@@ -254,7 +254,7 @@ get-tuple-element       | (f32[3], s32[])                 | index=2             
 get-tuple-element       | f32[3]                          | index=0              | not a tuple
 call                    | f32[4]                          | to_apply=%double     | the parameter is f32[3]
 while                   | f32[4]                          | condition=%always, body=%double | takes f32[3]
-while                   | f32[3]                          | condition=%double, body=%double | expected pred[] as the result of the condition
+while                   | f32[3]                          | condition=%double, body=%double | expected pred[]
 conditional             | f32[]; f32[3]                   | branch_computations={%double} | pred[] or s32[]
 conditional             | s32[]; f32[4]                   | branch_computations={%double} | branch 0 takes
 copy-done               | (f32[3], f32[4], u32[])         |                      | f32[4] into f32[3]
@@ -283,7 +283,7 @@ stochastic-convert      | f32[3]; u16[3]      |                        | bf16[3]
 get-tuple-element       | (f32[3]{0}, s32[])  | index=1                | f32[]       | expected s32[]
 get-tuple-element       | (f32[3,4]{1,0})     | index=0                | f32[3,4]{0,1} | different layouts
 tuple                   | f32[3]; s32[]       |                        | (s32[], f32[3]) | expected f32[3] at index {0}
-sort                    | s32[3]              | dimensions={0}, to_apply=%less | s32[3] | expected s32[] as parameter 0
+sort                    | s32[3]              | dimensions={0}, to_apply=%less | s32[3] | compares s32[]
 sort                    | f32[3]              | dimensions={1}, to_apply=%less | f32[3] | dimensions=1
 fusion                  | f32[4]              | kind=kLoop, calls=%cut | f32[4]{0}   | expected f32[3]
 infeed                  | token[]             |                        | f32[3]      | data and a token

@@ -17,7 +17,7 @@ from hlo_lint.analysis.shape_inference.reduction import demand_reducer
 from hlo_lint.analysis.shape_inference.types import (
     array_without_layout,
     demand_array_sizes,
-    demand_dims,
+    demand_in_range,
     demand_known,
     flags,
     promote_types,
@@ -133,7 +133,9 @@ def _transpose(operation: Operation) -> Shape:
 def _reverse(operation: Operation) -> Shape:
     operand = operation.array(0)
     dims = operation.integers("dimensions")
-    demand_dims("dimensions of reverse", dims, operand)
+    if len(set(dims)) != len(dims):
+        raise Impossible("dimensions of reverse names a dimension twice")
+    demand_in_range(dims, operand, "dimensions={} of reverse is not a dimension of {}")
     return operand.with_layout(None)
 
 
@@ -273,6 +275,14 @@ def _set_dimension_size(operation: Operation) -> Shape:
     return array_without_layout(operand.dtype, operand.dims, dynamic)
 
 
+def _demand_dims(name: str, dims: Sequence[int], rank: int, *, ordered: bool = True) -> None:
+    if ordered and list(dims) != sorted(dims):
+        raise Impossible(f"{name} has to be in ascending order")
+    if len(set(dims)) != len(dims):
+        raise Impossible(f"{name} names a dimension twice")
+    demand_in_range(dims, rank, name + " names {}, there are {} dimensions")
+
+
 def _index_dims(indices: ArrayShape, vector: int) -> list[int]:
     return [dim for dim in range(indices.rank) if dim != vector]
 
@@ -293,7 +303,7 @@ def _demand_index_map(
     size = indices.dims[vector] if vector < indices.rank else 1
     if not same_size(len(mapped), size):
         raise Impossible(f"{name} has {len(mapped)} numbers, each index has {size}")
-    demand_dims(name, mapped, operand)
+    _demand_dims(name, mapped, operand.rank, ordered=False)
 
 
 def _demand_batching(
@@ -303,7 +313,7 @@ def _demand_batching(
     pairs: tuple[Sequence[int], Sequence[int]],
 ) -> None:
     of_operand, of_indices = pairs
-    demand_dims(names[1], of_indices, indices)
+    _demand_dims(names[1], of_indices, indices.rank, ordered=False)
     if vector in of_indices:
         raise Impossible(f"{names[1]} names index_vector_dim")
     if len(of_operand) != len(of_indices):
@@ -320,12 +330,11 @@ def _gather(operation: Operation) -> Shape:
     mapped = operation.integers("start_index_map", ())
     sizes = operation.integers("slice_sizes")
 
-    demand_dims(
-        "offset_dims", offsets, len(offsets) + len(_index_dims(indices, vector)), ordered=True
-    )
+    result_rank = len(offsets) + len(_index_dims(indices, vector))
+    _demand_dims("offset_dims", offsets, result_rank)
     _demand_index_map("start_index_map", mapped, indices, vector, operand)
-    demand_dims("collapsed_slice_dims", collapsed, operand, ordered=True)
-    demand_dims("operand_batching_dims", batching, operand, ordered=True)
+    _demand_dims("collapsed_slice_dims", collapsed, operand.rank)
+    _demand_dims("operand_batching_dims", batching, operand.rank)
     names = ("operand_batching_dims", "start_indices_batching_dims")
     _demand_batching(indices, vector, names, (batching, index_batching))
     if len(sizes) != operand.rank:
@@ -406,9 +415,9 @@ def _demand_scatter_dims(
             f"the updates of scatter need {len(scattered) + len(windows)} dimensions, got "
             f"{update.rank}"
         )
-    demand_dims("update_window_dims", windows, update, ordered=True)
-    demand_dims("inserted_window_dims", inserted, operand, ordered=True)
-    demand_dims("input_batching_dims", batching, operand, ordered=True)
+    _demand_dims("update_window_dims", windows, update.rank)
+    _demand_dims("inserted_window_dims", inserted, operand.rank)
+    _demand_dims("input_batching_dims", batching, operand.rank)
     if len(windows) + len(inserted) + len(batching) != operand.rank:
         raise Impossible(
             f"update_window_dims, inserted_window_dims and input_batching_dims have to be "

@@ -13,8 +13,8 @@ from hlo_lint.analysis.shape_inference.operation import (
 )
 from hlo_lint.analysis.shape_inference.types import (
     array_without_layout,
-    demand_dims,
     demand_elements,
+    demand_in_range,
     demand_known,
     part_of,
     promote_types,
@@ -35,10 +35,11 @@ def _sides(
     for side, shape in (("lhs", left), ("rhs", right)):
         batch = operation.integers(f"{side}_batch_dims", ())
         contracting = operation.integers(f"{side}_contracting_dims", ())
-        demand_dims(f"{side}_batch_dims", batch, shape)
-        demand_dims(f"{side}_contracting_dims", contracting, shape)
-        if set(batch) & set(contracting):
-            raise Impossible(f"the {side} has a dimension as batch and as contracting dimension")
+        demand_in_range(batch, shape, f"{side}_batch_dims names dimension {{}} of {{}}")
+        demand_in_range(contracting, shape, f"{side}_contracting_dims names dimension {{}} of {{}}")
+        together = (*batch, *contracting)
+        if len(set(together)) != len(together):
+            raise Impossible(f"the {side} has a batch or contracting dimension twice")
         sides += [batch, contracting]
     left_batch, left_contracting, right_batch, right_contracting = sides
     return left_batch, left_contracting, right_batch, right_contracting
@@ -121,8 +122,8 @@ def _ragged_dot(operation: Operation) -> Shape:
     group_dims = operation.integers("rhs_group_dims", ())
     if len(ragged) != 1:
         raise Impossible(f"ragged-dot has one ragged dimension, got {len(ragged)}")
-    demand_dims("lhs_ragged_dims", ragged, left)
-    demand_dims("rhs_group_dims", group_dims, right)
+    demand_in_range(ragged, left, "lhs_ragged_dims names dimension {} of {}")
+    demand_in_range(group_dims, right, "rhs_group_dims names dimension {} of {}")
     if not groups.rank:
         raise Impossible("the sizes of groups of ragged-dot need a dimension")
     left_batch, left_contracting, right_batch, right_contracting = _sides(operation, left, right)
@@ -250,7 +251,7 @@ def _batch_norm(operation: Operation) -> Shape:
     """The normalized operand, and vectors with an element for each feature, all of floats."""
     operand = operation.array(0)
     feature = operation.integer("feature_index")
-    demand_dims("feature_index", [feature], operand)
+    demand_in_range([feature], operand, "feature_index={} is not a dimension of {}")
     grad = operation.opcode == "batch-norm-grad"
     per_feature = operation.arrays(1, len(operation.operands) - grad)
     for number, array in enumerate((operand, *per_feature)):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hlo_lint.analysis.shape_inference.operation import (
+    PRED,
     Impossible,
     ImpossibleMix,
     Inference,
@@ -19,10 +20,9 @@ from hlo_lint.analysis.shape_inference.types import (
     brief,
     compatible,
     demand_compatible,
-    demand_dims,
+    demand_in_range,
     demand_known,
     demand_pred,
-    demand_scalars,
     flags,
     promote_types,
     same_dims,
@@ -117,8 +117,11 @@ def _reduce(operation: Operation) -> Shape:
     first = arrays[0]
     folded = demand_reducer(operation, initial, arrays)
     dims = operation.integers("dimensions")
-    demand_dims("dimensions of reduce", dims, first)
-    kept = sorted(set(range(first.rank)).difference(dims))
+    demand_in_range(dims, first, "dimensions={} of reduce is not a dimension of {}")
+    gone = set(dims)
+    if len(gone) != len(dims):
+        raise Impossible("dimensions of reduce names a dimension twice")
+    kept = [dim for dim in range(first.rank) if dim not in gone]
     sizes, dynamic = [first.dims[dim] for dim in kept], [first.is_dynamic(dim) for dim in kept]
     results = tuple(array_without_layout(array.dtype, sizes, dynamic) for array in folded)
     return as_folded(operation, results)
@@ -140,9 +143,19 @@ def _compared(operation: Operation, printed: Shape) -> None:
     arrays = operation.arrays()
     operation.dimension(arrays[0].rank)
     called = operation.callee()
-    what = "the computation that sort calls"
-    demand_pred(what, called.root)
-    demand_scalars(what, called.parameters, [array for array in arrays for _ in range(2)])
+    if len(called.parameters) != 2 * len(arrays):
+        raise Impossible(
+            f"the computation that sort calls takes {2 * len(arrays)} parameters, got "
+            f"{len(called.parameters)}"
+        )
+    demand_pred("the computation that sort calls", called.root)
+    for number, text in enumerate(called.parameters):
+        wanted = array_without_layout(arrays[number // 2].dtype, ())
+        if not compatible(known(text), wanted, any_precision=True):
+            taken = brief(known(text))
+            raise Impossible(
+                f"sort compares {wanted}, parameter {number} of its computation is {taken}"
+            )
 
 
 def _topk(operation: Operation) -> Shape:
@@ -282,8 +295,14 @@ def _select_and_scatter(operation: Operation) -> Shape:
     operand, source, initial = operation.arrays()
     select_last = 0 <= operation.tail.find("scatter=") < operation.tail.find("select=")
     select = operation.callee(int(select_last))
-    demand_pred("select", select.root)
-    demand_scalars("select", select.parameters, (operand, operand))
+    if len(select.parameters) != 2:
+        raise Impossible(f"select takes 2 parameters, got {len(select.parameters)}")
+    if not compatible(known(select.root), PRED):
+        raise Impossible(f"select returns {select.root}, expected pred[]")
+    wanted = array_without_layout(operand.dtype, ())
+    for number, text in enumerate(select.parameters):
+        if not compatible(known(text), wanted, any_precision=True):
+            raise Impossible(f"parameter {number} of select is {text}, expected {wanted}")
     demand_reducer(operation, [initial], [source], 1 - select_last)
     places = array_without_layout(
         operand.dtype, _moved_over(operand, _window(operation, operand.rank))

@@ -238,28 +238,12 @@ def brief(shape: Shape) -> str:
 _MAX_TUPLE_LENGTH = 4
 
 
-def demand_dims(
-    name: str, dims: Sequence[int], shape: ArrayShape | int, *, ordered: bool = False
-) -> None:
-    """Demand dimensions of an array, or of a rank, each at most once."""
-    if ordered and list(dims) != sorted(dims):
-        raise Impossible(f"{name} has to be in ascending order")
-    if len(set(dims)) != len(dims):
-        raise Impossible(f"{name} names a dimension twice")
-    rank, whole = (shape, f"rank {shape}") if isinstance(shape, int) else (shape.rank, shape)
+def demand_in_range(dims: Sequence[int], shape: ArrayShape | int, message: str) -> None:
+    """Demand dimensions of an array, or of a rank; the message is of a dimension and that."""
+    rank = shape if isinstance(shape, int) else shape.rank
     for dim in dims:
         if not 0 <= dim < rank:
-            raise Impossible(f"{name} names {dim}, which is not a dimension of {whole}")
-
-
-def demand_scalars(what: str, parameters: Sequence[str], wanted: Sequence[ArrayShape]) -> None:
-    """Demand that the parameters of a computation are scalars of the types of some arrays."""
-    if len(parameters) != len(wanted):
-        raise Impossible(f"{what} takes {len(wanted)} parameters, got {len(parameters)}")
-    for number, (text, array) in enumerate(zip(parameters, wanted, strict=True)):
-        scalar = array_without_layout(array.dtype, ())
-        message = f"expected {{}} as parameter {number} of {what}, got {{}}"
-        demand_compatible(scalar, known(text), message, any_precision=True)
+            raise Impossible(message.format(dim, shape))
 
 
 def demand_elements(operation: Operation, dtype: str, takes: Callable[[str], bool]) -> None:
@@ -271,7 +255,9 @@ def demand_elements(operation: Operation, dtype: str, takes: Callable[[str], boo
 
 def demand_pred(what: str, root: str) -> None:
     """Demand a computation that returns a `pred[]`."""
-    demand_compatible(PRED, known(root), wrong_result(what))
+    result = known(root)
+    if not compatible(result, PRED):
+        raise Impossible(f"{what} returns {brief(result)}, expected pred[]")
 
 
 def demand_array_sizes(dims: Sequence[int], what: str) -> None:
