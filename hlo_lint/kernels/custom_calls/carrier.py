@@ -94,9 +94,9 @@ class JsonReader:
             raise PayloadError(f"{self.path}.{name} is not a number")
         return float(value)
 
-    def boolean(self, name: str, default: bool = False) -> bool:
-        """True or false."""
-        value = self.fields.get(name, default)
+    def boolean(self, name: str) -> bool:
+        """True or false; false if the field is missing."""
+        value = self.fields.get(name, False)
         if not isinstance(value, bool):
             raise PayloadError(f"{self.path}.{name} is neither true nor false")
         return value
