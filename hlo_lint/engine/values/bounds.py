@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hlo_lint.analysis.walks import reached
 from hlo_lint.engine.values.compare import EXACT, Bound, largest_error
 from hlo_lint.engine.values.lowering.graph import nodes_in_order
+from hlo_lint.engine.values.own_types import rounds
 from hlo_lint.hlo.dtypes import BITS, ELEMENT_TYPES, PART_OF_COMPLEX, is_float, is_inexact
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def narrowed_operations(before: Program, after: Program) -> set[str]:
     An accumulator of bf16 in place of f32, say. Products of f32 have a default precision.
     """
     ours, theirs = (
-        Counter((node.opcode, shape.dtype) for node in side.nodes for shape in node.shapes[:1])
+        Counter((n.opcode, s.dtype, _loses(n)) for n in side.nodes for s in n.shapes[:1])
         for side in (before, after)
     )
     wide_products = {
@@ -136,15 +137,27 @@ def narrowed_operations(before: Program, after: Program) -> set[str]:
         for operand in node.operands
         if operand.opcode != "convert" and BITS.get(operand.shape.dtype, 0) > 16
     }
-    gone = [pair for pair in ours - theirs if is_inexact(pair[1])]
+    gone = [(opcode, dtype) for opcode, dtype, _ in ours - theirs if is_inexact(dtype)]
     return {
         narrow
-        for opcode, narrow in theirs - ours
-        if opcode not in MOVES and opcode not in ("constant", "convert", "parameter", "while")
+        for opcode, narrow, loses in theirs - ours
+        if loses and is_inexact(narrow)
         if not (opcode in ("convolution", "dot") and wide_products)
-        if is_inexact(narrow)
-        and any(name == opcode and unit_of(wide) < unit_of(narrow) for name, wide in gone)
+        if any(name == opcode and unit_of(wide) < unit_of(narrow) for name, wide in gone)
     }
+
+
+def _loses(node: Node) -> bool:
+    """True if an operation in a narrower type loses digits: it rounds, or reads a rounded number.
+
+    The maximum of numbers of bf16 is the same in bf16 and in f32.
+    """
+    reads_rounded = any(
+        operand.opcode == "convert" and operand.operands[0].literal is None
+        for operand in node.operands
+    )
+    is_move = node.opcode in MOVES or node.opcode in ("constant", "convert", "parameter", "while")
+    return not is_move and (reads_rounded or rounds(node))
 
 
 _find_precision: Final = re.compile("highest|x[369]$").findall

@@ -120,10 +120,16 @@ def hidden_difference(
 
 def _is_exact(root: Node) -> bool:
     """True if no operation before a result rounds a float."""
-    return all(
-        node.opcode in _EXACT or not any(is_inexact(shape.dtype) for shape in node.shapes)
-        for node in nodes_in_order([root])
-    )
+    return not any(map(rounds, nodes_in_order([root])))
+
+
+def rounds(node: Node) -> bool:
+    """True if an operation rounds floats, other than to a type that the text names."""
+    if node.opcode in _EXACT or not any(is_inexact(shape.dtype) for shape in node.shapes):
+        return False
+    # The maximum of an array is one of its elements.
+    roots = [root for _, graph in node.called for root in graph.roots]
+    return node.opcode not in ("reduce", "reduce-window") or not all(map(_is_exact, roots))
 
 
 def may_become_finite(before: Program, after: Program) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import hlo_lint
-from hlo_lint.engine.values.bounds import is_smooth
+from hlo_lint.engine.values.bounds import is_smooth, rounded_share
 from hlo_lint.engine.values.lowering.graph import Nodes
 from hlo_lint.engine.values.lowering.lower import Lowering
 
@@ -70,3 +70,44 @@ ENTRY e {{
 def test_a_division_by_what_is_more_than_0_is_smooth(expression: str, smooth: bool) -> None:
     module = hlo_lint.parse(PROGRAM.format(expression=expression))
     assert is_smooth(Lowering(module, Nodes()).program()) is smooth
+
+
+FOLDS = """HloModule m
+
+fold {{
+  a = {dtype}[] parameter(0)
+  b = {dtype}[] parameter(1)
+  ROOT c = {dtype}[] {opcode}(a, b)
+}}
+
+ENTRY e {{
+  x = {source}[8,4] parameter(0)
+  first = f32[] constant({first})
+  begin = {dtype}[] convert(first)
+  y = {dtype}[8,4] convert(x)
+  f = {dtype}[8] reduce({operand}, begin), dimensions={{1}}, to_apply=fold
+  ROOT r = f32[8] convert(f)
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("opcode", "source", "loses"),
+    [("maximum", "bf16", False), ("add", "bf16", True), ("maximum", "f32", True)],
+)
+def test_a_maximum_in_the_type_of_its_operand_loses_no_digits(
+    opcode: str, source: str, loses: bool
+) -> None:
+    nodes = Nodes()
+    ours, theirs = (
+        FOLDS.format(
+            dtype=dtype,
+            opcode=opcode,
+            source=source,
+            first="0" if opcode == "add" else "-inf",
+            operand="x" if dtype == source else "y",
+        )
+        for dtype in ("f32", "bf16")
+    )
+    before, after = (Lowering(hlo_lint.parse(text), nodes).program() for text in (ours, theirs))
+    assert (rounded_share(before, after, False) > 0) is loses
