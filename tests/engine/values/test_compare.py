@@ -12,6 +12,7 @@ from hlo_lint.engine.values.compare import (
     drawn,
     largest_error,
     result_difference,
+    where_finite,
 )
 from tests.conftest import present
 
@@ -135,3 +136,11 @@ def test_large_arrays_are_compared_part_by_part() -> None:
     assert (difference.index, difference.count, difference.region) == ((2, 6), 3, ((2, 2), (5, 7)))
     after[0, 0] = np.inf
     assert largest_error([after], [before]) == np.float32(2e-3)
+
+
+def test_numbers_that_overflow_on_both_sides_are_not_compared_in_f64() -> None:
+    inf, nan = np.inf, np.nan
+    native = [[np.array([1, inf, nan, inf, nan], "f4")], [np.array([1, inf, nan, -inf, 2], "f4")]]
+    wide = [[np.array([1, 2e93, 3e93, 4e93, 5.0])], [np.array([9, 8e93, 7e93, 6e93, 2.0])]]
+    (theirs,) = where_finite(native, wide)
+    assert theirs.tolist() == [9, 2e93, 3e93, 6e93, 2]
