@@ -101,9 +101,14 @@ def hostile_inputs(before: Program, after: Program, inputs: tuple[Input, ...]) -
 def run_count(before: Program, after: Program, inputs: tuple[Input, ...]) -> int:
     """The number of hostile runs: few for large programs."""
     predicates = sum(i.shape.dtype == "pred" and prod(i.shape.dims) == 1 for i in inputs)
-    work = max(sum(map(_work, side.nodes)) for side in (before, after))
+    work = max(map(work_of, (before, after)))
     needed = 1 << predicates if predicates <= MAX_PREDICATES else 0
     return max(min(MAX_RUNS, RUN_WORK // max(work, 1)), MIN_RUNS, needed)
+
+
+def work_of(program: Program) -> int:
+    """The number of elements that a program computes, roughly."""
+    return sum(map(_work, program.nodes))
 
 
 def _work(node: Node) -> int:

@@ -27,6 +27,7 @@ from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.engine.values.comparable import incomparable
 from hlo_lint.engine.values.compare import OWN_BOUND, keep_bound
+from hlo_lint.engine.values.hostile import work_of
 from hlo_lint.engine.values.inputs import leaves_of
 from hlo_lint.engine.values.lowering.graph import Nodes
 from hlo_lint.engine.values.programs import Comparison, GivenInputs, Inputs, Runs, StepOutcome
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 SEEDS: Final = (0, 1)
 """A seed of small numbers of both signs, and a seed of positive numbers."""
 
+MAX_WORK: Final = 1 << 41
+"""The elements that the steps of a stretch compute together on one seed, where all are run."""
 MIN_SHARE: Final = 4
 """The number of steps that makes another child worth its start."""
 
@@ -130,8 +133,9 @@ def validate_dumps(
 ) -> Validation:
     """Compare successive dumps of a program, in the order of the run.
 
-    With `all_steps` each step is run, `jobs` at a time. Otherwise only the steps that bisection
-    needs are run: it misses a change that a later pass takes back.
+    With `all_steps` each step is run, `jobs` at a time, unless a stretch of them computes more than
+    `MAX_WORK`. Otherwise only the steps that bisection needs are run: it misses a change that a
+    later pass takes back.
 
     `given` are inputs of a user, for the first run.
     """
@@ -139,10 +143,9 @@ def validate_dumps(
     run, runs = (RunSteps(dumps, deadline, progress), Runs(xla, given, wide_first=True))
     result = Validation(title, run.steps)
     stretches = [_Stretch(steps, run, result, seeds) for steps in _stretches(run, all_steps)]
-    if all_steps:
-        _compare_all(stretches, runs, jobs)
+    _compare_all([stretch for stretch in stretches if all_steps and stretch.is_small], runs, jobs)
     for stretch in stretches:
-        if not all_steps:
+        if not (all_steps and stretch.is_small):
             stretch.bisect(runs)
         stretch.add_refusals(runs)
     result.changes += _unsound(run, result.changes)
@@ -293,6 +296,7 @@ class _Stretch:
         self.first = self.steps[0].program
         self.inputs = self.first.inputs
         """The inputs of all steps, in range for the first step."""
+        self.is_small = work_of(self.first) * len(self.steps) <= MAX_WORK
 
     def _is_ready(self, step: ValidatedStep) -> bool:
         """True if a step is a program that takes the inputs; if not, record the verdict."""

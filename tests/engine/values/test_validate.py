@@ -277,6 +277,14 @@ def test_a_change_that_is_taken_back_shows_in_all_steps(xla: XlaCpu) -> None:
     ]
 
 
+def test_steps_that_are_too_large_to_run_all_are_bisected(
+    xla: XlaCpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hlo_lint.engine.values.validate.MAX_WORK", 0)
+    dumps = run_of([LOOP, edited(LOOP, {"constant(5)": "constant(3)"}), LOOP])
+    assert not validate_dumps("m", dumps, xla, all_steps=True).changes
+
+
 def test_several_children_say_what_one_says(xla: XlaCpu) -> None:
     texts = [LOOP.replace("constant(5)", f"constant({1 + step % 4})") for step in range(9)]
     alone, together = (
