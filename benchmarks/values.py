@@ -46,6 +46,14 @@ COLUMNS = (
     StepOutcome.NOT_RUN,
 )
 
+TRUE_CHANGES = {
+    "repro/alias/module_0057.jit_spmd.before_optimizations.txt": (
+        "the partitioner of jaxlib 0.4.13 sums the copies of a concatenated array on all devices: "
+        "that release computes a wrong `cumsum` of a sharded array when it runs"
+    )
+}
+"""Errors of releases, by the compilation, with what was seen of them outside of `validate`."""
+
 Verdict = dict[str, object]
 """The outcome of `validate` for one compilation, or of one planted edit, as JSON."""
 
@@ -102,7 +110,11 @@ def reasons(verdicts: list[Verdict]) -> Iterator[str]:
             counts.update(verdict[kind])  # type: ignore[call-overload]
         yield from ["", f"## {title}", ""]
         yield from [f"- {count}: {text}" for text, count in counts.most_common()] or ["None."]
-    changes = [str(each) for verdict in verdicts for each in verdict["changes"]]  # type: ignore[attr-defined]
+    changes = []
+    for verdict in verdicts:
+        known = TRUE_CHANGES.get(str(verdict["key"]))
+        true = f" True: {known}." if known else ""
+        changes += [f"{each}.{true}" for each in verdict["changes"]]  # type: ignore[attr-defined]
     yield from ["", "## Steps that changed the values", ""]
     yield from [f"- {change}" for change in changes] or ["None."]
 
