@@ -145,10 +145,10 @@ def _changes_values(step: Instruction, source: Instruction, module: Module) -> b
         case "custom-call":
             return step.custom_call_target in _PLACES
         case "set-dimension-size":
-            array, dimensions = result_array(source), step.integers_attribute("dimensions")
-            if array is None or not dimensions or not 0 <= dimensions[0] < len(array.dims):
-                return False
-            return number_of(step.producer(1)) != array.dims[dimensions[0]]
+            array, named = result_array(source), step.integers_attribute("dimensions") or ()
+            sizes = enumerate(array.dims if array else ())
+            full = [size for number, size in sizes if number in named]
+            return number_of(step.producer(1)) not in full
         case "select":
             return _is_free(sources[0]) and source in sources[1:]
         case _:
