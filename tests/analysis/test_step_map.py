@@ -147,3 +147,23 @@ def test_groups_of_replicas_and_of_devices_are_not_compared_by_number() -> None:
     line = "all-reduce(p), channel_id=1, to_apply=add, replica_groups={#"
     assert step(line, "{0},{1}}", "{0,1},{2,3}}, use_global_device_ids=true") == []
     assert len(step(line, "{0},{1}}", "{0,1}}")) == 1
+
+
+def test_a_step_that_chains_its_replacements_has_few_parts() -> None:
+    before, after, reads, sum_before = [], [], [], "p"
+    for number in range(700):
+        attributes = (
+            f'replica_groups={{{{0,1}}}}, to_apply=add, frontend_attributes={{a="{number}"}}'
+        )
+        before.append(f"r{number} = f32[8] all-reduce(p), {attributes}")
+        after.append(f"b{number} = f32[8] add(p, {sum_before})")
+        after.append(f"x{number} = f32[8] all-reduce(b{number}), {attributes}")
+        before.append(f"u{number} = f32[8] sine(r{number})")
+        after.append(f"u{number} = f32[8] sine(x{number})")
+        reads.append(f"u{number}")
+        sum_before = f"x{number}"
+    root = f"ROOT t = ({', '.join(['f32[8]'] * 700)}) tuple({', '.join(reads)})\n}}\n"
+    old, new = (hlo_lint.parse("\n".join([_PROGRAM, *body, root])) for body in (before, after))
+    links = PassPair(old, new, "algsimp", "simplification", None).map.links(lambda _: True)
+    parts = sum(len(link.parts) for link in links)
+    assert 700 < parts < 2**18 < 700 * 701
