@@ -216,12 +216,13 @@ class _Verifier:
             return bad
         good = self.memo.kinds.setdefault(opcode, set())
         calls = inference is not None and inference.calls and may_call(opcode)
+        has_inline = calls and any(part.inline for part in self.module.computations)
         for kind in kinds:
             _, result, attributes, operands = kind
             signatures: tuple[Signature | None, ...] = ()
             if calls:
                 callees = callees_in(attributes)
-                if "={" in attributes and any(part.inline for part in self.module.computations):
+                if has_inline and "={" in attributes:
                     computation, number = batch.place(kind)
                     callees = calls_of(computation).get(number, ())
                 named = map(self.module.computation, callees)
