@@ -52,14 +52,11 @@ def is_archive(name: str) -> bool:
 
 def archive_of(path: Path) -> Path | None:
     """The archive that contains a path, or None."""
+    is_file = _is_remote_file if "://" in str(path) else Path.is_file
     for parent in path.parents:
-        if is_archive(parent.name) and _is_file(parent):
+        if is_archive(parent.name) and is_file(parent):
             return parent
     return None
-
-
-def _is_file(path: Path) -> bool:
-    return _is_remote_file(path) if "://" in str(path) else path.is_file()
 
 
 @lru_cache

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import compress
+from operator import not_
 from typing import Final, NamedTuple
 
 from hlo_lint.hlo.ir import Computation
@@ -388,8 +390,8 @@ def _read_lines(texts: list[str], memo: LineMemo) -> list[InstructionRecord] | N
     missing = rows.count(None)
     if not missing:
         return rows  # type: ignore[return-value]  # all are rows
-    places = range(len(lines)) if missing == len(lines) else _places_of_none(rows, missing)
-    new_lines = lines if missing == len(lines) else [lines[number] for number in places]
+    places = list(compress(range(len(rows)), map(not_, rows)))  # no record is empty
+    new_lines = [lines[number] for number in places]
     new = "\n".join(["", *new_lines, ""])
     fresh = _find_rows(new, 0, len(new) - 1, missing, memo)
     if fresh is None:
@@ -398,15 +400,6 @@ def _read_lines(texts: list[str], memo: LineMemo) -> list[InstructionRecord] | N
     for number, line in zip(places, new_lines, strict=True):
         rows[number] = by_line[line]  # a single record for a repeated new line
     return rows  # type: ignore[return-value]  # all are rows now
-
-
-def _places_of_none(rows: list[InstructionRecord | None], count: int) -> list[int]:
-    places = []
-    index = -1
-    for _ in range(count):
-        index = rows.index(None, index + 1)
-        places.append(index)
-    return places
 
 
 def _make_rows(

@@ -274,10 +274,11 @@ def _name_inline(computations: list[tuple[int, Computation]], outer: set[Computa
 
 
 def _not_hlo(text: str, begin: int) -> ParseError:
+    head = text[begin : begin + _SNIFFED]
     message = "this is not HLO: it has neither HloModule nor a computation"
     if "H\0l\0o\0M\0o\0d\0u\0l\0e" in text:  # what `>` of PowerShell writes
         message = "this is UTF-16; HLO is read as UTF-8: convert it with iconv -f utf-16 -t utf-8"
-    elif other := _other_format(text[begin : begin + _SNIFFED]):
+    elif other := next((_FORMATS[form] for form in _FORMATS if re.match(form, head)), ""):
         message = f"this is {other}, not HLO, which `{_GIVES_HLO}` gives"
     return ParseError(message, begin, max(begin, text.find("\n", begin)))
 
@@ -290,7 +291,3 @@ _FORMATS = {
     r"\{ ?lambda\b|let\b": "a jaxpr",
 }
 """Other formats that jax prints, by the beginning of their texts."""
-
-
-def _other_format(head: str) -> str:
-    return next((name for begin, name in _FORMATS.items() if re.match(begin, head)), "")
