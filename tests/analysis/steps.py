@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from hlo_lint.hlo.ir import Module
-from hlo_lint.hlo.opcodes import COLLECTIVES, ELEMENTWISE, TUPLES
+from hlo_lint.hlo.opcodes import COLLECTIVES, ELEMENTWISE
 
 _NAME = re.compile(r"%([\w.\-]+)")
 _COUNT = re.compile(r'("known_trip_count":\{"n":")(\d+)')
-_STAYS = TUPLES | {"after-all", "constant", "iota", "parameter", "while"}
 
 
 @dataclass(frozen=True)

@@ -57,10 +57,6 @@ ENTRY %e {
   ROOT %r = f32[4,2,3]{0,1,2} reshape(%p)
 }
 """
-MOVE = entry("""
-  p = f32[64,1,128]{2,1,0} parameter(0)
-  ROOT t = f32[64,128,1]{2,1,0} transpose(p), dimensions={0,2,1}
-""")
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ import re
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 STRICT = ("check", "--strict")
 
-Make = Callable[[int], "bytes | str | dict[str, bytes | str]"]
+Make = Callable[[int], "bytes | str | Mapping[str, bytes | str]"]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Hostile:
     def write(self, folder: Path, size: int) -> Path:
         """Write the input; return the path that the command gets."""
         made = self.make(size)
-        if not isinstance(made, dict):
+        if isinstance(made, bytes | str):
             path = folder / self.file
             path.write_bytes(_bytes(made))
             return path
@@ -83,7 +83,7 @@ def _input(
 
 
 def _table(
-    around: Callable[[str], str | dict[str, bytes | str]],
+    around: Callable[[str], str | Mapping[str, bytes | str]],
     *rows: tuple[str, int, str],
     small: int = 64,
     arguments: tuple[str, ...] = (),
@@ -95,8 +95,8 @@ def _table(
 
 
 def _around(
-    around: Callable[[str], str | dict[str, bytes | str]], part: str, size: int
-) -> str | dict[str, bytes | str]:
+    around: Callable[[str], str | Mapping[str, bytes | str]], part: str, size: int
+) -> str | Mapping[str, bytes | str]:
     return around(_grown(part, size))
 
 
@@ -152,9 +152,8 @@ def _lines(lines: str, header: str = "") -> str:
 _BEFORE = ("--before", "layout_normalization")
 
 
-@_input("fusions that hold reshapes, before layout_normalization", 1500, 16, "check", *_BEFORE)
-def _fusions(size: int) -> str:
-    return _grown(
+_input("fusions that hold reshapes, before layout_normalization", 1500, 16, "check", *_BEFORE)(
+    lambda size: _grown(
         "HloModule m\n\n«%f.@ (q.@: f32[4000,600]) -> f32[600,4000] {\n"
         "  %q.@ = f32[4000,600]{0,1} parameter(0)\n"
         "  ROOT %r.@ = f32[600,4000]{0,1} reshape(%q.@)\n}\n\n»"
@@ -164,6 +163,7 @@ def _fusions(size: int) -> str:
         "  ROOT %t = («f32[600,4000]{0,1}|, ») tuple(«%c.@|, »)\n}\n",
         size,
     )
+)
 
 
 def _reshapes(size: int) -> str:
@@ -182,8 +182,6 @@ _input("reshapes that are findings", 3_000, 32)(_reshapes)
 _input("reshapes that are findings, before layout_normalization", 4000, 32, "check", *_BEFORE)(
     _reshapes
 )
-
-
 _table(
     _root,
     ("an instruction that reads itself", 100_000, "a = f32[8]{0} tuple(«%a|, »)"),
@@ -269,9 +267,9 @@ _table(
 _LEAF = " (q: f32[8]) -> f32[8] {\n  ROOT %q = f32[8]{0} parameter(0)\n}\n"
 
 
-@_input("computations that nothing calls", 20_000)
-def _computations(size: int) -> str:
-    return _module(_PARAMETER_ALONE, before=_grown(f"«%f.@{_LEAF}»", size))
+_input("computations that nothing calls", 20_000)(
+    lambda size: _module(_PARAMETER_ALONE, before=_grown(f"«%f.@{_LEAF}»", size))
+)
 
 
 def _calls_below(lines: str, size: int) -> str:
@@ -399,9 +397,9 @@ def _frames(size: int) -> str:
     return _module(PARAMETER + _grown(f"«{line}»", size) + COPY, before="\n" + tables)
 
 
-@_input("stack frames in a cycle", 20_000)
-def _frame_cycle(size: int) -> str:
-    return _frames(size).replace("parent_frame_id=1}", f"parent_frame_id={size}}}", 1)
+_input("stack frames in a cycle", 20_000)(
+    lambda size: _frames(size).replace("parent_frame_id=1}", f"parent_frame_id={size}}}", 1)
+)
 
 
 # One line
@@ -459,13 +457,9 @@ _table(
 _table(
     _root, ("parentheses in an operand list", 100_000, "r = f32[8]{0} copy(«(»%p«)»)"), small=128
 )
-
-
-@_input("a line of a constant", 2_000_000)
-def _constant(size: int) -> str:
-    return _root(_grown(f"c = f32[{size}]{{0}} constant({{«1|, »}})", size))
-
-
+_input("a line of a constant", 2_000_000)(
+    lambda size: _root(_grown(f"c = f32[{size}]{{0}} constant({{«1|, »}})", size))
+)
 _table(
     _module,
     (
@@ -476,21 +470,11 @@ _table(
         "slice={[«9»:«9»:«9»]}, channel_id=«9»\n",
     ),
 )
-
-
-@_input("text of no language", 5_000_000)
-def _garbage(size: int) -> bytes:
-    return (b"\x00\xff(){}[]\"'/*%=,ROOT \n" * (size // 20))[:size]
-
-
-@_input("NUL bytes", 20_000_000)
-def _nul(size: int) -> bytes:
-    return b"\0" * size
-
-
-@_input("UTF-16", 1_000_000)
-def _utf16(size: int) -> bytes:
-    return _chain(size // 80).encode("utf-16")
+_input("text of no language", 5_000_000)(
+    lambda size: (b"\x00\xff(){}[]\"'/*%=,ROOT \n" * (size // 20))[:size]
+)
+_input("NUL bytes", 20_000_000)(lambda size: b"\0" * size)
+_input("UTF-16", 1_000_000)(lambda size: _chain(size // 80).encode("utf-16"))
 
 
 # Shapes and attributes
@@ -679,11 +663,9 @@ _input("PTX, labels", 20_000, file="kernel.ptx")(
         _ptx_copies, lambda number, size: (f"$L{number}:\n", f"@%p0 bra $L{(number * 7) % size}")
     )
 )
-
-
-@_input("PTX, one line", 5_000_000, file="kernel.ptx")
-def _ptx_line(size: int) -> str:
-    return _kernel("/*" + "a" * size + "*/ " + "\t;" * (size // 10))
+_input("PTX, one line", 5_000_000, file="kernel.ptx")(
+    lambda size: _kernel("/*" + "a" * size + "*/ " + "\t;" * (size // 10))
+)
 
 
 FINAL = "module_0001.jit_f.sm_9.0_gpu_after_optimizations.txt"
@@ -747,16 +729,17 @@ _table(
         "HloDataflowAnalysis, module m\n  Instruction value sets:\n    a.1 «{»«}»:\n",
     ),
 )
-
-
-@_input("a log of tensor descriptors", 1_500, 32, file="log.txt")
-def _tma(size: int) -> str:
-    return (
-        "TMA Desc Addr:   0x7ffd\nformat         0\ndim            2\ngmem_address   0x7f\n"
-        "globalDim      (4096,4096,1,1,1)\nglobalStrides  (2,8192,0,0,0)\n"
-        "boxDim         (64,128,1,1,1)\nelementStrides (1,1,1,1,1)\ninterleave     0\n"
-        "swizzle        3\nl2Promotion    2\noobFill        0\n"
-    ) * size
+_input("a log of tensor descriptors", 1_500, 32, file="log.txt")(
+    lambda size: (
+        (
+            "TMA Desc Addr:   0x7ffd\nformat         0\ndim            2\ngmem_address   0x7f\n"
+            "globalDim      (4096,4096,1,1,1)\nglobalStrides  (2,8192,0,0,0)\n"
+            "boxDim         (64,128,1,1,1)\nelementStrides (1,1,1,1,1)\ninterleave     0\n"
+            "swizzle        3\nl2Promotion    2\noobFill        0\n"
+        )
+        * size
+    )
+)
 
 
 # Folders
@@ -772,29 +755,17 @@ def _passes(size: int, body: Callable[[int], str]) -> dict[str, bytes | str]:
 _ONE = _module(_PARAMETER_ALONE)
 
 
-@_input("files in a folder", 100_000, 32)
-def _files(size: int) -> dict[str, bytes | str]:
-    return {f"notes{i}": "" for i in range(size)}
-
-
-@_input("HLO files in a folder", 1_000, 32)
-def _hlo_files(size: int) -> dict[str, bytes | str]:
-    return {f"f{i}.hlo": f"{_ONE}// {i}\n" for i in range(size)}
-
-
-@_input("dumps of one module", 1_000, 32)
-def _dumps(size: int) -> dict[str, bytes | str]:
-    return _passes(size, lambda i: _root(f"r.{i} = f32[8]{{0}} negate(%p)"))
-
-
-@_input("dumps of many modules", 1_000, 32)
-def _pipelines(size: int) -> dict[str, bytes | str]:
-    return {f"module_{i:04d}.jit_f{i}.before_optimizations.txt": _ONE for i in range(size)}
-
-
-@_input("folders in each other", 400, 8)
-def _folders(size: int) -> dict[str, bytes | str]:
-    return {"/".join(["d"] * size) + "/f.hlo": _ONE}
+_input("files in a folder", 100_000, 32)(lambda size: {f"notes{i}": "" for i in range(size)})
+_input("HLO files in a folder", 1_000, 32)(
+    lambda size: {f"f{i}.hlo": f"{_ONE}// {i}\n" for i in range(size)}
+)
+_input("dumps of one module", 1_000, 32)(
+    lambda size: _passes(size, lambda i: _root(f"r.{i} = f32[8]{{0}} negate(%p)"))
+)
+_input("dumps of many modules", 1_000, 32)(
+    lambda size: {f"module_{i:04d}.jit_f{i}.before_optimizations.txt": _ONE for i in range(size)}
+)
+_input("folders in each other", 400, 8)(lambda size: {"/".join(["d"] * size) + "/f.hlo": _ONE})
 
 
 @_input("links to /dev/zero, to themselves and to each other", 100, 4)
@@ -807,9 +778,9 @@ def _links(size: int) -> dict[str, bytes | str]:
     return links
 
 
-@_input("names of 255 bytes", 500, 32)
-def _long_names(size: int) -> dict[str, bytes | str]:
-    return {f"{i:04d}{'n' * 247}.hlo": _ONE for i in range(size)}
+_input("names of 255 bytes", 500, 32)(
+    lambda size: {f"{i:04d}{'n' * 247}.hlo": _ONE for i in range(size)}
+)
 
 
 # Settings
@@ -853,9 +824,9 @@ def _tarred(members: Iterable[tuple[str, bytes, bytes]], mode: str = "w") -> byt
     return held.getvalue()
 
 
-@_input("files in an archive", 2_000, 32, file="dump.tar")
-def _tar_files(size: int) -> bytes:
-    return _tarred((f"f{i}.hlo", tarfile.REGTYPE, _ONE.encode()) for i in range(size))
+_input("files in an archive", 2_000, 32, file="dump.tar")(
+    lambda size: _tarred((f"f{i}.hlo", tarfile.REGTYPE, _ONE.encode()) for i in range(size))
+)
 
 
 @_input("names, links and devices in an archive that lead out of it", 2_000, 32, file="dump.tar")
@@ -867,9 +838,9 @@ def _tar_links(size: int) -> bytes:
     )
 
 
-@_input("names of N bytes in an archive", 500_000, file="dump.tar")
-def _tar_name(size: int) -> bytes:
-    return _tarred([("d/" * (size // 2) + "f.hlo", tarfile.REGTYPE, b"")])
+_input("names of N bytes in an archive", 500_000, file="dump.tar")(
+    lambda size: _tarred([("d/" * (size // 2) + "f.hlo", tarfile.REGTYPE, b"")])
+)
 
 
 def _zeros_in_tar(size: int, compressor: Any) -> bytes:
@@ -957,9 +928,9 @@ def _baseline(size: int) -> dict[str, bytes | str]:
     return {"b.json": json.dumps({"version": 2, "findings": [entry] * size}), "f.hlo": _ONE}
 
 
-@_input("a baseline, nested", 100_000, 64, "check", "--baseline", "@/b.json", "@/f.hlo")
-def _baseline_nested(size: int) -> dict[str, bytes | str]:
-    return {"b.json": "[" * size + "]" * size, "f.hlo": _module(PARAMETER)}
+_input("a baseline, nested", 100_000, 64, "check", "--baseline", "@/b.json", "@/f.hlo")(
+    lambda size: {"b.json": "[" * size + "]" * size, "f.hlo": _module(PARAMETER)}
+)
 
 
 def _message(size: int, part: str) -> str:
@@ -1013,17 +984,15 @@ def _npz(size: int) -> dict[str, bytes | str]:
 _DIFF = ("diff", "@/a.hlo", "@/b.hlo")
 
 
-@_input("diff: long chains", 20_000, 32, *_DIFF)
-def _diff(size: int) -> dict[str, bytes | str]:
-    return {
+_input("diff: long chains", 20_000, 32, *_DIFF)(
+    lambda size: {
         "a.hlo": _chain(size),
         "b.hlo": _chain(size).replace("negate(%a.7)", "exponential(%a.7)"),
     }
-
-
-@_input("diff: nothing alike", 10_000, 32, *_DIFF)
-def _diff_apart(size: int) -> dict[str, bytes | str]:
-    return {"a.hlo": _chain(size), "b.hlo": _chain(size).replace("negate", "exponential")}
+)
+_input("diff: nothing alike", 10_000, 32, *_DIFF)(
+    lambda size: {"a.hlo": _chain(size), "b.hlo": _chain(size).replace("negate", "exponential")}
+)
 
 
 @_input("diff: instructions that are all alike", 10_000, 32, *_DIFF)
@@ -1071,13 +1040,11 @@ def _rank_files(size: int) -> dict[str, bytes | str]:
 
 
 _input("run: a long chain", 10_000, 32, "run")(_chain)
-
-
-@_input("run: an array of 10^N elements", 15, 3, "run")
-def _run_large(size: int) -> str:
-    return f"HloModule m\n\nENTRY %e () -> f32[{10**size}] {{\n  ROOT %i = f32[{10**size}]{{0}} iota(), iota_dimension=0\n}}\n"
-
-
+_input("run: an array of 10^N elements", 15, 3, "run")(
+    lambda size: (
+        f"HloModule m\n\nENTRY %e () -> f32[{10**size}] {{\n  ROOT %i = f32[{10**size}]{{0}} iota(), iota_dimension=0\n}}\n"
+    )
+)
 _input("reduce: reshapes", 300, 8, "reduce", "-j", "2", "--finding", "reshape-moves-data")(
     _reshapes
 )

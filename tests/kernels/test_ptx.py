@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 PTX = FIXTURES / "ptx"
 NAMES = sorted(path.name for path in PTX.glob("*.ptx"))
-WITH_COPIES = [name for name in NAMES if "tma" not in name]
 WAIT = re.compile(r"^\tcp\.async\.(bulk\.)?wait_group(\.read)? \t\d+;\n", re.MULTILINE)
 
 EQUIVALENT = {
