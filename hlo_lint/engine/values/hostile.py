@@ -34,6 +34,8 @@ LARGE_RUNS: Final = 3
 OWN: Final = 1 << 23
 """The first seed of floats whose squares and exponentials overflow or vanish in their own type."""
 OWN_RUNS: Final = 12
+MIN_OWN_RUNS: Final = 3
+"""These runs of a large program: one of each kind of `_extremes`."""
 EXACT_OWN_RUNS: Final = 24
 """These runs where no operation rounds, so that every difference counts."""
 MAX_COMBINATIONS: Final = 1 << 16
@@ -274,7 +276,7 @@ def _floats(random: numpy.random.Generator, dtype: str, input_: Input, seed: int
         # In a dot of two large arrays every sum is infinite: in some runs every second is small.
         turn, share = run // 3 % 4, 8
         is_large = turn % 2 or input_.leaf % 2 == turn // 2 or run % 3 == 2
-        is_graded = turn == 0 and prod(dims) > 1
+        is_graded = turn == 0 and run % 3 < 2 and prod(dims) > 1
         numbers = _extremes(dtype, run) if is_large and not is_graded else [1.0, -1.0]
         numbers += wanted_numbers if run % 3 < 2 else []
     elif seed >= LARGE:
@@ -344,7 +346,5 @@ def _grades(dtype: str, run: int, count: int) -> NDArray[Any]:
     """Numbers from 1 to the extremes of a run: a sum or product of some of them is of each size."""
     import numpy as np
 
-    extreme = _extremes(dtype, run)[-1]
-    if run % 3 == 1:
-        return np.linspace(1, 2 * extreme, count)
-    return 2.0 ** np.linspace(0, np.log2(extreme), count)
+    end = _extremes(dtype, run)[-1]
+    return np.linspace(1, 2 * end, count) if run % 3 else np.geomspace(1, end, count)

@@ -37,6 +37,7 @@ from hlo_lint.engine.values.hostile import (
     HOSTILE,
     LARGE,
     LARGE_RUNS,
+    MIN_OWN_RUNS,
     MIN_RUNS,
     OWN,
     OWN_RUNS,
@@ -327,7 +328,7 @@ class Runs:
         for seed in range(LARGE, LARGE + large_runs) if is_steady else ():
             yield self._compared(before, after, hostile, seed)
         own_runs = EXACT_OWN_RUNS if all(map(rounds_nothing, (before, after))) else OWN_RUNS
-        own_runs = 1 if count == MIN_RUNS else own_runs
+        own_runs = MIN_OWN_RUNS if count == MIN_RUNS else own_runs
         for seed in range(OWN, OWN + own_runs) if may_hide(before, after, gone, new) else ():
             hidden = self._hidden(before, after, hostile, seed, rounds_freely)
             if hidden is not None:
