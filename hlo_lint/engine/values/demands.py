@@ -6,9 +6,11 @@ with constants on the way: `x * 3 + 1 == 22` asks for an `x` of 7.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from math import exp, inf, isfinite, isnan, log, sqrt
+from operator import add, mul, neg, sub
 from typing import TYPE_CHECKING, Final
 
 from hlo_lint.engine.values.lowering.graph import Node, nodes_in_order
@@ -29,6 +31,13 @@ _LIKE: Final = _MOVING | set("bounded clamp dot maximum minimum reduce reduce-wi
 """Opcodes whose results may equal an element of any operand."""
 _HELD: Final = _MOVING | {"convert", "clamp", "maximum", "minimum", "select"}
 """Opcodes through which the numbers of constants are followed."""
+
+_FOLDED: Final[Mapping[str, Callable[..., float]]] = {
+    "add": add,
+    "subtract": sub,
+    "multiply": mul,
+    "negate": neg,
+}
 
 Numbers = Mapping[float, None]
 """A set of numbers in the order in which they were asked for."""
@@ -129,25 +138,9 @@ def _held(
         elif node.opcode in _HELD and any(sources):
             numbers = {number: None for source in sources for number in source or ()}
             held[node.number] = tuple(numbers)[:MAX_LITERAL]
-        elif node.operands and all(source and len(source) == 1 for source in sources):
-            values = [source[0] for source in sources if source]
-            computed = _folded(node.opcode, values)
-            if computed is not None:
-                held[node.number] = (computed,)
+        elif node.opcode in _FOLDED and all(source and len(source) == 1 for source in sources):
+            held[node.number] = (_FOLDED[node.opcode](*chain(*filter(None, sources))),)
     return held
-
-
-def _folded(opcode: str, values: Sequence[float]) -> float | None:
-    match opcode, values:
-        case "add", [x, y]:
-            return x + y
-        case "subtract", [x, y]:
-            return x - y
-        case "multiply", [x, y]:
-            return x * y
-        case "negate", [x]:
-            return -x
-    return None
 
 
 # ---- the numbers asked of operands

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from zipfile import BadZipFile
@@ -159,18 +159,10 @@ def _array(reader: Reader, literal: Field, shape: ArrayShape) -> NDArray[Any]:
         array = np.array(reader.numbers(data), np.uint64).astype(dtype)
     else:
         array = np.frombuffer(data.content, dtype)
-    order = _minor_to_major(reader, fields[1])[::-1] or tuple(range(shape.rank))
+    # `layout = 5` of a ShapeProto, of which `minor_to_major = 1`.
+    layouts = (layout for layout in reader.iterate(fields[1]) if layout.number == 5)
+    orders = (field for layout in layouts for field in reader.iterate(layout) if field.number == 1)
+    order = [axis for field in orders for axis in reader.numbers(field)][::-1]
+    order = order or [*range(shape.rank)]
     stored = [shape.dims[axis] for axis in order]
     return array.reshape(stored).transpose(np.argsort(order))
-
-
-def _minor_to_major(reader: Reader, shape: Field) -> Sequence[int]:
-    """`layout = 5` of a ShapeProto, of which `minor_to_major = 1`."""
-    return tuple(
-        axis
-        for layout in reader.iterate(shape)
-        if layout.number == 5
-        for field in reader.iterate(layout)
-        if field.number == 1
-        for axis in reader.numbers(field)
-    )
