@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Final
 
 from hlo_lint.analysis.device_groups import count_of, device_groups, transfer_pairs
@@ -308,6 +309,23 @@ class MeaningChanged(Rule):
             +     use_global_device_ids=true, to_apply=sum, replica_groups={{0,2},{1,3}}
             }
         """),
+        Good.step("""
+            HloModule m, num_partitions=2
+
+            ENTRY e {
+              p = f32[8] parameter(0)
+              i = u32[] partition-id()
+              z = u32[] constant(0)
+              k = pred[] compare(i, z), direction=EQ
+            - c = f32[8] collective-permute(p), source_target_pairs={{0,1},{1,0}}
+            - ROOT r = f32[8] negate(c)
+            + c.1 = f32[8] collective-permute(p), source_target_pairs={{1,0}}
+            + c.2 = f32[8] collective-permute(p), source_target_pairs={{0,1}}
+            + b = pred[8] broadcast(k), dimensions={}
+            + s = f32[8] select(b, c.1, c.2)
+            + ROOT r = f32[8] negate(s)
+            }
+        """),
     )
 
     def check(self, pair: PassPair) -> Findings:
@@ -321,7 +339,11 @@ class MeaningChanged(Rule):
                 notes=(f"before the pass: {_excerpt(old)}",),
                 severity=None if is_sure else Severity.WARNING,
             )
-        for link in pair.map.links(_exchanges):
+        links = list(pair.map.links(_exchanges))
+        for link in links:
+            if link.kind == LinkKind.CLONED:  # a cycle is split into two chains
+                clones = [other.parts for other in links if other.old is link.old]
+                link = link._replace(parts=tuple(chain.from_iterable(clones)))
             message, *notes = _other_devices(link, pair)
             if message and link.new.name not in seen:
                 seen.add(link.new.name)
