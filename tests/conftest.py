@@ -29,6 +29,12 @@ def present(value: Value | None) -> Value:
     return value
 
 
+def written(path: Path, text: str, encoding: str | None = None) -> Path:
+    """The path of a file that has this text now."""
+    path.write_text(text, encoding)
+    return path
+
+
 def completed(command: Sequence[str | Path], **options: Any) -> subprocess.CompletedProcess[str]:
     """A process that is over, with what it wrote as text."""
     return subprocess.run(command, capture_output=True, text=True, **options)

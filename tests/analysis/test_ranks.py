@@ -152,11 +152,7 @@ def test_one_rank_or_none_is_refused(paths: list[str]) -> None:
 SUMS = """
 HloModule m, is_scheduled=true
 
-add {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT s = f32[] add(a, b)
-}
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
 """
 
 

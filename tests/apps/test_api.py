@@ -15,7 +15,7 @@ import hlo_lint
 from hlo_lint import Diagnostic, HloSyntaxError, Module, Severity
 from hlo_lint.report.json import as_dict
 from hlo_lint.text.errors import DumpError, UsageError
-from tests.conftest import CRASH, ROOT, ROUNDTRIP, completed, present
+from tests.conftest import CRASH, ROOT, ROUNDTRIP, completed, present, written
 from tests.texts import CLEAN, LOOSE
 
 CUT = LOOSE.replace("  ROOT", "  %q = f32[8,3]{1,0} negate(%p\n  ROOT")
@@ -133,9 +133,7 @@ def test_a_module_knows_its_path() -> None:
 
 @pytest.fixture
 def loose(tmp_path: Path) -> Path:
-    path = tmp_path / "loose.hlo"
-    path.write_text(LOOSE)
-    return path
+    return written(tmp_path / "loose.hlo", LOOSE)
 
 
 def test_every_kind_of_target_gives_the_same_finding(loose: Path) -> None:
@@ -169,8 +167,7 @@ def test_any_other_str_is_a_path_and_must_be_there(path: str) -> None:
 
 
 def test_a_path_object_is_a_path_whatever_it_is_called(tmp_path: Path) -> None:
-    path = tmp_path / "HloModule"
-    path.write_text(LOOSE)
+    path = written(tmp_path / "HloModule", LOOSE)
     assert lint_one(path).path == str(path)
 
 

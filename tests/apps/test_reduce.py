@@ -22,7 +22,7 @@ from hlo_lint.apps.testing import write_example
 from hlo_lint.rules.base import Bad, Rule
 from hlo_lint.rules.registry import all_rules
 from hlo_lint.text.errors import DumpError, UsageError
-from tests.conftest import DUMPS, ROOT, present, started
+from tests.conftest import DUMPS, ROOT, present, started, written
 
 RELEASES = os.environ.get("HLO_LINT_RELEASES", "")
 OLD_JAX = Path(RELEASES, "hlo_lint", "jax-0.10.0", "bin", "python")
@@ -168,8 +168,7 @@ def test_a_terminal_shows_how_far_the_reduction_is(tmp_path: Path) -> None:
 def test_a_reduction_that_is_killed_goes_on_from_its_state(tmp_path: Path) -> None:
     path, state, log = (tmp_path / name for name in ("model.hlo", "state", "log"))
     path.write_text(large_module(3).replace("4095", "4096"))
-    script = tmp_path / "test.sh"
-    script.write_text(f"echo tested >> {log}; sleep 0.02; grep -q tanh $1\n")
+    script = written(tmp_path / "test.sh", f"echo tested >> {log}; sleep 0.02; grep -q tanh $1\n")
     asked = ["reduce", str(path), "--interesting", f"sh {script}", "--state", str(state), "-j", "2"]
     command = [sys.executable, "-m", "hlo_lint", *asked, "--isolated", "-q"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -192,8 +191,7 @@ def test_a_reduction_that_is_killed_goes_on_from_its_state(tmp_path: Path) -> No
 
 
 def test_a_command_says_what_is_interesting(tmp_path: Path) -> None:
-    path = tmp_path / "model.hlo"
-    path.write_text(large_module(3).replace("4095", "4096"))
+    path = written(tmp_path / "model.hlo", large_module(3).replace("4095", "4096"))
     result = reduce(path, "--interesting", "grep -q tanh", "-q", "-j", "2")
     assert result.exit_code == 0, result.output
     assert size(result.stdout) == 2
@@ -232,8 +230,7 @@ rhs_batch_dims={1,2}, rhs_contracting_dims={0,3}
 @pytest.mark.slow
 @needs_old_jax
 def test_a_crash_of_the_whole_compiler_is_reduced(tmp_path: Path) -> None:
-    path = tmp_path / "program.hlo"
-    path.write_text(DOT)
+    path = written(tmp_path / "program.hlo", DOT)
     flags = "--xla_gpu_experimental_autotune_backends=CUBLASLT_FISSION"
     asked = ("--xla-crashes", "--python", str(OLD_JAX), "--message", "ReshapeIsBitcast")
     result = reduce(path, *asked, "--flags", flags)
@@ -248,8 +245,7 @@ def test_a_crash_of_the_whole_compiler_is_reduced(tmp_path: Path) -> None:
 @pytest.mark.slow
 @needs_old_jax
 def test_flags_that_no_module_survives_are_named(tmp_path: Path) -> None:
-    path = tmp_path / "program.hlo"
-    path.write_text(DOT)
+    path = written(tmp_path / "program.hlo", DOT)
     result = reduce(path, "--xla-crashes", "--python", OLD_JAX, "--flags", "--xla_no_such_flag=1")
     assert result.exit_code == 2
     assert "does not know the flags --xla_no_such_flag" in result.output
@@ -286,8 +282,7 @@ ENTRY %main {
 @needs_old_jax
 def test_a_pass_that_changes_the_values_is_reduced(tmp_path: Path) -> None:
     """cublas-gemm-rewriter of jax 0.10.0 scales a product before its bias is added, not after."""
-    path = tmp_path / "program.hlo"
-    path.write_text(SCALED)
+    path = written(tmp_path / "program.hlo", SCALED)
     asked = ("--xla-changes-values", "--python", OLD_JAX, "--passes")
     result = reduce(path, *asked, "cublas-gemm-rewriter")
     assert result.exit_code == 0, result.output
@@ -421,8 +416,7 @@ def test_the_files_of_changed_values_show_it(tmp_path: Path) -> None:
     path, folder = tmp_path / "program.hlo", tmp_path / "out"
     path.write_text(SCALED)
     asked = ("--passes", "cublas-gemm-rewriter", "--python", OLD_JAX, "-o", folder)
-    program = tmp_path / "program.py"
-    program.write_text("jax.jit(f)(2)\n")
+    program = written(tmp_path / "program.py", "jax.jit(f)(2)\n")
     result = repro(path, "values-changed", *asked, "--program", program)
     assert result.exit_code == 0, result.output
     assert "11 instructions to 6" in result.output
@@ -434,8 +428,7 @@ def test_the_files_of_changed_values_show_it(tmp_path: Path) -> None:
     assert broken.returncode == 1
     assert "error[values-changed]" in broken.stdout
     assert filecheck(folder) == 0
-    fine = tmp_path / "fine.hlo"
-    fine.write_text(DOT)
+    fine = written(tmp_path / "fine.hlo", DOT)
     fixed = run_in(folder, *run, PYTHON=str(OLD_JAX), HLO_MODULE=str(fine))
     assert fixed.returncode == 0, fixed.stdout
     assert "RunAndCompareTwoModules" in (folder / "repro_test.cc").read_text()

@@ -10,14 +10,13 @@ import pytest
 
 from hlo_lint.apps.jax.capture.script_text import mistake
 from hlo_lint.xla.environments import MODULES
-from tests.conftest import ROOT, completed, present
+from tests.conftest import ROOT, completed, present, written
 
 
 def mistake_in(
     folder: Path, text: str, function: str | None = "step", *, has_shapes: bool = True
 ) -> str | None:
-    script = folder / "model.py"
-    script.write_text(text)
+    script = written(folder / "model.py", text)
     reason, _ = mistake(
         script=str(script), function=function, has_shapes=has_shapes, modules=sorted(MODULES)
     )

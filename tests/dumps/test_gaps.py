@@ -10,7 +10,7 @@ import pytest
 
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.gaps import EARLIER
-from tests.conftest import FIXTURES
+from tests.conftest import FIXTURES, written
 
 TEXT = "HloModule jit_f\n\nENTRY e {\n  ROOT c = s32[] constant(0)\n}\n"
 FIRST = ("0000.a.after_pipeline-start.before_x", "0001.a.after_x.before_y", "0002.a.after_y")
@@ -21,8 +21,7 @@ def run(folder: Path, steps: tuple[str, ...], time: float) -> None:
     """Write what a run writes, at a time in seconds."""
     names = ("before_optimizations", *steps, "cpu_after_optimizations")
     for number, name in enumerate(names):
-        path = folder / f"module_0001.jit_f.{name}.txt"
-        path.write_text(TEXT)
+        path = written(folder / f"module_0001.jit_f.{name}.txt", TEXT)
         os.utime(path, (time + number / 1000,) * 2)
 
 

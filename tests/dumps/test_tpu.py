@@ -10,7 +10,7 @@ from hlo_lint.dumps.crash import find_crash_site
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.names import parse_name
 from hlo_lint.engine.stages import Stages
-from tests.conftest import DUMPS, present
+from tests.conftest import DUMPS, present, written
 
 RENUMBERED = DUMPS / "tpu-jax0.10.2" / "renumbered"
 
@@ -68,8 +68,7 @@ def test_a_compilation_that_died_is_not_blamed_on_what_only_gpus_demand(tmp_path
 
 
 def test_a_loose_text_with_tiles_owes_no_gpu_pass_anything(tmp_path: Path) -> None:
-    path = tmp_path / "loose.hlo"
-    path.write_text(RESHAPE)
+    path = written(tmp_path / "loose.hlo", RESHAPE)
     assert hlo_lint.lint(path).findings == ()
 
 

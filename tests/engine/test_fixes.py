@@ -14,7 +14,7 @@ from hlo_lint.rules.base import Bad
 from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.registry import find_rule
 from hlo_lint.text.source import decode
-from tests.conftest import DUMPS, present
+from tests.conftest import DUMPS, present, written
 
 FORMS = ("copy", "transpose")
 NEXT = "layout_normalization"
@@ -249,8 +249,7 @@ def test_layouts_before_layout_assignment_bind_nothing() -> None:
 
 @pytest.mark.parametrize("name", ["m.before_optimization.hlo", "m.before_optimizations.txt"])
 def test_a_file_named_for_the_time_before_layouts_is_left_alone(name: str, tmp_path: Path) -> None:
-    path = tmp_path / name
-    path.write_text(ASSIGNED)
+    path = written(tmp_path / name, ASSIGNED)
     assert hlo_lint.fix(path).edits == ()
     assert hlo_lint.lint(path).findings == ()
 

@@ -15,6 +15,7 @@ from hlo_lint.hlo.ir import Module
 from hlo_lint.report.formats import FORMATS, render
 from hlo_lint.rules.base import Findings, Rule
 from hlo_lint.rules.findings import Finding
+from tests.conftest import written
 
 PARAMETERS = "".join(f"  %p.{n} = f32[4]{{0}} parameter({n})\n" for n in range(2))
 
@@ -45,8 +46,7 @@ def test_formats_with_room_for_it_say_what_was_left_out(name: str) -> None:
 
 
 def test_the_command_reports_the_first_thousand_findings_of_a_rule(tmp_path: Path) -> None:
-    path = tmp_path / "m.hlo"
-    path.write_text(_errors(1001))
+    path = written(tmp_path / "m.hlo", _errors(1001))
     done = _check(path, "--select", "wrong-result-shape", "--output-format", "concise")
     assert done.stdout.count("wrong-result-shape") == 1000
     done = _check(path, "--select", "wrong-result-shape")
@@ -118,8 +118,7 @@ def test_the_time_ends_a_rule_at_its_work() -> None:
 )
 def test_a_number_of_any_length_is_one_error(tmp_path: Path, key: str, value: str) -> None:
     (tmp_path / "hlo_lint.toml").write_text(f"{key} = {value}\n")
-    path = tmp_path / "m.hlo"
-    path.write_text(_errors(1))
+    path = written(tmp_path / "m.hlo", _errors(1))
     done = _check(path)
     assert done.exit_code == 2
     assert done.stderr.startswith("Error: ")
@@ -129,8 +128,7 @@ def test_a_number_of_any_length_is_one_error(tmp_path: Path, key: str, value: st
 
 @pytest.mark.parametrize("value", ["9" * 5000, "-1", "0", "2147483648", "1.5", "x" * 9000])
 def test_a_wrong_number_of_processes_is_one_error(tmp_path: Path, value: str) -> None:
-    path = tmp_path / "m.hlo"
-    path.write_text(_errors(1))
+    path = written(tmp_path / "m.hlo", _errors(1))
     done = _check(path, f"--jobs={value}")
     assert done.exit_code == 2
     assert "is neither auto nor a whole number from 1" in done.stderr

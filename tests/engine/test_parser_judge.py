@@ -19,7 +19,7 @@ from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.engine import input_size
 from hlo_lint.engine.cache.store import FOLDER_VARIABLE
 from hlo_lint.text.source import decode
-from tests.conftest import BROKEN, ROOT, ROUNDTRIP, completed, hlo_files, present
+from tests.conftest import BROKEN, ROOT, ROUNDTRIP, completed, hlo_files, present, written
 from tests.mutations import mutate
 
 pytest.importorskip("jaxlib")
@@ -127,8 +127,7 @@ def run(*args: str, **variables: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 def test_without_jaxlib_the_extra_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "unknown.hlo"
-    path.write_text(UNKNOWN)
+    path = written(tmp_path / "unknown.hlo", UNKNOWN)
     click = present(find_spec("click"))
     (tmp_path / "packages").mkdir()
     (tmp_path / "packages" / "click").symlink_to(Path(present(click.origin)).parent)
@@ -176,8 +175,7 @@ def test_what_is_cached_is_what_that_release_said(
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "cache"))
     monkeypatch.setenv("XDG_CACHE_HOME", RELEASES)
     monkeypatch.setattr(input_size, "CACHE_MIN_BYTES", 0)
-    path = tmp_path / "unknown.hlo"
-    path.write_text(UNKNOWN)
+    path = written(tmp_path / "unknown.hlo", UNKNOWN)
     for release in ("", "0.11.2", "0.10.0", "0.11.2", ""):
         options = {"parser-refuses": {"jax": release}}
         settings = SETTINGS.overridden(rules=options, cache=True)

@@ -24,7 +24,7 @@ from hlo_lint.hlo.ir import Computation, Module
 from hlo_lint.rules.base import Findings, Rule, Stage
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.errors import RuleError, UsageError
-from tests.conftest import DUMPS, present
+from tests.conftest import DUMPS, present, written
 
 ATTENTION = DUMPS / "gpu-jax0.11.2" / "attention"
 MLP = DUMPS / "cpu-jax0.10.2" / "mlp_train"
@@ -130,8 +130,7 @@ def test_what_the_autotuner_took_out_of_a_module_has_layouts_and_no_release() ->
 def test_a_file_of_no_run_has_what_its_text_says(
     tmp_path: Path, name: str, text: str, stage: Stage
 ) -> None:
-    path = tmp_path / name
-    path.write_text(text)
+    path = written(tmp_path / name, text)
     (compilation,) = open_dump(path)
     assert [each for _, each in stages_of(compilation)] == [stage]
 

@@ -27,7 +27,7 @@ from hlo_lint.engine.suppressions.baseline import (
     write_baseline,
 )
 from hlo_lint.report.formats import FORMATS, render
-from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT, completed, present
+from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT, completed, present, written
 from tests.renumbering import another_run
 
 RESHAPE = "reshape-moves-data"
@@ -572,8 +572,7 @@ def test_a_baseline_reads_well_in_a_diff(tmp_path: Path) -> None:
 def test_what_is_no_baseline_is_refused_with_its_place(
     text: str, said: str, tmp_path: Path
 ) -> None:
-    path = tmp_path / "b.json"
-    path.write_text(text, "utf-8")
+    path = written(tmp_path / "b.json", text, "utf-8")
     with pytest.raises(DumpError) as caught:
         read_baseline(path)
     assert str(caught.value).startswith(str(path))

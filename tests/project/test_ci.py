@@ -16,7 +16,7 @@ import pytest
 import yaml
 from markdown_it import MarkdownIt
 
-from tests.conftest import CRASH, ROOT
+from tests.conftest import CRASH, ROOT, written
 
 pytestmark = pytest.mark.slow
 
@@ -33,8 +33,7 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
 @pytest.mark.parametrize(("block", "schema"), [*zip(BLOCKS, SCHEMAS, strict=True)])
 def test_a_job_on_the_page_conforms_to_its_schema(block: str, schema: str, tmp_path: Path) -> None:
-    job = tmp_path / "job.yml"
-    job.write_text(block, "utf-8")
+    job = written(tmp_path / "job.yml", block, "utf-8")
     check_schema(job, schema)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import hlo_lint
-from tests.conftest import CRASH, ROOT, completed
+from tests.conftest import CRASH, ROOT, completed, written
 from tests.docs import (
     CONTRACTS,
     PAGES,
@@ -80,8 +80,7 @@ def test_a_page_that_is_run_shows_what_its_commands_print(page: Path, tmp_path: 
 def test_python_on_a_page_that_does_not_run_is_refused(
     block: str, says: str, tmp_path: Path
 ) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(f"# A page\n\n{block}\n")
+    page = written(tmp_path / "page.md", f"# A page\n\n{block}\n")
     if not says:
         run_python(page, tmp_path)
         return

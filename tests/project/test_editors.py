@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("pygls", reason="the language server needs hlo-lint[lsp]")
 
-from tests.conftest import CRASH, ROOT, completed
+from tests.conftest import CRASH, ROOT, completed, written
 
 pytestmark = pytest.mark.slow
 
@@ -34,8 +34,7 @@ def block(kind: str, nth: int = 0) -> str:
 
 def environment(folder: Path) -> dict[str, str]:
     """One in which `hlo-lint` is the program of this checkout."""
-    program = folder / "hlo-lint"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m hlo_lint "$@"\n')
+    program = written(folder / "hlo-lint", f'#!/bin/sh\nexec "{sys.executable}" -m hlo_lint "$@"\n')
     program.chmod(0o755)
     return {
         "PATH": f"{folder}:{os.environ['PATH']}",
@@ -49,8 +48,7 @@ def environment(folder: Path) -> dict[str, str]:
 def test_neovim_shows_a_finding_and_follows_a_name(tmp_path: Path) -> None:
     version = subprocess.run(["nvim", "--version"], capture_output=True, text=True).stdout
     major, minor = map(int, re.findall(r"v(\d+)\.(\d+)", version)[0])
-    settings = tmp_path / "init.lua"
-    settings.write_text(block("lua", 0 if (major, minor) >= (0, 11) else 1))
+    settings = written(tmp_path / "init.lua", block("lua", 0 if (major, minor) >= (0, 11) else 1))
     script = tmp_path / "look.lua"
     script.write_text(f"""
         vim.wait(20000, function() return #vim.diagnostic.get(0) > 0 end)

@@ -39,7 +39,7 @@ from hlo_lint.report.text import describe
 from hlo_lint.rules.base import Bad
 from hlo_lint.rules.pipeline.values_changed import ValuesChanged
 from tests.apps.test_cli import run
-from tests.conftest import CRASH, DUMPS, FIXTURES, present
+from tests.conftest import CRASH, DUMPS, FIXTURES, present, written
 from tests.report.conftest import FORCED, Open, write
 from tests.texts import CLEAN, LOOSE
 
@@ -412,8 +412,7 @@ def test_what_is_allowed_is_told_and_counts_for_nothing(opened: Open, tmp_path: 
 def test_lines_of_python_are_shown_only_below_the_folders_that_the_caller_names(
     crash: Path, tmp_path: Path
 ) -> None:
-    secret = tmp_path / "secret.py"
-    secret.write_text("the secret\n" * 50)
+    secret = written(tmp_path / "secret.py", "the secret\n" * 50)
     inside = tmp_path / "inside"
     inside.mkdir()
     for name in ("../secret.py", str(secret), "link.py"):
@@ -434,8 +433,7 @@ def test_of_very_many_findings_the_page_says_what_it_leaves_out(tmp_path: Path) 
     text = (
         "HloModule m\n\nENTRY e {\n  p = f32[8,3]{1,0} parameter(0)\n" + "\n".join(lines) + "\n}\n"
     )
-    path = tmp_path / "many.hlo"
-    path.write_text(text)
+    path = written(tmp_path / "many.hlo", text)
     found = collected(path)
     assert len(found["index"]["findings"]) == count
     assert len(found["details"]) == MAX_DETAILS
@@ -598,8 +596,7 @@ def test_an_operand_that_stands_below_its_user_ends_in_no_loop() -> None:
 
 
 def test_a_module_that_is_too_large_has_no_graph(tmp_path: Path) -> None:
-    path = tmp_path / "a.hlo"
-    path.write_text(LOOSE)
+    path = written(tmp_path / "a.hlo", LOOSE)
     [compilation] = hlo_lint.open_dump(path).compilations
     [dump] = compilation.dumps
     assert graph_of(compilation, dump, 100) is not None
@@ -821,8 +818,7 @@ def test_what_came_at_the_start_of_a_pipeline_is_between_two_dumps(
     assert describe(present(finding.introduced_by)) == (
         "a pass that left no dump, between step 0003 and step 0004, the start of b"
     )
-    path = tmp_path / "report.html"
-    path.write_text(render_html(open_dump(folder), report))
+    path = written(tmp_path / "report.html", render_html(open_dump(folder), report))
     page = opened(path, f"#finding-{finding.fingerprint}")
     assert (
         "between 0003 pipeline-start and 0004 pipeline-start" in page.locator(".facts").inner_text()

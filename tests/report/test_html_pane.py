@@ -10,7 +10,7 @@ import pytest
 import hlo_lint
 from hlo_lint.report.html.module_graph import layered
 from tests.apps.test_cli import run
-from tests.conftest import present
+from tests.conftest import present, written
 from tests.report.conftest import FORCED, Open, write
 from tests.report.test_groups import TIES
 
@@ -95,8 +95,7 @@ def test_the_report_counts_as_check_does(opened: Open, forced_page: Path, tmp_pa
 def test_information_is_counted_and_not_listed_unless_asked_for(
     opened: Open, tmp_path: Path
 ) -> None:
-    path = tmp_path / "a.hlo"
-    path.write_text(TIES)
+    path = written(tmp_path / "a.hlo", TIES)
     page = opened(write(path, tmp_path / "report.html"))
     assert page.locator("#list > li").count() == 0
     assert page.locator("aside .hint").inner_text() == (

@@ -17,7 +17,7 @@ from hlo_lint.engine.verifier import Verifier
 from hlo_lint.rules.base import Bad, Good, Rule, Stage
 from hlo_lint.rules.registry import all_rules
 from hlo_lint.rules.verifier import VerifierRule
-from tests.conftest import DUMPS
+from tests.conftest import DUMPS, written
 from tests.oracle.xla import Refusal, oracles
 from tests.verifier_checks import ELSEWHERE, LEFT_OUT
 
@@ -66,9 +66,7 @@ DECLARED = [(check, rule, bad) for rule in RULES for check, bad in rule.rows.ite
 
 def _path(bad: Bad, folder: Path) -> Path:
     stem = "module_0001.example.sm_9.0_gpu_after_optimizations" if bad.artefacts else "example"
-    path = folder / f"{stem}.txt"
-    path.write_text(bad.source)
-    return path
+    return written(folder / f"{stem}.txt", bad.source)
 
 
 @pytest.mark.parametrize(("row", "rule", "bad"), DECLARED, ids=[row for row, _, _ in DECLARED])

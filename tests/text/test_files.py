@@ -17,7 +17,7 @@ import pytest
 
 from hlo_lint.text import files
 from hlo_lint.text.errors import DumpError
-from tests.conftest import completed, present, started
+from tests.conftest import completed, present, started, written
 
 BROKEN_RESHAPE = """HloModule m, entry_computation_layout={(f32[2,3]{0,1})->f32[6]{0}}
 
@@ -35,9 +35,7 @@ as_root = pytest.mark.skipif(
 
 @pytest.fixture
 def module(tmp_path: Path) -> Path:
-    path = tmp_path / "m.hlo"
-    path.write_text(BROKEN_RESHAPE)
-    return path
+    return written(tmp_path / "m.hlo", BROKEN_RESHAPE)
 
 
 @pytest.fixture
@@ -117,8 +115,7 @@ def test_dev_stdout_is_standard_output_in_a_pipe_and_in_a_file(
 
 
 def test_the_left_over_file_of_a_killed_run_goes_with_the_next_write(tmp_path: Path) -> None:
-    target = tmp_path / "m.hlo"
-    target.write_text("old")
+    target = written(tmp_path / "m.hlo", "old")
     code = f"""
 import os, signal
 from pathlib import Path
@@ -233,8 +230,7 @@ def test_extended_attributes_stay(module: Path) -> None:
 @pytest.mark.skipif(os.name == "nt", reason="modes are those of POSIX")
 @pytest.mark.parametrize("protected", ["m.hlo", "."], ids=["file", "folder"])
 def test_what_may_not_be_written_is_one_error(protected: str, tmp_path: Path) -> None:
-    target = tmp_path / "m.hlo"
-    target.write_text(BROKEN_RESHAPE)
+    target = written(tmp_path / "m.hlo", BROKEN_RESHAPE)
     (tmp_path / protected).chmod(0o555)
     # Root is bound by modes without this capability.
     bound = ["setpriv", "--bounding-set=-dac_override"] if os.geteuid() == 0 else []
@@ -270,8 +266,7 @@ def test_a_file_that_changed_since_it_was_read_is_left_alone(module: Path) -> No
 
 
 def test_mode_and_owner_stay(tmp_path: Path) -> None:
-    target = tmp_path / "m.hlo"
-    target.write_text("old")
+    target = written(tmp_path / "m.hlo", "old")
     target.chmod(0o604)
     owner = (12345, 12345) if os.geteuid() == 0 else (os.getuid(), os.getgid())
     os.chown(target, *owner)
@@ -346,8 +341,7 @@ def quota(tmp_path: Path) -> Iterator[Path]:
 
 @as_root
 def test_an_exhausted_quota_is_one_error_and_leaves_the_file(quota: Path) -> None:
-    target = quota / "m.hlo"
-    target.write_text(BROKEN_RESHAPE)
+    target = written(quota / "m.hlo", BROKEN_RESHAPE)
     filler = os.urandom(1 << 16)  # what is all zeros takes no room
     for number in range(100):
         try:
@@ -367,8 +361,7 @@ def test_an_exhausted_quota_is_one_error_and_leaves_the_file(quota: Path) -> Non
 
 @as_root
 def test_a_folder_that_is_mounted_read_only_is_one_error(small_disk: Path, tmp_path: Path) -> None:
-    target = small_disk / "m.hlo"
-    target.write_text(BROKEN_RESHAPE)
+    target = written(small_disk / "m.hlo", BROKEN_RESHAPE)
     bound = tmp_path / "bound"
     bound.mkdir()
     subprocess.run(["mount", "--bind", small_disk, bound], check=True)
@@ -385,8 +378,7 @@ def test_a_folder_that_is_mounted_read_only_is_one_error(small_disk: Path, tmp_p
 
 @as_root
 def test_a_full_disk_is_one_error_and_the_file_is_as_it_was(small_disk: Path) -> None:
-    target = small_disk / "m.hlo"
-    target.write_text("old")
+    target = written(small_disk / "m.hlo", "old")
     with pytest.raises(DumpError, match=r"m\.hlo: cannot be written: No space left on device"):
         files.write(target, "x" * 200_000)
     assert (target.read_text(), os.listdir(small_disk)) == ("old", ["m.hlo"])
@@ -394,8 +386,7 @@ def test_a_full_disk_is_one_error_and_the_file_is_as_it_was(small_disk: Path) ->
 
 @as_root
 def test_a_read_only_disk_is_one_error(small_disk: Path) -> None:
-    target = small_disk / "m.hlo"
-    target.write_text(BROKEN_RESHAPE)
+    target = written(small_disk / "m.hlo", BROKEN_RESHAPE)
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     words = [*CLI, "fix", str(target), "--before", "layout_normalization"]
     ran = subprocess.run(words, capture_output=True, text=True, check=False)

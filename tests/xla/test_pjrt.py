@@ -13,7 +13,7 @@ from hlo_lint.xla import pjrt
 from hlo_lint.xla.child import Child, ChildError
 from hlo_lint.xla.compiler import XlaCompiler, compiled, load_compiler
 from hlo_lint.xla.limits import ChildLimits
-from tests.conftest import completed
+from tests.conftest import completed, written
 
 RELEASES = os.environ.get("HLO_LINT_RELEASES", "")
 PYTHONS = sorted(Path(RELEASES).glob("hlo_lint/jax-*/bin/python")) if RELEASES else []
@@ -121,8 +121,7 @@ def test_the_file_is_a_script(python: Path, tmp_path: Path) -> None:
     module, target = tmp_path / "m.hlo", tmp_path / "gpu.pbtxt"
     with XlaCompiler(python, timeout=120) as compiler:
         target.write_text(description(compiler))
-    script = tmp_path / "compile_hlo.py"
-    script.write_text(Path(pjrt.__file__).read_text())
+    script = written(tmp_path / "compile_hlo.py", Path(pjrt.__file__).read_text())
     for text, status, said in ((GOOD, 0, "ok"), (BAD, 1, "error: during context")):
         module.write_text(text)
         done = completed([python, script, module, target], cwd=tmp_path)

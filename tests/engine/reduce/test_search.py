@@ -18,6 +18,7 @@ from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.text.errors import UsageError
 from hlo_lint.xla.child import Pool
 from hlo_lint.xla.parser import XlaParser
+from tests.conftest import written
 from tests.engine.reduce.programs import random_module
 
 pytestmark = pytest.mark.slow
@@ -113,8 +114,7 @@ def test_a_run_goes_on_from_its_state(tmp_path: Path, reads: Guard) -> None:
 
 
 def test_a_state_of_another_reduction_is_refused(tmp_path: Path, reads: Guard) -> None:
-    path = tmp_path / "state"
-    path.write_text(json.dumps({"input": "another", "test": "k"}) + "\n")
+    path = written(tmp_path / "state", json.dumps({"input": "another", "test": "k"}) + "\n")
     with pytest.raises(UsageError, match="another reduction"):
         Search(HasOpcode(), reads, state=ReductionState(path, "k")).run(random_module(0))
 
@@ -132,8 +132,7 @@ def test_a_problem_that_does_not_always_show_is_asked_for_again(reads: Guard) ->
 
 
 def test_a_command_decides_by_its_status(tmp_path: Path, reads: Guard) -> None:
-    script = tmp_path / "test.sh"
-    script.write_text("grep -q 'copy(' $1\n")
+    script = written(tmp_path / "test.sh", "grep -q 'copy(' $1\n")
     reduction = Search(CommandTest(("sh", str(script)), 10), reads, jobs=2).run(random_module(3))
     assert reduction.after.size == 2
 

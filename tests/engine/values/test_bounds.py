@@ -11,11 +11,7 @@ from hlo_lint.engine.values.lowering.lower import Lowering
 
 PROGRAM = """HloModule m
 
-add {{
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT c = f32[] add(a, b)
-}}
+add {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }}
 
 difference {{
   a = f32[] parameter(0)

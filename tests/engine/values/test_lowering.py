@@ -64,11 +64,7 @@ ENTRY e {
   s = f32[4,8] get-tuple-element(t), index=0
   ROOT z = transpose(s), dimensions={1,0}"""),
     "operands that are bound later": HEAD
-    + """f {
-  p = f32[4,8] parameter(0)
-  q = f32[4,8] parameter(1)
-  ROOT s = f32[4,8] add(p, q)
-}
+    + """f { p = f32[4,8] parameter(0) q = f32[4,8] parameter(1) ROOT s = f32[4,8] add(p, q) }
 
 ENTRY e {
   x = f32[4,8] parameter(0)

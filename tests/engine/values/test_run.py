@@ -176,9 +176,7 @@ masked { x = f32[2] parameter(0)
   low = f32[] constant(-inf)
   lows = f32[2] broadcast(low), dimensions={}
   ROOT s = f32[2] select(keep, x, lows) }
-most { a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT m = f32[] maximum(a, b) }
+most { a = f32[] parameter(0) b = f32[] parameter(1) ROOT m = f32[] maximum(a, b) }
 ENTRY e { x = f32[2] parameter(0)
   keep = pred[2] parameter(1)
   kept = f32[2] fusion(x, keep), kind=kLoop, calls=masked
@@ -434,9 +432,7 @@ ENTRY e { p = f32[4,9] parameter(0)
     "select-and-scatter": """ge { a = f32[] parameter(0)
   b = f32[] parameter(1)
   ROOT c = pred[] compare(a, b), direction=GE }
-add { a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT c = f32[] add(a, b) }
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
 ENTRY e { p = f32[4,8] parameter(0)
   s = f32[2,5] parameter(1)
   z = f32[] constant(0)
