@@ -26,6 +26,7 @@ pytestmark = pytest.mark.slow
 
 DUMP = next(CRASH.glob("*.after_autotuner.*"))
 RESHAPE = "%reshape.15 = "
+SERVER = [sys.executable, "-m", "hlo_lint", "server"]
 
 SMALL = """\
 HloModule m
@@ -765,13 +766,7 @@ def initialize() -> bytes:
 
 
 def test_the_server_ends_with_its_client() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-m", "hlo_lint", "server"],
-        input=initialize(),
-        capture_output=True,
-        cwd=ROOT,
-        timeout=60,
-    )
+    ran = subprocess.run(SERVER, input=initialize(), capture_output=True, cwd=ROOT, timeout=60)
     assert b"hlo-lint" in ran.stdout
     assert ran.stderr == b""
 
@@ -779,11 +774,7 @@ def test_the_server_ends_with_its_client() -> None:
 @pytest.mark.parametrize(("name", "status"), [("SIGINT", 0), ("SIGTERM", 143)])
 def test_a_signal_ends_the_server_whose_client_is_there(name: str, status: int) -> None:
     with started(
-        [sys.executable, "-m", "hlo_lint", "server"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=ROOT,
+        SERVER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT
     ) as server:
         assert server.stdin is not None
         server.stdin.write(initialize())
@@ -797,12 +788,8 @@ def test_a_signal_ends_the_server_whose_client_is_there(name: str, status: int) 
 def test_messages_that_are_not_of_the_protocol_are_errors_without_a_traceback() -> None:
     depth = 50_000
     headers = [f"Content-Length: {length}\r\n\r\n" for length in (2 * depth, 1 << 62)]
-    ran = subprocess.run(
-        [sys.executable, "-m", "hlo_lint", "server"],
-        input=("[" * depth + "]" * depth).join(headers).encode(),
-        capture_output=True,
-        timeout=60,
-    )
+    messages = ("[" * depth + "]" * depth).join(headers).encode()
+    ran = subprocess.run(SERVER, input=messages, capture_output=True, timeout=60)
     unread, ended = ran.stderr.decode().splitlines()
     assert unread.startswith("ERROR:pygls.server:a message cannot be read: ")
     assert ended == (

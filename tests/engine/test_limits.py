@@ -126,7 +126,7 @@ def test_a_number_of_any_length_is_one_error(tmp_path: Path, key: str, value: st
     assert len(done.stderr) < 300
 
 
-@pytest.mark.parametrize("value", ["9" * 5000, "-1", "0", "2147483648", "1.5", "x" * 9000])
+@pytest.mark.parametrize("value", ["9" * 5000, "-1", "0", "2147483648", "1.5", "two", "x" * 9000])
 def test_a_wrong_number_of_processes_is_one_error(tmp_path: Path, value: str) -> None:
     path = written(tmp_path / "m.hlo", _errors(1))
     done = _check(path, f"--jobs={value}")

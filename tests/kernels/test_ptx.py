@@ -325,18 +325,10 @@ def test_a_bulk_store_without_a_commit_is_committed_by_the_fix() -> None:
 
 
 def test_the_wait_goes_before_the_barrier_that_leads_to_the_reuse() -> None:
-    text = program(COPY, COMMIT, BARRIER, "add.s32 %r1, %r1, 1;", BARRIER, STORE, BARRIER, STORE)
-    assert mended(text) == program(
-        COPY,
-        COMMIT,
-        BARRIER,
-        "add.s32 %r1, %r1, 1;",
-        "cp.async.wait_group 0;",
-        BARRIER,
-        STORE,
-        BARRIER,
-        STORE,
-    )
+    before = COPY, COMMIT, BARRIER, "add.s32 %r1, %r1, 1;"
+    after = BARRIER, STORE, BARRIER, STORE
+    wait = "cp.async.wait_group 0;"
+    assert mended(program(*before, *after)) == program(*before, wait, *after)
 
 
 def test_a_barrier_before_the_copy_or_under_a_predicate_is_not_the_one() -> None:

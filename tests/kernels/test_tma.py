@@ -68,6 +68,8 @@ PACKED = replace(
     HEALTHY, element=U4_16, global_strides=(64, 3648), box_dims=(128, 128, 1), swizzle=0
 )
 FLAT = Descriptor(BFLOAT16, 2, (128, 57), (256,), (64, 128), (1, 1))
+LINE = Descriptor(BFLOAT16, 1, (64,), (), (8,), (1,))
+BYTES = replace(HEALTHY, element=tensor_map_type(0), box_dims=(128, 128, 1))
 INTERLEAVED = replace(HEALTHY, interleave=2, swizzle=1)
 UNKNOWN = TensorMapType(16, "type 16", 0)
 MAX_SIZE = replace(
@@ -101,29 +103,14 @@ def alone(
 ALONE: dict[str, list[Example]] = {
     "data-type": [
         alone("data_type", UNKNOWN, by="element"),
-        (
-            JAXLIB,
-            replace(HEALTHY, element=tensor_map_type(-1)),
-            "data_type",
-            replace(HEALTHY, element=tensor_map_type(0), box_dims=(128, 128, 1)),
-        ),
+        (JAXLIB, replace(HEALTHY, element=tensor_map_type(-1)), "data_type", BYTES),
     ],
     "jaxlib-data-type": [
-        (
-            JAXLIB,
-            replace(HEALTHY, element=tensor_map_type(13)),
-            "data_type",
-            replace(HEALTHY, element=tensor_map_type(0), box_dims=(128, 128, 1)),
-        )
+        (JAXLIB, replace(HEALTHY, element=tensor_map_type(13)), "data_type", BYTES)
     ],
     "rank": [
         alone("rank", 6, base=MAX_SIZE),
-        (
-            CUDA,
-            Descriptor(BFLOAT16, 0, (), (), (), ()),
-            "rank",
-            Descriptor(BFLOAT16, 1, (64,), (), (8,), (1,)),
-        ),
+        (CUDA, Descriptor(BFLOAT16, 0, (), (), (), ()), "rank", LINE),
     ],
     "rank-interleaved": [alone("rank", 1, base=FLAT, by="interleave")],
     "entries": [

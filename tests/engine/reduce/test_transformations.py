@@ -34,6 +34,16 @@ def changed(
     return swept(made, draft).text.partition("\n")[2].strip()
 
 
+def main_of(lines: str) -> str:
+    """An entry of these lines."""
+    return f"ENTRY %main {{{lines}}}"
+
+
+def main(lines: str) -> str:
+    """A module of that entry."""
+    return f"HloModule m\n{main_of(lines)}\n"
+
+
 LOOP = """HloModule m
 %cond {
   %s = (s32[], f32[4], f32[9]) parameter(0)
@@ -61,35 +71,29 @@ ENTRY %main {
 
 
 def test_operands_become_parameters_and_what_they_read_goes() -> None:
-    text = """HloModule m
-ENTRY %main {
+    text = main("""
   %p = f32[4] parameter(0)
   %q = f32[4] parameter(1)
   %a = f32[4] negate(%p)
   ROOT %r = f32[4] add(%a, %q)
-}
-"""
-    after = """ENTRY %main {
+""")
+    assert changed(text, CutOperands()) == main_of("""
   %q = f32[4] parameter(0)
   %a = f32[4] parameter(1)
   ROOT %r = f32[4] add(%a, %q)
-}"""
-    assert changed(text, CutOperands()) == after
+""")
 
 
 def test_a_value_with_the_shape_of_another_gives_way_to_it() -> None:
-    text = """HloModule m
-ENTRY %main {
+    text = main("""
   %p = f32[4] parameter(0)
   %q = f32[4] parameter(1)
   ROOT %r = f32[4] add(%p, %q)
-}
-"""
-    after = """ENTRY %main {
+""")
+    assert changed(text, MergeValues(), only=1) == main_of("""
   %p = f32[4] parameter(0)
   ROOT %r = f32[4] add(%p, %p)
-}"""
-    assert changed(text, MergeValues(), only=1) == after
+""")
 
 
 def test_one_output_that_is_left_is_the_root() -> None:
@@ -101,11 +105,10 @@ ENTRY %main {
   ROOT %r = (f32[4], f32[4]) tuple(%a, %q)
 }
 """
-    after = """ENTRY %main {
+    assert changed(text, DropOutputs(), only=1) == main_of("""
   %p = f32[4] parameter(0)
   ROOT %a = f32[4] negate(%p)
-}"""
-    assert changed(text, DropOutputs(), only=1) == after
+""")
 
 
 def test_loop_state_goes_in_the_loop_and_around_it() -> None:
@@ -129,12 +132,10 @@ def test_the_dimensions_of_a_loop_shrink_together() -> None:
 
 
 def test_a_reshape_keeps_the_product_of_its_sizes() -> None:
-    text = """HloModule m
-ENTRY %main {
+    text = main("""
   %p = f32[16,5]{1,0} parameter(0)
   ROOT %r = f32[2,8,5]{0,2,1} reshape(%p)
-}
-"""
+""")
     targets = ShrinkDimensions(1).targets(Draft.of(parse_file(text).modules[0]), None)
     sizes = {
         changed(text, ShrinkDimensions(1), only=number).partition("%p = ")[2]
@@ -181,19 +182,16 @@ def test_a_parameter_that_a_fusion_does_not_read_goes_with_its_operand() -> None
 
 
 def test_elements_of_a_tuple_that_is_made_here_are_read_directly() -> None:
-    text = """HloModule m
-ENTRY %main {
+    text = main("""
   %p = f32[4] parameter(0)
   %t = (f32[4], f32[4]) tuple(%p, %p)
   %e = f32[4] get-tuple-element(%t), index=1
   ROOT %r = f32[4] negate(%e)
-}
-"""
-    after = """ENTRY %main {
+""")
+    assert changed(text, ForwardElement()) == main_of("""
   %p = f32[4] parameter(0)
   ROOT %r = f32[4] negate(%p)
-}"""
-    assert changed(text, ForwardElement()) == after
+""")
 
 
 def test_instructions_of_a_fusion_become_constants() -> None:
@@ -222,28 +220,24 @@ def test_names_are_short_where_they_are_called_and_waited_for() -> None:
 
 
 def test_what_was_unused_before_a_change_stays() -> None:
-    text = """HloModule m
-ENTRY %main {
+    text = main("""
   %p = f32[4] parameter(0)
   %dead = f32[4] negate(%p)
   %a = f32[4] cosine(%p)
   ROOT %r = f32[4] tanh(%a)
-}
-"""
+""")
     assert "%dead" in changed(text, CutOperands(), only=1)
 
 
 def test_a_part_gives_way_to_what_the_pass_makes_of_it() -> None:
     """The call's scratch memory goes: nothing but the product is read."""
-    text = """HloModule m
-ENTRY %main {
+    text = main("""
   %a = f32[4,4] parameter(0)
   %c = f32[4,4] parameter(1)
   %d = f32[4,4] dot(%a, %c), lhs_contracting_dims={1}, rhs_contracting_dims={0}
   %s = f32[4,4] add(%d, %c)
   ROOT %r = f32[4,4] negate(%s)
-}
-"""
+""")
     parts = []
 
     def rewritten(part: str) -> str:
@@ -257,13 +251,12 @@ ENTRY %main {
 }
 """
 
-    after = """ENTRY %main {
+    assert changed(text, ApplyPass(rewritten), only=0) == main_of("""
   %a = f32[4,4] parameter(0)
   %c = f32[4,4] parameter(1)
   %call = f32[4,4] custom-call(%a, %c), custom_call_target="gemm"
   ROOT %r = f32[4,4] negate(%call)
-}"""
-    assert changed(text, ApplyPass(rewritten), only=0) == after
+""")
     assert "negate" not in parts[0]
 
 
