@@ -35,6 +35,11 @@ def written(path: Path, text: str, encoding: str | None = None) -> Path:
     return path
 
 
+def new_folder(path: Path) -> Path:
+    path.mkdir()
+    return path
+
+
 def completed(command: Sequence[str | Path], **options: Any) -> subprocess.CompletedProcess[str]:
     """A process that is over, with what it wrote as text."""
     return subprocess.run(command, capture_output=True, text=True, **options)

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from hlo_lint.apps.cli.main import cli
-from tests.conftest import DUMPS, FIXTURES
+from tests.conftest import DUMPS, FIXTURES, new_folder
 
 ATTENTION = FIXTURES / "upgrades" / "scanned_attention"
 BEFORE, AFTER = (ATTENTION / f"gpu-jax{release}.tar.xz" for release in ("0.10.0", "0.11.2"))
@@ -225,8 +225,7 @@ def test_the_page_needs_nothing_else_and_says_what_the_table_says(tmp_path: Path
 
 def test_a_name_in_a_dump_is_text_on_the_page(tmp_path: Path) -> None:
     for side, count in (("a", 1), ("b", 2)):
-        folder = tmp_path / side
-        folder.mkdir()
+        folder = new_folder(tmp_path / side)
         rows = "\n".join(f"  %n.{at} = f32[4]{{0}} negate(%x)" for at in range(count))
         (folder / "module_0001.<b>.before_optimizations.txt").write_text(
             f"HloModule m\n\nENTRY %main (x: f32[4]) -> f32[4] {{\n  %x = f32[4]{{0}} parameter(0)"

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.faults import MODULE
-from tests.conftest import CRASH, DUMPS, ROOT, completed, started
+from tests.conftest import CRASH, DUMPS, ROOT, completed, new_folder, started
 
 pytestmark = [
     pytest.mark.slow,
@@ -28,8 +28,7 @@ SEVERAL = str(DUMPS / "gpu-jax0.10.2")
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    folder = tmp_path / "tree"
-    folder.mkdir()
+    folder = new_folder(tmp_path / "tree")
     for number in range(8):
         (folder / f"m{number}.hlo").write_text(MODULE)
     return folder

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, completed, started
+from tests.conftest import ROOT, completed, new_folder, started
 from tests.report.test_html import HOSTILE, hostile_dump
 
 pytestmark = pytest.mark.slow
@@ -23,8 +23,7 @@ UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 @pytest.fixture
 def hostile(tmp_path: Path) -> Path:
     """A folder with an evil name, in which everything has one."""
-    folder = tmp_path / f"d{NAME}"
-    folder.mkdir()
+    folder = new_folder(tmp_path / f"d{NAME}")
     hostile_dump(folder)
     text = HOSTILE.encode("utf-8", "surrogateescape")
     (folder / f"e{NAME}.hlo").write_bytes(text)
@@ -132,8 +131,7 @@ def test_checking_a_repository_runs_no_code_of_it(
     words: tuple[str, ...], program: str, tmp_path: Path
 ) -> None:
     mark = tmp_path / "ran"
-    repository = tmp_path / "repository"
-    repository.mkdir()
+    repository = new_folder(tmp_path / "repository")
     evil = EVIL.format(mark=str(mark))
     # Everything that Python, pytest, or a search for plug-ins might come upon.
     for name in (
@@ -155,8 +153,7 @@ def test_checking_a_repository_runs_no_code_of_it(
         (repository / f"{name}.py").write_text(evil)
     (repository / "numpy").mkdir()
     (repository / "numpy" / "__init__.py").write_text(evil)
-    metadata = repository / "evil-1.0.dist-info"
-    metadata.mkdir()
+    metadata = new_folder(repository / "evil-1.0.dist-info")
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n")
     (metadata / "entry_points.txt").write_text("[hlo_lint.rules]\nevil = evil\n")
     (repository / "pyproject.toml").write_text(

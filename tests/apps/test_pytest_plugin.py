@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT, completed
+from tests.conftest import ROOT, completed, new_folder
 
 pytestmark = pytest.mark.slow
 
@@ -87,8 +87,7 @@ def runs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.P
 def installed(site: Path) -> Path:
     """The entry points as pip would write them."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    info = site / "hlo_lint_entry_points-0.dist-info"
-    info.mkdir()
+    info = new_folder(site / "hlo_lint_entry_points-0.dist-info")
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: hlo-lint-entry-points\n")
     lines = [f"{name} = {value}" for name, value in project["entry-points"]["pytest11"].items()]
     (info / "entry_points.txt").write_text("\n".join(["[pytest11]", *lines]))

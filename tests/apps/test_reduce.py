@@ -22,7 +22,7 @@ from hlo_lint.apps.testing import write_example
 from hlo_lint.rules.base import Bad, Rule
 from hlo_lint.rules.registry import all_rules
 from hlo_lint.text.errors import DumpError, UsageError
-from tests.conftest import DUMPS, ROOT, present, started, written
+from tests.conftest import DUMPS, ROOT, new_folder, present, started, written
 
 RELEASES = os.environ.get("HLO_LINT_RELEASES", "")
 OLD_JAX = Path(RELEASES, "hlo_lint", "jax-0.10.0", "bin", "python")
@@ -97,8 +97,7 @@ def test_each_bad_example_is_reduced_or_there_is_a_reason(rule: Rule, tmp_path: 
     settings = Settings().overridden(before=demand.demanded_by if demand else None)
     reasons: list[str] = []
     for number, example in enumerate(each for each in rule.examples if isinstance(each, Bad)):
-        folder = tmp_path / str(number)
-        folder.mkdir()
+        folder = new_folder(tmp_path / str(number))
         try:
             problem = finding_problem(write_example(example, folder), rule.name(), settings)
             reduction = reduce_problem(problem)

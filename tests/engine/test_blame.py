@@ -21,7 +21,7 @@ from hlo_lint.report.text import render_concise
 from hlo_lint.rules.base import Findings, Rule, Stage
 from hlo_lint.rules.findings import Finding
 from hlo_lint.rules.registry import select_rules
-from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT, present
+from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT, new_folder, present
 
 ATTENTION = DUMPS / "gpu-jax0.11.2" / "attention"
 DOCS = ROOT / "docs" / "blame.md"
@@ -248,8 +248,7 @@ def test_what_binds_no_more_is_not_called_resolved() -> None:
 
 
 def test_a_fix_mends_every_dump_of_a_life_at_once(crash: Path) -> None:
-    loose = crash / "folder"
-    loose.mkdir()
+    loose = new_folder(crash / "folder")
     for path in steps(crash, range(30, 31)):
         for number in (28, 29, 30):
             name = path.name.replace(".0030.", f".{number:04d}.")

@@ -27,7 +27,7 @@ from hlo_lint.engine.suppressions.baseline import (
     write_baseline,
 )
 from hlo_lint.report.formats import FORMATS, render
-from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT, completed, present, written
+from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT, completed, new_folder, present, written
 from tests.renumbering import another_run
 
 RESHAPE = "reshape-moves-data"
@@ -401,8 +401,7 @@ def test_all_who_allow_a_finding_have_met_one(tmp_path: Path) -> None:
 @pytest.fixture
 def unused(tmp_path: Path) -> Report:
     """A report of one finding that counts, one that is allowed, and of allowances without use."""
-    folder = tmp_path / "dump"
-    folder.mkdir()
+    folder = new_folder(tmp_path / "dump")
     lines = ["@a  // hlo-lint: allow layout -- ü", "@b  /* ü */ // hlo-lint: allow speed -- why"]
     (folder / "a.hlo").write_text(module(*lines), "utf-8")
     entry = BaselineEntry("0" * IDENTITY_DIGITS, RESHAPE, "m", "said \x1b", 2, "why", 7)
@@ -533,8 +532,7 @@ def test_fix_leaves_alone_what_the_baseline_lists(tmp_path: Path) -> None:
     fixed = hlo_lint.fix(module("@a", "@b"), baseline=listed)
     assert BAD.format("a") + "\n" in fixed.text
     assert BAD.format("b") not in fixed.text
-    folder = tmp_path / "two"
-    folder.mkdir()
+    folder = new_folder(tmp_path / "two")
     for name in ("one.hlo", "two.hlo"):
         (folder / name).write_text(module("@a"), "utf-8")
     assert len(hlo_lint.fix(folder, baseline=listed).edits) == 1  # it lists one of the two

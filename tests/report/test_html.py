@@ -39,7 +39,7 @@ from hlo_lint.report.text import describe
 from hlo_lint.rules.base import Bad
 from hlo_lint.rules.pipeline.values_changed import ValuesChanged
 from tests.apps.test_cli import run
-from tests.conftest import CRASH, DUMPS, FIXTURES, present, written
+from tests.conftest import CRASH, DUMPS, FIXTURES, new_folder, present, written
 from tests.report.conftest import FORCED, Open, write
 from tests.texts import CLEAN, LOOSE
 
@@ -321,8 +321,7 @@ def hostile_dump(folder: Path) -> Path:
 
 
 def test_a_hostile_dump_stays_text(opened: Open, tmp_path: Path) -> None:
-    folder = tmp_path / "<img src=x onerror=alert(4)>\x1b[31m"
-    folder.mkdir()
+    folder = new_folder(tmp_path / "<img src=x onerror=alert(4)>\x1b[31m")
     out = write(hostile_dump(folder), tmp_path / "report.html")
     page = opened(out)
     links = page.locator("#list a").all()
@@ -413,8 +412,7 @@ def test_lines_of_python_are_shown_only_below_the_folders_that_the_caller_names(
     crash: Path, tmp_path: Path
 ) -> None:
     secret = written(tmp_path / "secret.py", "the secret\n" * 50)
-    inside = tmp_path / "inside"
-    inside.mkdir()
+    inside = new_folder(tmp_path / "inside")
     for name in ("../secret.py", str(secret), "link.py"):
         for file in crash.glob("*.txt"):
             file.write_text(re.sub(r'^1 "[^"]*py"$', f'1 "{name}"', file.read_text(), flags=re.M))
@@ -805,8 +803,7 @@ def test_what_came_at_the_start_of_a_pipeline_is_between_two_dumps(
 ) -> None:
     pytest.importorskip("jaxlib")
     text = "HloModule m\n\nENTRY e {\n  p = f32[4]{0} parameter(0)\n  ROOT r = f32[4]{0} OP(p)\n}\n"
-    folder = tmp_path / "d"
-    folder.mkdir()
+    folder = new_folder(tmp_path / "d")
     for step, (name, opcode) in enumerate(
         [("a.after_pipeline-start.before_x", "negate"), ("b.after_pipeline-start.before_y", "abs")],
         3,

@@ -19,7 +19,7 @@ from hlo_lint.dumps.pass_lists import passes_and_pipelines
 from hlo_lint.report.messages import meanings, messages_of, rules_for
 from hlo_lint.rules.registry import all_rules, rule_entries
 from hlo_lint.text.errors import UsageError
-from tests.conftest import FIXTURES
+from tests.conftest import FIXTURES, new_folder
 from tests.rules.test_pipeline import CAUSES
 
 
@@ -206,8 +206,7 @@ def test_a_message_without_names_leads_to_the_kernels_that_may_say_it(tmp_path: 
 
 
 def test_of_the_log_of_a_run_that_went_well_only_advice_is_told(tmp_path: Path) -> None:
-    dump = tmp_path / "dump"
-    dump.mkdir()
+    dump = new_folder(tmp_path / "dump")
     text = "HloModule f\n\nENTRY e {\n  ROOT x = f32[4]{0} parameter(0)\n}\n"
     (dump / "module_0001.jit_f.cpu_after_optimizations.txt").write_text(text)
     stamp = "0000 00:00:00.100000    27634"

@@ -24,7 +24,7 @@ from hlo_lint.hlo.ir import Module
 from hlo_lint.rules.base import Rule
 from hlo_lint.rules.entry import ChosenRule, ChosenRules
 from hlo_lint.rules.registry import all_rules, rule_entries, select_rules
-from tests.conftest import FIXTURES
+from tests.conftest import FIXTURES, new_folder
 
 pytestmark = pytest.mark.slow
 
@@ -85,6 +85,5 @@ def test_no_filter_hides_a_finding_in_a_fixture(folder: Path) -> None:
 def test_no_filter_hides_a_finding_in_an_example(rule: Rule, tmp_path: Path) -> None:
     before = rule.precondition.demanded_by if rule.precondition else None
     for number, example in enumerate(rule.examples):
-        folder = tmp_path / str(number)
-        folder.mkdir()
+        folder = new_folder(tmp_path / str(number))
         assert_nothing_is_hidden(write_example(example, folder), before)

@@ -17,7 +17,7 @@ import pytest
 
 from hlo_lint.text import files
 from hlo_lint.text.errors import DumpError
-from tests.conftest import completed, present, started, written
+from tests.conftest import completed, new_folder, present, started, written
 
 BROKEN_RESHAPE = """HloModule m, entry_computation_layout={(f32[2,3]{0,1})->f32[6]{0}}
 
@@ -40,8 +40,7 @@ def module(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "disk"
-    folder.mkdir()
+    folder = new_folder(tmp_path / "disk")
     made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder], check=False)
     if made.returncode:
         pytest.skip("no file system can be mounted here")
@@ -362,8 +361,7 @@ def test_an_exhausted_quota_is_one_error_and_leaves_the_file(quota: Path) -> Non
 @as_root
 def test_a_folder_that_is_mounted_read_only_is_one_error(small_disk: Path, tmp_path: Path) -> None:
     target = written(small_disk / "m.hlo", BROKEN_RESHAPE)
-    bound = tmp_path / "bound"
-    bound.mkdir()
+    bound = new_folder(tmp_path / "bound")
     subprocess.run(["mount", "--bind", small_disk, bound], check=True)
     try:
         subprocess.run(["mount", "-o", "remount,bind,ro", bound], check=True)

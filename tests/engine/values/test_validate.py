@@ -694,8 +694,7 @@ def test_a_module_is_compared_with_its_parts_on_devices(xla: XlaCpu, devices: in
     facts = {"devices": devices, "rest": rest, "part": part, "filled": part * rest}
     whole, parts = WHOLE.format(**facts), PARTS.format(**facts)
     right = validate_dumps("m", run_of([whole, parts, parts]), xla)
-    assert not right.changes
-    assert right.compared == 2
+    assert (right.compared, right.changes) == (2, [])
     uncounted = [text.replace(f", num_partitions={devices}", "") for text in (whole, parts)]
     assert validate_dumps("m", run_of(uncounted), xla).compared == 1  # protocol buffers
     wrong = parts.replace(f"<=[2,{rest}]T(1,0)", f"<=[{devices}]")
@@ -717,8 +716,7 @@ def test_parts_that_are_addends_are_summed(xla: XlaCpu, sharding: str) -> None:
 """)
     parts = edited(whole, {"ENTRY e": "ENTRY e_spmd"}).replace(f", sharding={sharding}", "")
     right = validate_dumps("m", run_of([whole, parts]), xla)
-    assert right.compared == 1
-    assert not right.changes
+    assert (right.compared, right.changes) == (1, [])
     assert validate_dumps("m", run_of([whole, parts.replace("negate", "copy")]), xla).changes
     # A module without the sum that its shardings need is not judged: no partitioner adds it.
     invalid = whole.replace(f"negate(x), sharding={sharding}", "negate(x), sharding={replicated}")
@@ -762,8 +760,7 @@ def test_a_manual_region_runs_on_each_device(xla: XlaCpu) -> None:
     line = line.replace("sum =", "ROOT sum =").replace("(in)", "(x)")
     parts = f"{head}ENTRY e_spmd {{\n  x = f32[2,3] parameter(0)\n{line}\n}}\n"
     validation = validate_dumps("m", run_of([REGION, parts]), xla)
-    assert validation.compared == 1
-    assert not validation.changes
+    assert (validation.compared, validation.changes) == (1, [])
     wrong = parts.replace("{{0,2},{1,3}}", "{{0,1},{2,3}}")
     assert changed(validate_dumps("m", run_of([REGION, wrong]), xla)) == ["after_pass1"]
 
@@ -850,8 +847,7 @@ ENTRY e {{
 @pytest.mark.parametrize("sent", [SENT, LOOP_OF_TRANSFERS], ids=["at once", "in the next round"])
 def test_a_send_and_its_receive_are_a_permute(xla: XlaCpu, sent: str) -> None:
     validation = validate_dumps("m", run_of([PERMUTED, sent]), xla)
-    assert validation.compared == 1
-    assert not validation.changes
+    assert (validation.compared, validation.changes) == (1, [])
     wrong = sent.replace("send(n, t)", "send(x, t)")
     assert changed(validate_dumps("m", run_of([PERMUTED, wrong]), xla)) == ["after_pass1"]
 
@@ -982,8 +978,7 @@ def test_a_product_of_onednn_is_what_is_fused_to_it(xla: XlaCpu) -> None:
   ROOT r = f32[2,3,4] custom-call(x, y, b), custom_call_target="__onednn$matmul", backend_config={"onednn_matmul_config":{"transpose_a":false,"transpose_b":true,"fusions":{"ops":["BIAS","LINEAR","TANH","LINEAR"],"alpha_typecast":[1048576000,1112014848]}}}
 """)  # noqa: E501
     validation = validate_dumps("m", run_of([plain, call]), xla)
-    assert validation.compared == 1
-    assert not validation.changes
+    assert (validation.compared, validation.changes) == (1, [])
     wrong = call.replace("[1048576000,1112014848]", "1112014848")
     assert changed(validate_dumps("m", run_of([plain, wrong]), xla)) == ["after_pass1"]
 
