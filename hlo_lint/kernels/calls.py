@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from hlo_lint.analysis.buffers import source_of
 from hlo_lint.analysis.calls import fusions_of, holders
 from hlo_lint.analysis.kinds import instructions_where
+from hlo_lint.analysis.walks import chain
 from hlo_lint.hlo.constants import constant_of
 from hlo_lint.hlo.ir import Instruction, Module
 
@@ -74,12 +75,17 @@ def operand_source(call: Instruction, number: int, module: Module) -> Instructio
     if fusion is None:
         return source
     # The fusion passes the kernel the slice's address: the slice has no buffer.
-    while source is not None and source.opcode in ("slice", "dynamic-slice"):
-        source = source_of(source.operand(0))
+    for whole in chain(source, _sliced):
+        source = whole
     if source is None or source.opcode != "parameter":
         return source
     outer = source.parameter_number
     return None if outer is None else source_of(fusion.operand(outer))
+
+
+def _sliced(part: Instruction) -> Instruction | None:
+    is_slice = part.opcode in ("slice", "dynamic-slice")
+    return source_of(part.operand(0)) if is_slice else None
 
 
 def is_entry_parameter(call: Instruction, number: int, module: Module) -> bool:
