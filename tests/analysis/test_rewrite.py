@@ -177,11 +177,7 @@ def test_a_new_computation_stands_before_its_caller() -> None:
     module, rewrite = rewriting(DOT)
     t = module["main"]["t"]
     larger = rewrite.add_computation("""
-%larger {
-  %l = f32[] parameter(0)
-  %r = f32[] parameter(1)
-  ROOT %m = f32[] maximum(%l, %r)
-}
+%larger { %l = f32[] parameter(0) %r = f32[] parameter(1) ROOT %m = f32[] maximum(%l, %r) }
 """)
     least = rewrite.insert_after(t, "constant", "f32[]", "-inf")
     most = rewrite.insert_after(

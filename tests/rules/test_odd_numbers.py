@@ -12,11 +12,7 @@ import hlo_lint
 MODULE = """\
 HloModule m
 
-add {{
-  x = f32[] parameter(0)
-  y = f32[] parameter(1)
-  ROOT s = f32[] add(x, y)
-}}
+add {{ x = f32[] parameter(0) y = f32[] parameter(1) ROOT s = f32[] add(x, y) }}
 
 ENTRY e {{
   a = f32[4,8]{{1,0}} parameter(0)

@@ -27,9 +27,7 @@ counts {{ s = (s32[], s32[], s32[]) parameter(0)
   i = s32[] get-tuple-element(s), index=0
   n = s32[] get-tuple-element(s), index=1
   ROOT c = pred[] compare(i, n), direction=LT }}
-most32 {{ a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT m = f32[] maximum(a, b) }}
+most32 {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT m = f32[] maximum(a, b) }}
 sums {{ s = (s32[], s32[], s32[]) parameter(0)
   i = s32[] get-tuple-element(s), index=0
   n = s32[] get-tuple-element(s), index=1
