@@ -165,11 +165,50 @@ def test_a_run_costs_the_same_as_itself() -> None:
     assert "estimated time" in compare(AFTER, AFTER, "--all", status=0).stdout
 
 
-def test_loops_of_which_one_run_does_not_say_how_often_count_once_in_both() -> None:
+def test_loops_of_which_one_run_does_not_say_how_often_count_once_in_both(tmp_path: Path) -> None:
+    text = """HloModule m
+
+b {
+  s = (s32[], f32[8]{0}) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[8]{0} get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  n = s32[] add(i, one)
+  y = f32[8]{0} OPCODE(x, x)
+  ROOT t = (s32[], f32[8]{0}) tuple(n, y)
+}
+
+c {
+  s = (s32[], f32[8]{0}) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  k = s32[] LIMIT
+  ROOT l = pred[] compare(i, k), direction=LT
+}
+
+ENTRY e {
+  p = f32[8]{0} parameter(0)
+  z = s32[] constant(0)
+  t = (s32[], f32[8]{0}) tuple(z, p)
+  ROOT w = (s32[], f32[8]{0}) while(t), condition=c, body=b
+}
+"""
+    known, unknown = "constant(5)", 'custom-call(), custom_call_target="limit"'
+    for limits, said in (((known, known), False), ((known, unknown), True)):
+        sides = []
+        for opcode, limit in zip(("multiply", "power"), limits, strict=True):
+            side = new_folder(tmp_path / f"{opcode}{len(limit)}{said}")
+            made = text.replace("OPCODE", opcode).replace("LIMIT", limit)
+            (side / "module_0001.m.cpu_after_optimizations.txt").write_text(made)
+            sides.append(side)
+        shown = compare(*sides).stdout
+        assert ("note: a loop has an unknown trip count" in shown) is said
+        flops = 10 if said else 50
+        assert re.search(rf"^flops +{flops}\b", shown, re.M)
+
+
+def test_loops_that_carry_what_they_count_in_a_tuple_are_counted() -> None:
     releases = [RELEASES / f"tpu-jax{release}.tar.xz" for release in ("0.10.2", "0.12.0")]
-    shown = compare(*releases).stdout
-    assert "note: a loop has an unknown trip count" in shown
-    assert re.search(r"^flops +3\.069 k +3\.005 k", shown, re.M)
+    assert re.search(r"^flops +6\.599 k +6\.407 k", compare(*releases).stdout, re.M)
 
 
 def test_the_names_of_tpu_modules_are_those_of_any_build() -> None:
