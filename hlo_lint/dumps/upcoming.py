@@ -45,8 +45,8 @@ def status_of(
     if compilation.backend and all(passes.last_place(demanded) is None for passes in lists):
         never = f"XLA:{compilation.backend.upper()} does not run {demanded}"
         return PreconditionStatus(Fate.NEVER, never)
-    over = name.rest.partition(".txt")[0].endswith(AFTER_NORMALIZATION)
-    if over and precondition.about_layouts:
+    is_over = name.rest.partition(".txt")[0].endswith(AFTER_NORMALIZATION)
+    if is_over and precondition.about_layouts:
         return PreconditionStatus(Fate.NEVER, f"no {demanded} is left to run")
     if compilation.is_helper:
         never = "the autotuner's helper modules are not normalized"

@@ -79,7 +79,7 @@ class ShapeInference:
         inference = inference_of(opcode_of(row))
         if inference is None:
             return ShapeCheck(Open.UNKNOWN)
-        _rows, index = computation.rows, computation.index
+        index = computation.index
         operands = []
         for name in references_of(row):
             name, _, element = name.partition("#")

@@ -28,7 +28,7 @@ _HERE: Final = frozenset({LinkKind.KEPT, LinkKind.RENAMED, LinkKind.CLONED})
 _KEPT: Final = frozenset({LinkKind.KEPT})
 _CONVERTED: Final = _HERE | {LinkKind.CONVERTED}
 _ANYWHERE: Final = frozenset(LinkKind) - {LinkKind.MERGED}
-_PRODUCT: Final = frozenset(LinkKind) - {LinkKind.CONVERTED}
+_UNCONVERTED: Final = frozenset(LinkKind) - {LinkKind.CONVERTED}
 _PRODUCTS: Final = frozenset({"convolution", "custom-call", "dot"})
 _ROUNDED: Final = frozenset({"f32", "f64", "c64", "c128"})
 """Element types that the default precision may round."""
@@ -296,9 +296,12 @@ def _config(held: Callable[[Instruction], Held], word: str = "backend_config=") 
 
 PROPERTIES: Final = (
     Property("frontend_attributes=", _frontend, _ANYWHERE, is_of_name=False, fits=_is_no_tuple),
-    Property("algorithm", partial(_requested, "algorithm"), _PRODUCT, fits=_is_algorithm),
+    Property("algorithm", partial(_requested, "algorithm"), _UNCONVERTED, fits=_is_algorithm),
     Property(
-        "operand_precision", partial(_requested, "operand_precision"), _PRODUCT, fits=_is_product
+        "operand_precision",
+        partial(_requested, "operand_precision"),
+        _UNCONVERTED,
+        fits=_is_product,
     ),
     Property(
         "known_induction_variable",
@@ -340,7 +343,7 @@ PROPERTIES: Final = (
     _row("padding_type"),
     _row("output_to_operand_aliasing", _KEPT, has_value=True, fits=_is_same_kernel),
     _row("parameter_replication"),
-    _row("result_accuracy", _PRODUCT - {LinkKind.MOVED}, has_value=True, fits=_is_rewritten),
+    _row("result_accuracy", _UNCONVERTED - {LinkKind.MOVED}, has_value=True, fits=_is_rewritten),
     _row("schedule", has_value=True),
     _row("statistics", _HERE | {LinkKind.MOVED}),
     _row("use_global_device_ids", _CONVERTED, fits=_has_exchange),
