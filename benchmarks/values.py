@@ -44,6 +44,7 @@ COLUMNS = (
     StepOutcome.NOT_COMPARABLE,
     StepOutcome.NOT_LOWERED,
     StepOutcome.NOT_RUN,
+    StepOutcome.BETWEEN,
 )
 
 TRUE_CHANGES = {
@@ -243,7 +244,8 @@ def main() -> None:
         "# Values after each step",
         "",
         "`python -m benchmarks.values`: each step of each compilation is compared with the one "
-        "before it, on two seeds of inputs. A step that is equal by graph does not run. "
+        "before it, on ordinary and on hostile inputs. A step that is equal by graph does not run; "
+        "of steps that compute more than 2^41 elements only those that bisection needs. "
         f"jaxlib {version('jaxlib')}.",
         "",
         *table(verdicts),
