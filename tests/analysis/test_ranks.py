@@ -352,6 +352,7 @@ def test_calls_that_are_deep_or_double_are_followed(tmp_path: Path) -> None:
     assert divergence.position == 0
 
 
+@pytest.mark.slow
 def test_collectives_beyond_the_limit_are_not_compared(tmp_path: Path) -> None:
     for rank, name in (("one", "a"), ("other", "b")):
         (tmp_path / rank).mkdir()

@@ -424,6 +424,7 @@ def test_inputs_are_read_from_comments() -> None:
     assert second.tolist()[1] == float("-inf")
 
 
+@pytest.mark.slow
 def test_the_marker_hunts_before_the_test(tmp_path: Path) -> None:
     file = tmp_path / "test_pass.py"
     file.write_text(
