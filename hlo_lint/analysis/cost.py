@@ -26,7 +26,7 @@ from hlo_lint.analysis.opcode_costs import (
     cost_of_kind,
     library_cost,
 )
-from hlo_lint.analysis.walks import operands_first
+from hlo_lint.analysis.walks import operands_first, reached
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.kinds import reading_of
 from hlo_lint.hlo.opcodes import RUNS_SCHEDULE, wrapped_opcode
@@ -160,11 +160,9 @@ def _parameter_reads(body: Computation) -> Mapping[int, int]:
             continue
         read = 0
         whole = not parameter.users
-        names = [parameter.name]
-        for name in names:
+        for name in reached([parameter.name], partial(_renamed, body)):
             for user in _users(body, name):
                 if user.opcode == "bitcast":
-                    names.append(user.name)
                     continue
                 is_first = user.operand_names[0].partition("#")[0] == name
                 if is_first and user.opcode in SLICES and user.operand_names.count(name) == 1:
@@ -179,6 +177,10 @@ def _parameter_reads(body: Computation) -> Mapping[int, int]:
 def _users(body: Computation, name: str) -> Sequence[Instruction]:
     instruction = body.instruction(name)
     return () if instruction is None else instruction.users
+
+
+def _renamed(body: Computation, name: str) -> list[str]:
+    return [user.name for user in _users(body, name) if user.opcode == "bitcast"]
 
 
 def _results(body: Computation) -> list[Instruction]:

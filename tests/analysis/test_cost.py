@@ -262,6 +262,16 @@ def test_loops_in_loops_that_claim_any_number_of_iterations_cost_a_float() -> No
     assert [float(times) for _, times in nested.kernels()]
 
 
+def test_bitcasts_that_are_read_by_two_each_are_followed_once() -> None:
+    chain = "".join(f"  %b{i} = f32[8] bitcast(%b{i - 1}, %b{i - 2})\n" for i in range(2, 60))
+    text = (
+        "HloModule m\n\nf {\n  %b0 = f32[8] parameter(0)\n  %b1 = f32[8] bitcast(%b0)\n"
+        f"{chain}  ROOT %n = f32[8] negate(%b59)\n}}\n\nENTRY e {{\n"
+        "  %p = f32[8] parameter(0)\n  ROOT %c = f32[8] fusion(%p), kind=kLoop, calls=f\n}\n"
+    )
+    assert costs(text).total.bytes == 64
+
+
 def test_a_window_of_any_size_is_counted_at_once() -> None:
     text = """HloModule m
 
