@@ -159,7 +159,7 @@ def _sums(computation: Computation, call: Instruction) -> Iterator[tuple[_Term, 
     dots = [dot for dot in computation.with_opcode("dot") if _sources(dot) == factors]
     for product in [old] if is_call and old is not None else dots:
         config, path = _config(product) if is_call else None, list(chain(product, _summed))
-        terms = list(_terms(_Term(path[-1], 1.0), path))
+        terms = list(_terms(_Term(path[-1], 1.0), frozenset(path)))
         own = next((term for term in terms if term.instruction is product), None)
         if own is None:
             continue
