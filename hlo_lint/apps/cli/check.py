@@ -194,19 +194,21 @@ def _with_refusals(
 
 def _explain_logs(dump: Dump, logs: Sequence[Path], *, is_asked: bool) -> None:
     """Print what the logs of a run say, with the instructions that they name."""
-    from hlo_lint.apps.cli.ending import has_failed, last_message
+    from hlo_lint.apps.cli.ending import failure_message, last_message
     from hlo_lint.apps.cli.explain import answer, log_text
     from hlo_lint.dumps.directory import Dump
     from hlo_lint.report.messages import meaning_of
 
     for path in logs:
         text = log_text(path)
-        if not is_asked and not has_failed(text):
+        failure = failure_message(text)
+        if not is_asked and not failure:
             # Of a run that went well, only a warning with advice is worth a line.
             if (meaning := meaning_of(text, general=False)) is not None:
                 click.echo(f"{shown(str(path))}: {meaning}")
             continue
-        click.echo(f"{shown(str(path))}: {shown(last_message(text))[:_WIDTH]}".rstrip(": "))
+        message = shown(failure or last_message(text))[:_WIDTH]
+        click.echo(f"{shown(str(path))}: {message}".rstrip(": "))
         # A log beside some of the dumps is about these.
         beside = [run for run in dump if not is_asked and path.parent in run.dumps[0].path.parents]
         try:

@@ -105,26 +105,20 @@ def python_place(log: str) -> PythonPlace | None:
     return None
 
 
-def has_failed(log: str) -> bool:
-    """True if a program died of a failed check or an exception."""
-    return bool(_find_fatal(log) or _exceptions(log))
-
-
-def last_message(log: str) -> str:
-    """The message that a program died of: a failed check, else an exception, else a warning."""
+def failure_message(log: str) -> str:
+    """The message that a program died of: a failed check, else an exception; "" if neither."""
     if fatal := _find_fatal(log):
         source, llvm, text = fatal[-1]
         return f"{source or llvm}: {text}"
-    if errors := _exceptions(log):
-        return errors[-1]
-    problems = _find_problems(log)
-    return ": ".join(problems[-1]) if problems else ""
-
-
-def _exceptions(log: str) -> list[str]:
-    """The last lines of the tracebacks of Python."""
     stacks = (stack for stack in _find_stacks(log) if "Traceback (" in stack[0])
-    return [error for stack in stacks if (error := stack["error"].strip())]
+    errors = [error for stack in stacks if (error := str(stack["error"]).strip())]
+    return errors[-1] if errors else ""
+
+
+def last_message(log: str) -> str:
+    """The message that a program died of, else its last warning."""
+    problems = [] if (failure := failure_message(log)) else _find_problems(log)
+    return ": ".join(problems[-1]) if problems else failure
 
 
 def read_end(path: Path) -> str:
