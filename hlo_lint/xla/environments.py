@@ -77,12 +77,6 @@ TO_PYTHON_3_14 = (0, 7, 1)
 """The first release of jax for Python 3.14."""
 _download = re.compile(r"\s*Downloading (\S+) \(([\d.]+ ?\w+)\)").match
 _unpacking = re.compile(r"Installing collected packages: (.*)").match
-MODULES = frozenset(
-    "jax jaxlib jax_plugins jax_cuda12_plugin jax_cuda12_pjrt nvidia libtpu "
-    "numpy scipy ml_dtypes opt_einsum absl pip setuptools pkg_resources "
-    "requests certifi idna urllib3 charset_normalizer".split()
-)
-"""Modules outside the standard library that an environment may have: jax and its dependencies."""
 PACKAGES = {
     "PIL": "pillow",
     "absl": "absl-py",
@@ -269,11 +263,6 @@ def _uv(python: Path) -> list[str]:
     return [uv, "pip", "install", "--python", str(python)]
 
 
-def package_of(module: str) -> str:
-    """The package that installs a module: `pyyaml` for `yaml`."""
-    return PACKAGES.get(module, module)
-
-
 def release_here() -> str:
     """The release of the installed jaxlib; empty without it."""
     try:
@@ -298,7 +287,8 @@ def _make(
     folder.parent.mkdir(parents=True, exist_ok=True)
     python = _python_in(folder)
     wanted = [package.format(release) for package in packages]
-    oldest, newest = _pythons_of(release)
+    oldest = (3, 12) if version_of(release) >= FROM_PYTHON_3_12 else (3, 11)
+    newest = (3, 14) if version_of(release) >= TO_PYTHON_3_14 else (3, 13)
     base = python_between(oldest, newest)
     if uv := shutil.which("uv"):
         try:
@@ -323,19 +313,6 @@ def _make(
     run_installer(release, [base, "-m", "venv", str(folder)], announce)
     run_installer(release, [str(python), *_PIP, *wanted], announce)
     (folder / INSTALLED).touch()
-
-
-def python_of(release: str) -> str | None:
-    """The installed Python for an environment, or None."""
-    return python_between(*_pythons_of(release))
-
-
-def _pythons_of(release: str) -> tuple[tuple[int, int], tuple[int, int]]:
-    """The oldest and the newest Python that a release of jax runs in."""
-    return (
-        (3, 12) if version_of(release) >= FROM_PYTHON_3_12 else (3, 11),
-        (3, 14) if version_of(release) >= TO_PYTHON_3_14 else (3, 13),
-    )
 
 
 def python_between(

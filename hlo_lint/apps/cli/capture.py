@@ -15,7 +15,7 @@ import click
 
 from hlo_lint.apps.cli import common, parameters
 from hlo_lint.apps.cli.tables import print_table
-from hlo_lint.apps.jax.capture.children import Job, check_text
+from hlo_lint.apps.jax.capture.children import Job
 from hlo_lint.apps.jax.capture.comparison import (
     ProgramTrials,
     Question,
@@ -36,8 +36,6 @@ from hlo_lint.xla.environments import (
     check_release,
     environment_of,
     interpreter_at,
-    needs_download,
-    python_of,
     with_packages,
 )
 
@@ -219,10 +217,6 @@ def _interpreters(
     chosen = list(dict.fromkeys(releases))
     for release in chosen:
         check_release(release, platform)
-    # A mistake in the script is reported before hundreds of MB are downloaded.
-    downloaded = [release for release in chosen if needs_download(release, platform)]
-    for python in dict.fromkeys(filter(None, map(python_of, downloaded))):
-        check_text(python, job, has_packages=bool(packages))
     interpreters = [environment_of(release, announce, platform) for release in chosen]
     interpreters += [interpreter_at(path) for path in dict.fromkeys(pythons)]
     interpreters = interpreters or [interpreter_at(sys.executable)]

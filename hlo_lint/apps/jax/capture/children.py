@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hlo_lint.apps.jax.capture import script_text, worker
+from hlo_lint.apps.jax.capture import worker
 from hlo_lint.apps.jax.capture.targets import Chip, readable_part
 from hlo_lint.dumps.file_types import ERROR_FILE
 from hlo_lint.text.errors import CaptureError, HloLintError, UsageError
 from hlo_lint.text.source import shown
 from hlo_lint.xla.child import Child, ChildDied, ChildError
-from hlo_lint.xla.environments import MODULES, Interpreter, package_of
+from hlo_lint.xla.environments import PACKAGES, Interpreter
 from hlo_lint.xla.limits import ChildLimits
 
 MAX_SECONDS = 3600.0
@@ -65,28 +65,6 @@ class JobResult:
     log: str
 
 
-def check_text(python: str | Path, job: Job, *, has_packages: bool) -> None:
-    """Look for mistakes in the text of a script, without jax.
-
-    Args:
-        python: an interpreter of the release that will import the script.
-        has_packages: True if packages will be installed beside jax, for the script to import.
-
-    Raises:
-        CaptureError: for a syntax error, or a module, a function or arguments that are missing.
-    """
-    with Child(python, limits=ChildLimits.by_default(MAX_SECONDS)) as child:
-        reason, _ = child.call(
-            script_text.mistake,
-            script=str(job.script),
-            function=job.function,
-            has_shapes=job.shapes is not None,
-            modules=None if has_packages else sorted(MODULES),
-        )
-    if reason is not None:
-        raise CaptureError(with_advice(shown(reason)))
-
-
 def with_advice(message: str) -> str:
     """A message that names missing modules, with the options that install them.
 
@@ -96,7 +74,8 @@ def with_advice(message: str) -> str:
     missing = _missing(message)
     if not missing:
         return message
-    options = " ".join(f"--with {package_of(module)}" for module in dict.fromkeys(missing))
+    packages = dict.fromkeys(PACKAGES.get(module, module) for module in missing)
+    options = " ".join(f"--with {package}" for package in packages)
     return f"{message}; {options} installs {'it' if len(missing) == 1 else 'them'}"
 
 

@@ -20,7 +20,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hlo_lint.apps.jax.capture.script_text import unknown_arguments
 from hlo_lint.xla.pjrt import ABSENT
 
 if TYPE_CHECKING:
@@ -314,7 +313,10 @@ def script_function(script: Path, name: str, shapes: list[Any] | None) -> Called
     if example is not None:
         return CalledFunction(function, tuple(example), {})
     if not _takes_none(function):
-        raise ScriptFailed(unknown_arguments(name, script))
+        raise ScriptFailed(
+            f"the arguments of {name} in {script} are unknown: give --shape for each argument, "
+            "or set example_args in the script"
+        )
     returned = _guarded(script, function)
     if isinstance(returned, tuple) and len(returned) == 2 and callable(returned[0]):
         return CalledFunction(returned[0], tuple(returned[1]), {})
