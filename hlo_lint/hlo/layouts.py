@@ -242,14 +242,11 @@ def common_factors(a: Sequence[int], b: Sequence[int]) -> tuple[tuple[int, int],
             product_b, j = product_b * b[j], j + 1
 
 
-def align_layouts(
-    shape: ArrayShape, dims: Sequence[int], *, dynamic: Sequence[bool] = ()
-) -> ArrayShape | None:
+def align_layouts(shape: ArrayShape, dims: Sequence[int]) -> ArrayShape | None:
     """The array of sizes `dims` that is a bitcast of `shape`, or None.
 
-    The result has only an order: as in XLA, it lacks tiles, element size and memory space, and
-    keeps the flags in `dynamic` only if either array has a dimension of size 1 (`AlignLayouts`,
-    `shape_util.cc:1842-1928`). `carry_layout_facts` restores them.
+    The result has only an order: as in XLA, it lacks tiles, element size, memory space and dynamic
+    flags (`AlignLayouts`, `shape_util.cc:1842-1928`). `carry_layout_facts` restores them.
 
     >>> from hlo_lint.hlo.shape import parse_array
     >>> str(align_layouts(parse_array("f32[2,8,128,32]{2,3,1,0}"), (16, 128, 32)))
@@ -303,9 +300,7 @@ def align_layouts(
         del remaining[: len(block)]
         order += instead
     order += [d for d in reversed(range(len(dims))) if dims[d] == 1]
-    drops_ones = 1 in shape.dims or 1 in dims
-    flags = tuple(dynamic) if drops_ones and any(dynamic) else ()
-    return ArrayShape(shape.dtype, dims, Layout(tuple(order)), flags)
+    return ArrayShape(shape.dtype, dims, Layout(tuple(order)))
 
 
 def carry_layout_facts(source: ArrayShape, target: ArrayShape) -> ArrayShape:

@@ -119,7 +119,6 @@ class Child:
         setup: Callable[[], Answer] = ready,
         forks: Forks = "never",
         environment: Mapping[str, str] | None = None,
-        search_path: Sequence[str] | None = None,
     ) -> None:
         """Describe the child, without starting it.
 
@@ -130,7 +129,6 @@ class Child:
             forks: when the server, after its setup, forks a process that answers (on POSIX): a fork
                 that dies costs less than a child, and XLA reads its flags once per process.
             environment: variables in addition to those of this process.
-            search_path: `sys.path` of the child.
         """
         self.python = str(python or sys.executable)
         self.limits = limits
@@ -143,7 +141,7 @@ class Child:
             "TF_CPP_MIN_LOG_LEVEL": "1",
             **(environment or {}),
         }
-        self._path = search_path if search_path or python else sys.path
+        self._path = None if python else list(sys.path)
         self._process: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
 
@@ -168,7 +166,7 @@ class Child:
             "memory": self.limits.bytes,
             "setup": _request(self._setup, {}, START_SECONDS),
             "forks": self._forks,
-            "path": None if self._path is None else list(self._path),
+            "path": self._path,
             "package": str(_PACKAGE),
         }
         self._log = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  it lives as long as the child

@@ -11,15 +11,13 @@ def infer(instruction: Instruction, module: Module | None = None) -> Inferred:
     return _inference(instruction, module).infer(instruction)
 
 
-def check(
-    instruction: Instruction, module: Module | None = None, *, layouts: bool = True
-) -> tuple[str, ...]:
+def check(instruction: Instruction, module: Module | None = None) -> tuple[str, ...]:
     """The errors of an instruction's printed shape."""
     inference, computation = _inference(instruction, module), instruction.computation
     return tuple(
         message
         for calls in (False, True)
-        for wrong, message in inference.errors(computation, calls=calls, layouts=layouts)
+        for wrong, message in inference.errors(computation, calls=calls)
         if wrong.number == instruction.number
     )
 

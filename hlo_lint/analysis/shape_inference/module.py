@@ -57,13 +57,12 @@ class ShapeInference:
         return shape_or_none(self._type(instruction.computation, instruction.number))
 
     def errors(
-        self, computation: Computation, *, calls: bool = False, layouts: bool = True
+        self, computation: Computation, *, calls: bool = False
     ) -> Iterator[tuple[Instruction, str]]:
         """The instructions whose printed shape is wrong, with the errors.
 
         With `calls`, those whose shape depends on their callees; else all others, whose errors are
-        the same in every module. `layouts` is True if layouts are assigned: before that, printed
-        layouts do not bind.
+        the same in every module.
         """
         for number, row in enumerate(computation.rows):
             inference = inference_of(opcode_of(row))
@@ -71,7 +70,7 @@ class ShapeInference:
                 checked = self._check(computation, number)
                 for message in checked.errors:
                     yield computation.at(number), message
-                if layouts and checked.layout_error:
+                if checked.layout_error:
                     yield computation.at(number), f"different layouts: {checked.layout_error}"
 
     def _check(self, computation: Computation, number: int, *, typed: bool = True) -> ShapeCheck:

@@ -11,7 +11,7 @@ code makes each TMA descriptor by a call of `mosaic_gpu_init_tma_desc`
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -72,12 +72,11 @@ def decode_mosaic(content: bytes) -> MosaicCall:
     return MosaicCall(required(dictionary, "module", bytes), dictionary)
 
 
-def read_module(data: bytes, *, search_path: Sequence[str] | None = None) -> MlirModule:
+def read_module(data: bytes) -> MlirModule:
     """Parse MLIR bytecode, of Mosaic GPU or Triton.
 
     Args:
         data: bytecode, or MLIR text.
-        search_path: the child's import path; that of this process if None.
 
     Raises:
         PayloadError: MLIR rejects it, or jax is not installed.
@@ -85,7 +84,7 @@ def read_module(data: bytes, *, search_path: Sequence[str] | None = None) -> Mli
     from hlo_lint.kernels.custom_calls import mlir_child
 
     limits = ChildLimits.by_default(PATIENCE_IN_SECONDS)
-    with Child(limits=limits, setup=mlir_child.load_mlir, search_path=search_path) as child:
+    with Child(limits=limits, setup=mlir_child.load_mlir) as child:
         try:
             answer, _ = child.call(mlir_child.read_mlir, data)
         except ChildDied as death:

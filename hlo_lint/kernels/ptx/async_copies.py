@@ -63,13 +63,6 @@ class Hazard:
     """The missing wait, such as `cp.async.wait_group 0;`."""
 
 
-class Survey(NamedTuple):
-    """The hazards of a file, and notes on code that was not analysed."""
-
-    hazards: tuple[Hazard, ...]
-    not_looked_at: tuple[str, ...]
-
-
 class _Action(Enum):
     COPY = "cp.async"
     COMMIT = "commit_group"
@@ -103,36 +96,22 @@ class _TooMuchError(Exception):
     """The analysis exceeded `MAX_STEPS`."""
 
 
-def survey(ptx: Ptx) -> Survey:
-    """The hazards of all functions, grouped by missing wait."""
-    hazards: list[Hazard] = []
-    skipped: list[str] = []
+def hazards(ptx: Ptx) -> tuple[Hazard, ...]:
+    """Stores to shared memory that race with asynchronous copies, grouped by missing wait."""
+    found: list[Hazard] = []
     lines: Lines | None = None
     for function in ptx.functions:
-        on_mbarriers = sum(
-            instruction.is_a("cp.async.mbarrier.arrive")
-            or (
-                instruction.is_a("cp.async.bulk")
-                and "mbarrier::complete_tx::bytes" in instruction.opcode
-            )
-            for instruction in function.instructions()
-        )
-        if on_mbarriers:
-            skipped.append(f"{function.name}: {on_mbarriers} copies that mbarriers complete")
         flow = _Flow(function)
         if not flow.copies:
             continue
         try:
             conflicts = flow.conflicts()
         except _TooMuchError:
-            skipped.append(f"{function.name}: too many copies in flight over too many instructions")
             continue
         if conflicts:
             lines = lines or Lines(ptx.text)
-            hazards += flow.hazards(conflicts, lines)
-        if any(instruction.is_a("call") for instruction in function.instructions()):
-            skipped.append(f"{function.name}: stores of called functions")
-    return Survey(tuple(hazards), tuple(skipped))
+            found += flow.hazards(conflicts, lines)
+    return tuple(found)
 
 
 def insert_wait(text: str, hazard: Hazard) -> tuple[int, str]:

@@ -45,16 +45,15 @@ _message = re.compile(
 _integer = re.compile(r"-?[0-9]++")
 
 
-def read_descriptors(text: str, *, repeated: bool = False) -> Iterator[Located]:
+def read_descriptors(text: str) -> Iterator[Located]:
     """The readable descriptors in a text, each at its first occurrence.
 
-    A dump prints each descriptor once per pass, some hundred times; with `repeated`, all
-    occurrences are returned.
+    A dump prints each descriptor once per pass, some hundred times.
     """
     seen: set[str] = set()
     for pattern, locate in ((_attribute, _locate_attribute), (_message, _locate_message)):
         for match in pattern.finditer(text):
-            if not repeated and match[0] in seen:
+            if match[0] in seen:
                 continue
             seen.add(match[0])
             located = locate(match)

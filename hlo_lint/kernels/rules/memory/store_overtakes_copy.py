@@ -59,9 +59,9 @@ class StoreOvertakesCopy(Rule):
 
     def check(self, ptx: Ptx) -> Findings:
         """Stores to memory that a copy in flight may still write."""
-        from hlo_lint.kernels.ptx import insert_wait, survey
+        from hlo_lint.kernels.ptx import hazards, insert_wait
 
-        for hazard in survey(ptx).hazards:
+        for hazard in hazards(ptx):
             offset, text = insert_wait(ptx.text, hazard)
             edit = Edit(Span(offset, offset), text)
             # Without a barrier in between, the wait covers only the thread's own copies.
