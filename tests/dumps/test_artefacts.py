@@ -150,31 +150,21 @@ def records_of(artefact: Artefact) -> list[Plain]:
 
 def _allocations(assignment: BufferAssignment) -> Iterator[Plain]:
     for each in assignment.allocations:
-        parameter = (each.parameter, each.parameter_shape, each.parameter_index)
-        yield (
-            each.index,
-            each.size,
-            each.color,
-            each.page,
-            None if each.parameter is None else parameter,
-            each.output_shape,
-            each.flags,
-        )
+        yield (each.index, each.size, each.color, each.parameter, each.flags)
         for value in each.values:
-            short = (value.id, value.instruction, value.index, value.is_phi, value.color)
+            short = (value.id, value.instruction, value.index)
             yield (*short, value.size, value.offset, value.shape)
 
 
 def _values(values: BufferValues | None) -> list[Plain]:
     if values is None:
         return []
-    found: list[Plain] = [(values.total_bytes,)] if values.total_bytes is not None else []
+    found: list[Plain] = []
     for value in values.values:
-        place = value.defined_at
-        short = (value.id, place.instruction, place.index, value.is_phi, value.color)
+        short = (value.id, value.defined_at.instruction, value.defined_at.index)
         positions = tuple((each.instruction, each.index) for each in value.positions)
         uses = tuple((each.instruction, each.operand, each.index) for each in value.uses)
-        found.append((*short, positions, uses, value.instruction_text))
+        found.append((*short, positions, uses))
     return found
 
 
@@ -192,8 +182,7 @@ def first(tree: Tree[Token] | None, default: int | None = None) -> int | None:
 
 def short(tree: Tree[Token]) -> Plain:
     number, name = terminals(tree)
-    index, phi = numbers(child(tree, "index")), child(tree, "phi") is not None
-    return (int(number), str(name), index, phi, first(child(tree, "color"), 0))
+    return (int(number), str(name), numbers(child(tree, "index")))
 
 
 def assignment_by_grammar(tree: Tree[Token]) -> list[Plain]:
@@ -203,20 +192,15 @@ def assignment_by_grammar(tree: Tree[Token]) -> list[Plain]:
             for allocation in trees(part):
                 found += _allocation_by_grammar(allocation)
         else:
-            found.append((int(terminals(part)[0]),))
             found += map(_value_by_grammar, trees(part))
     return found
 
 
 def _allocation_by_grammar(tree: Tree[Token]) -> Iterator[Plain]:
-    parameter, output = child(tree, "parameter"), child(tree, "output")
     yield (
         *numbers(tree),
         first(child(tree, "memory_space"), 0),
-        first(child(tree, "page")),
-        parameter
-        and (first(parameter), str(terminals(parameter)[1]), numbers(child(parameter, "index"))),
-        str(terminals(output)[0]) if output else "",
+        first(child(tree, "parameter")),
         tuple(str(terminals(each)[0]) for each in trees(tree) if each.data == "flag"),
     )
     for each in trees(tree):
@@ -235,7 +219,7 @@ def _value_by_grammar(tree: Tree[Token]) -> Plain:
         else:
             name, operand = terminals(place)
             uses.append((str(name), int(operand), index))
-    return (*short(head), tuple(positions), tuple(uses), str(terminals(tree)[0]))
+    return (*short(head), tuple(positions), tuple(uses))
 
 
 BY_GRAMMAR: dict[str, tuple[str, Callable[[Tree[Token]], list[Plain]]]] = {
@@ -251,8 +235,7 @@ def test_a_release_without_a_blank_before_the_instruction_is_read() -> None:
     (path,) = (DUMPS / "cpu-jax0.4.20").rglob("*-buffer-assignment.txt")
     assignment = read_buffer_assignment(decode(path.read_bytes()))
     assert assignment.problems == ()
-    (first, *_) = present(assignment.buffer_values).values
-    assert first.instruction_text.startswith("%Arg_0.1 = s8[6,10]{1,0} parameter(0)")
+    assert present(assignment.buffer_values).values[0].defined_at.instruction == "Arg_0.1"
 
 
 def by_grammar(ending: str, text: str) -> list[Plain]:
@@ -263,7 +246,7 @@ def by_grammar(ending: str, text: str) -> list[Plain]:
 @pytest.mark.parametrize(("path", "ending"), SPECIFIED, ids=lambda each: Path(each).name)
 def test_grammar_and_reader_say_the_same_of_every_line(path: Path, ending: str) -> None:
     text = decode(path.read_bytes())
-    assert records_of(_reader(ending)(text, path)) == by_grammar(ending, text)
+    assert records_of(_reader(ending)(text, None)) == by_grammar(ending, text)
 
 
 @pytest.mark.slow
@@ -276,7 +259,7 @@ def test_what_the_grammar_accepts_of_damaged_files_is_read_without_trouble() -> 
             except UnexpectedInput:
                 refused += 1
                 continue
-            artefact = _reader(ending)(text, path)
+            artefact = _reader(ending)(text, None)
             assert artefact.problems == (), text
             assert records_of(artefact) == expected
             accepted += 1
@@ -288,7 +271,7 @@ def test_a_line_out_of_its_alphabet_is_refused_by_grammar_and_reader() -> None:
         lines = decode(path.read_bytes()).split("\n")
         at = random.Random(name_of(path)).randrange(len(lines))
         text = "\n".join([*lines[:at], "~", *lines[at:]])
-        assert _reader(ending)(text, path).problems
+        assert _reader(ending)(text, None).problems
         with pytest.raises(UnexpectedInput):
             by_grammar(ending, text)
 
@@ -345,8 +328,6 @@ def test_old_releases_write_one_file_for_assignment_values_and_live_ranges() -> 
     assert old.problems == ()
     assert old.buffer_values is not None
     assert [value.id for value in old.buffer_values.values] == [20, 77, 95]
-    assert old.buffer_values.values[0].instruction_text.endswith("calls=%f")
-    assert old.buffer_values.total_bytes == 1060
     for place in (("get-tuple-element.4", ()), ("tuple.5", (2,))):
         assert [value.slice for value in old.values_of(*place)] == [AllocationSlice(3, 0, 20)]
     for value in old.buffer_values.values:
@@ -357,11 +338,10 @@ def test_old_releases_write_one_file_for_assignment_values_and_live_ranges() -> 
 
 def test_allocations_say_what_they_are_for() -> None:
     assignment = read_buffer_assignment(OLD_ASSIGNMENT)
-    parameter, scratch, output = assignment.allocations
-    assert (parameter.parameter, parameter.parameter_index) == (1, ())
+    parameter, scratch, _ = assignment.allocations
+    assert parameter.parameter == 1
     assert "maybe-live-out" in scratch.flags
-    assert output.output_shape == "(f32[], f32[5])"
-    assert assignment.by_index[3].values[1].is_phi
+    assert [value.id for value in assignment.by_index[3].values] == [20, 95]
 
 
 def test_values_of_other_memory_spaces_share_an_allocation() -> None:
@@ -375,7 +355,7 @@ def test_values_of_other_memory_spaces_share_an_allocation() -> None:
     assignment = read_buffer_assignment(text)
     assert assignment.problems == ()
     (allocation,) = assignment.allocations
-    assert (allocation.color, allocation.page) == (5, 1)
+    assert allocation.color == 5
     assert allocation.flags == ("preallocated-temp", "of-tomorrow")
     assert allocation.values[0].index == (0, 1)
     assert [value.id for value in allocation.values] == [4]
@@ -402,7 +382,6 @@ def test_values_and_assignment_are_of_the_same_values() -> None:
         values = read_buffer_values(decode(beside.read_bytes()))
         joined = assignment.with_values(values)
         assert set(assignment.values) == {value.id for value in values.values}
-        assert values.total_bytes == sum(each.size for each in assignment.allocations)
         for value in values.values:
             expected = assignment.values[value.id].slice
             for place in value.positions:
@@ -541,13 +520,12 @@ def test_old_and_new_logs_say_the_same_of_the_same_run() -> None:
     assert new.name == old.name == "gemm_fusion_dot.2"
     assert (new.fingerprint, new.module, new.device) == ("a4e6", 1, "d")
     for mine, other in zip(new.candidates, old.candidates, strict=True):
-        for field in ("backend", "config", "nanoseconds", "scratch_bytes", "failure"):
+        for field in ("backend", "config", "nanoseconds", "scratch_bytes", "failed"):
             assert getattr(mine, field) == getattr(other, field)
     triton, fission, failed = new.candidates
     assert triton.config == "triton { block_m: 64 num_warps: 4 }"
     assert fission.nanoseconds == 1_000_000_496
     assert failed.failed
-    assert failed.failure == 'RESOURCE_EXHAUSTED: "registers"'
     assert new.fastest is triton
     assert {name: len(tried) for name, tried in new.backends.items()} == {
         "TRITON": 1,

@@ -148,8 +148,8 @@ def allocations_in(text: str) -> list[tuple[object, ...]]:
     assert not read.problems
     return [
         (
-            *(of.index, of.size, of.color, of.parameter, of.parameter_index, of.flags),
-            [(v.id, v.instruction, v.index, v.color, v.slice, v.shape) for v in of.values],
+            *(of.index, of.size, of.color, of.parameter, of.flags),
+            [(v.id, v.instruction, v.index, v.slice, v.shape) for v in of.values],
         )
         for of in read.allocations
     ]

@@ -37,15 +37,9 @@ class Candidate:
     nanoseconds: int | None
     """The time of the timed run; None without a timed run."""
     scratch_bytes: int
-    failure_kind: str
-    """`COMPILATION_FAILED`, `WRONG_RESULT`; empty without a failure."""
-    failure: str
+    failed: bool
+    """True if it has no valid run."""
     span: Span
-
-    @property
-    def failed(self) -> bool:
-        """True if it has no valid run."""
-        return bool(self.failure_kind or self.failure) or self.nanoseconds is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +50,6 @@ class TunedInstruction:
     """Empty if the log lacks it."""
     fingerprint: str
     """`hlo_fingerprint`; empty in old logs."""
-    hlo: str
-    """The instruction as text; empty in old logs."""
     module: int
     """The number of its module in the log, from 1; 0 in old logs."""
     device: str
@@ -96,11 +88,8 @@ class ChosenConfig:
     """`hlo_fingerprint`; empty in old results."""
     hlo: str
     """The canonical text that is the key in old results; else empty."""
-    device: str
     backend: str
     config: str
-    version: str
-    """The version of the backend in new results, of the cache in old results."""
     span: Span
 
 
@@ -135,8 +124,7 @@ def read_autotuning(text: str, path: Path | None = None) -> Autotuning:
         elif field.name == "results":
             entry, hlo = field.value, field.value.text("hlo")
             chosen = _old_config(entry.message("result"), hlo.startswith("{"))
-            rest = entry.text("version"), field.span
-            results.append(ChosenConfig("", hlo, entry.text("device"), *chosen, *rest))
+            results.append(ChosenConfig("", hlo, *chosen, field.span))
         elif field.name != "per_backend_versions":
             problems.append(ParseError(f"unknown field: {field.name}", *field.span))
     return Autotuning(
@@ -152,20 +140,18 @@ def read_autotuning(text: str, path: Path | None = None) -> Autotuning:
 
 
 def _profiled(profile: Message, module: int, device: str, span: Span) -> TunedInstruction:
-    hlo = profile.text("hlo_text")
-    name = _instruction_name(hlo)
-    candidates = (
-        *(_candidate(*message) for message in _messages(profile, "config_profiles")),
-        *(_candidate(*message) for message in _messages(profile, "failed_configs")),
-    )
+    name = _instruction_name(profile.text("hlo_text"))
+    candidates = []
+    for tried, place in (
+        *_messages(profile, "config_profiles"),
+        *_messages(profile, "failed_configs"),
+    ):
+        config = tried.message("config")
+        chosen = config.text("backend"), str(config.message("backend_config"))
+        candidates.append(_candidate(*chosen, tried, tried, place))
+    fingerprint = profile.text("hlo_fingerprint")
     return TunedInstruction(
-        name[1] if name else "",
-        profile.text("hlo_fingerprint"),
-        hlo,
-        module,
-        device,
-        candidates,
-        span,
+        name[1] if name else "", fingerprint, module, device, tuple(candidates), span
     )
 
 
@@ -175,36 +161,22 @@ def _messages(message: Message, name: str) -> Iterator[tuple[Message, Span]]:
             yield field.value, field.span
 
 
-def _candidate(message: Message, span: Span) -> Candidate:
-    config = message.message("config")
-    return Candidate(
-        config.text("backend"),
-        str(config.message("backend_config")),
-        _nanoseconds(message),
-        message.number("scratch_bytes"),
-        message.text("kind"),
-        message.text("message"),
-        span,
-    )
-
-
-def _nanoseconds(message: Message) -> int | None:
-    time = message.message("run_time")
+def _candidate(backend: str, config: str, run: Message, failure: Message, span: Span) -> Candidate:
+    time = run.message("run_time")
     # No run takes 0 ns: proto3 leaves out the field without a timed run.
-    return time.number("seconds") * 10**9 + time.number("nanos") or None
+    nanoseconds = time.number("seconds") * 10**9 + time.number("nanos") or None
+    failed = any(map(failure.text, ("kind", "message", "msg"))) or nanoseconds is None
+    return Candidate(backend, config, nanoseconds, run.number("scratch_bytes"), failed, span)
 
 
 def _entry(entry: Message, span: Span) -> ChosenConfig:
     target = entry.message("key").message("target")
-    value = entry.message("value")
-    config = value.message("optimal_config")
+    config = entry.message("value").message("optimal_config")
     return ChosenConfig(
         target.text("hlo_fingerprint"),
         "",
-        target.text("device"),
         config.text("backend"),
         str(config.message("backend_config")),
-        value.text("optimal_backend_version"),
         span,
     )
 
@@ -218,20 +190,9 @@ def _logged(log: Message, span: Span) -> TunedInstruction:
     is_fusion = instruction.text("opcode", "fusion") == "fusion"
     candidates = []
     for result, place in _messages(log, "results"):
-        failure = result.message("failure")
-        backend, config = _old_config(result, is_fusion)
-        candidates.append(
-            Candidate(
-                backend,
-                config,
-                _nanoseconds(result),
-                result.number("scratch_bytes"),
-                failure.text("kind"),
-                failure.text("msg"),
-                place,
-            )
-        )
-    return TunedInstruction(name, "", "", 0, "", tuple(candidates), span)
+        chosen = _old_config(result, is_fusion)
+        candidates.append(_candidate(*chosen, result, result.message("failure"), place))
+    return TunedInstruction(name, "", 0, "", tuple(candidates), span)
 
 
 def _of_any_type(message: Message) -> Message:

@@ -19,7 +19,7 @@ from pathlib import Path
 from hlo_lint.dumps.artefacts.buffer_values import SHORT, BufferValues, read_values_from
 from hlo_lint.dumps.artefacts.records import (
     COUNT,
-    INDEX,
+    DIGITS,
     Artefact,
     Index,
     index_from,
@@ -29,12 +29,12 @@ from hlo_lint.dumps.artefacts.records import (
 from hlo_lint.text.source import ParseError, Span
 
 _allocation = re.compile(
-    rf"allocation {COUNT}: size {COUNT}(?:, color {COUNT})?(?:, page {COUNT})?"
-    rf"(?:, parameter {COUNT}, shape \|([^|]*)\| at ShapeIndex {INDEX})?"
-    rf"(?:, output shape is \|([^|]*)\|)?((?:, [a-z][a-z-]*)*):"
+    rf"allocation {COUNT}: size {COUNT}(?:, color {COUNT})?(?:, page {DIGITS})?"
+    rf"(?:, parameter {COUNT}, shape \|[^|]*\| at ShapeIndex \{{[0-9,]*\}})?"
+    rf"(?:, output shape is \|[^|]*\|)?((?:, [a-z][a-z-]*)*):"
 ).fullmatch
 _value = re.compile(rf" value: {SHORT} \(size={COUNT},offset={COUNT}\): (.+)").fullmatch
-_reused = re.compile(rf"  value: {SHORT} \(color={COUNT}\)").fullmatch
+_is_reused = re.compile(rf"  value: {SHORT} \(color={DIGITS}\)").fullmatch
 _REUSED = " reused by buffers of a different color:"
 _values_begin = re.compile(r"^(?:\r?\n)*Total bytes used: |^Used values:", re.M).search
 _live_ranges_begin = re.compile(r"^HloLiveRange ", re.M).search
@@ -79,9 +79,6 @@ class AssignedValue:
     """The instruction that defines it."""
     index: Index
     """The part of the instruction's result."""
-    is_phi: bool
-    color: int
-    """The memory space, as a number: 0 is the device's own memory."""
     slice: AllocationSlice
     shape: str
     """As printed, with its layout; `parse_shape` reads it."""
@@ -105,17 +102,9 @@ class Allocation:
     index: int
     size: int
     color: int
-    """The memory space, as a number."""
-    page: int | None
-    """None in releases that do not print it."""
+    """The memory space, as a number: 0 is the device's own memory."""
     parameter: int | None
-    """The parameter of the entry computation that it holds, if any."""
-    parameter_index: Index
-    """The part of the parameter."""
-    parameter_shape: str
-    """As printed, without a layout."""
-    output_shape: str
-    """The shape of the program's result, without a layout, if the allocation holds it."""
+    """The parameter of the entry computation of which it holds a part, if any."""
     flags: tuple[str, ...]
     """`constant`, `thread-local`, `maybe-live-out`, `preallocated-temp`, and later flags."""
     values: tuple[AssignedValue, ...]
@@ -177,16 +166,12 @@ class _OpenAllocation:
         self.values: list[AssignedValue] = []
 
     def closed(self) -> Allocation:
-        _, size, color, page, parameter, shape, index, output, flags = self.found.groups()
+        _, size, color, parameter, flags = self.found.groups()
         return Allocation(
             self.index,
             int(size),
             int(color or 0),
-            None if page is None else int(page),
             None if parameter is None else int(parameter),
-            index_from(index or ""),
-            shape or "",
-            output or "",
             tuple(flags.split(", ")[1:]),
             tuple(self.values),
             self.span,
@@ -221,14 +206,12 @@ def _allocations(text: str, end: int) -> tuple[tuple[Allocation, ...], list[Pars
     reusing = False
     for start, line in lines_of(text, 0, end):
         if (match := _value(line)) is not None and current is not None and not reusing:
-            number, name, index, phi, color, size, offset, shape = match.groups()
+            number, name, index, size, offset, shape = match.groups()
             current.values.append(
                 AssignedValue(
                     int(number),
                     name,
                     index_from(index or ""),
-                    phi is not None,
-                    int(color or 0),
                     AllocationSlice(current.index, int(offset), int(size)),
                     shape,
                     Span(start + 1, start + len(line)),
@@ -242,7 +225,7 @@ def _allocations(text: str, end: int) -> tuple[tuple[Allocation, ...], list[Pars
         # reuse the allocation. They are not needed.
         elif line == _REUSED and current is not None:
             reusing = True
-        elif reusing and _reused(line) is not None:
+        elif reusing and _is_reused(line):
             continue
         elif line and line != "BufferAssignment:":
             wanted = "an allocation" if current is None else "an allocation or a value"

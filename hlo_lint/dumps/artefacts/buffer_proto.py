@@ -2,7 +2,7 @@
 
     HloProto              { hlo_module = 1; buffer_assignment = 3; }
     BufferAssignmentProto { logical_buffers = 1; buffer_allocations = 3; … }
-    LogicalBufferProto    { id = 1; size = 2; defined_at = 3; color = 4; }
+    LogicalBufferProto    { id = 1; size = 2; defined_at = 3; … }
     BufferAllocationProto { index = 1; size = 2; is_thread_local = 3; … assigned = 9; }
 
 Positions of values and live ranges are not in it.
@@ -21,7 +21,7 @@ _ASSIGNMENT, _BUFFERS, _ALLOCATIONS = 3, 1, 3
 
 
 class _Buffer(NamedTuple):
-    """A value with its name in the text, `<17 x.1 @0>`, and its shape."""
+    """A value with its name in the text, `<17 x.1>`, and its shape."""
 
     name: str
     shape: str
@@ -86,27 +86,22 @@ def _buffer(
     whole = shapes.get(name)
     part_of = f"{{{','.join(map(str, index))}}}" if isinstance(whole, TupleShape) else ""
     number = numbers.get(1, 0)
-    title = f"<{number} {name}{part_of} @{numbers.get(4, 0)}>"
-    return number, _Buffer(title, str(part(whole, index) or "?"))
+    return number, _Buffer(f"<{number} {name}{part_of}>", str(part(whole, index) or "?"))
 
 
 def _allocation(reader: Reader, message: Field, buffers: dict[int, _Buffer]) -> Iterator[str]:
     numbers = _numbers(reader, message)
-    fields = list(reader.iterate(message))
-    is_parameter = bool(numbers.get(5))
     flags = {12: "constant", 3: "thread-local", 7: "maybe-live-out"}
     named = [word for number, word in flags.items() if numbers.get(number)]
     head = f"allocation {numbers.get(1, 0)}: size {numbers.get(2, 0)}"
     if numbers.get(8):
         head += f", color {numbers[8]}"
-    if is_parameter:
-        numbers_at = [n for field in fields if field.number == 10 for n in reader.numbers(field)]
-        index = ",".join(map(str, numbers_at))
-        head += f", parameter {numbers.get(6, 0)}, shape |?| at ShapeIndex {{{index}}}"
+    if numbers.get(5):
+        head += f", parameter {numbers.get(6, 0)}, shape |?| at ShapeIndex {{}}"  # not needed
     elif not named:
         named = ["preallocated-temp"]
     yield ", ".join([head, *named]) + ":"
-    for field in fields:
+    for field in reader.iterate(message):
         if field.number == 9:
             assigned = _numbers(reader, field)
             buffer = buffers[assigned.get(1, 0)]

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from hlo_lint.dumps.artefacts.records import (
     COUNT,
+    DIGITS,
     INDEX,
     NAME,
     Artefact,
@@ -31,11 +32,12 @@ from hlo_lint.dumps.artefacts.records import (
 )
 from hlo_lint.text.source import ParseError, Span
 
-SHORT = rf"<{COUNT} {NAME}(?:{INDEX})?( \(phi\))?(?: @{COUNT})?>"
-"""`HloValue::ToShortString`: the index is printed if the defining instruction is a tuple."""
+SHORT = rf"<{COUNT} {NAME}(?:{INDEX})?(?: \(phi\))?(?: @{DIGITS})?>"
+"""`HloValue::ToShortString`: number, name, index and memory space. The index is printed if the
+defining instruction is a tuple."""
 
 _head = re.compile(SHORT).fullmatch
-_total = re.compile(rf"Total bytes used: {COUNT} \(([^()]*)\)").fullmatch
+_is_total = re.compile(rf"Total bytes used: {DIGITS} \([^()]*\)").fullmatch
 _position = re.compile(rf"  {NAME}(?: {INDEX})?").fullmatch
 _use = re.compile(rf"  {NAME}, operand {COUNT}(?: {INDEX})?").fullmatch
 _FROM = " from instruction:"
@@ -67,14 +69,9 @@ class HloValue:
 
     id: int
     defined_at: HloPosition
-    is_phi: bool
-    """True if it merges values: it is loop-carried, or the result of a conditional."""
-    color: int
     positions: tuple[HloPosition, ...]
     """All its positions, including the defining position."""
     uses: tuple[HloUse, ...]
-    instruction_text: str
-    """The defining instruction as HLO, with all shapes and names."""
     span: Span
 
 
@@ -82,8 +79,6 @@ class HloValue:
 class BufferValues(Artefact):
     """All values with memory."""
 
-    total_bytes: int | None
-    """The bytes of all allocations; None if the line is missing."""
     values: tuple[HloValue, ...]
 
     @cached_property
@@ -114,18 +109,14 @@ class _OpenValue:
         self.end = start + len(match[0])
         self.positions: list[HloPosition] = []
         self.uses: list[HloUse] = []
-        self.instruction_text = ""
 
     def closed(self) -> HloValue:
-        number, name, index, phi, color = self.head
+        number, name, index = self.head
         return HloValue(
             int(number),
             HloPosition(name, index_from(index or "")),
-            phi is not None,
-            int(color or 0),
             tuple(self.positions),
             tuple(self.uses),
-            self.instruction_text,
             Span(self.start, self.end),
         )
 
@@ -134,7 +125,6 @@ def read_values_from(text: str, start: int, end: int | None, path: Path | None) 
     """Read a part of a text: old releases have other sections before and after it."""
     values: list[HloValue] = []
     problems: list[ParseError] = []
-    total: int | None = None
     value: _OpenValue | None = None
     section = ""
     for offset, line in lines_of(text, start, end):
@@ -145,7 +135,6 @@ def read_values_from(text: str, start: int, end: int | None, path: Path | None) 
             value.end = offset + len(line)
             head = _glued_head(line)
             cut = len(line) if head is None else len(line) - len(head[0])
-            value.instruction_text = line[len(_FROM) : cut].removeprefix(" ")
             value.end = offset + cut
             values.append(value.closed())
             value = None if head is None else _OpenValue(head, offset + cut)
@@ -162,15 +151,11 @@ def read_values_from(text: str, start: int, end: int | None, path: Path | None) 
                 values.append(value.closed())  # without its instruction, as in older releases
             value = _OpenValue(head, offset)
             section = ""
-        elif (match := _total(line)) is not None:
-            total = int(match[1])
-        elif line not in ("", "Used values:"):
+        elif line not in ("", "Used values:") and not _is_total(line):
             problems.append(parse_error("a value, its positions or its uses", line, offset))
     if value is not None:
         values.append(value.closed())
-    return BufferValues(
-        path=path, text=text, problems=tuple(problems), total_bytes=total, values=tuple(values)
-    )
+    return BufferValues(path=path, text=text, problems=tuple(problems), values=tuple(values))
 
 
 def _take_place(value: _OpenValue | None, section: str, line: str, offset: int) -> str:

@@ -12,7 +12,8 @@ from hlo_lint.hlo.shape import read_index
 from hlo_lint.text.source import Lines, ParseError, shown
 
 # Patterns that the readers share. Digits are bounded: Python refuses to convert very long numbers.
-COUNT = r"([0-9]{1,18})"
+DIGITS = r"[0-9]{1,18}"
+COUNT = rf"({DIGITS})"
 INDEX = r"\{((?:[0-9]{1,9}(?:,[0-9]{1,9})*)?)\}"
 NAME = r"([^\s{}<>,:]+)"
 

@@ -98,7 +98,7 @@ class _TooMuchError(Exception):
 
 def hazards(ptx: Ptx) -> tuple[Hazard, ...]:
     """Stores to shared memory that race with asynchronous copies, grouped by missing wait."""
-    found: list[Hazard] = []
+    races: list[Hazard] = []
     lines: Lines | None = None
     for function in ptx.functions:
         flow = _Flow(function)
@@ -110,8 +110,8 @@ def hazards(ptx: Ptx) -> tuple[Hazard, ...]:
             continue
         if conflicts:
             lines = lines or Lines(ptx.text)
-            found += flow.hazards(conflicts, lines)
-    return tuple(found)
+            races += flow.hazards(conflicts, lines)
+    return tuple(races)
 
 
 def insert_wait(text: str, hazard: Hazard) -> tuple[int, str]:
