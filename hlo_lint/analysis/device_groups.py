@@ -109,7 +109,7 @@ def communicating(computation: Computation) -> tuple[Instruction, ...]:
 
 def count_of(module: Module, name: str) -> int:
     """`replica_count` or `num_partitions` of a module's header; 1 where it is left out."""
-    return header_counts(module).get(name, 1)
+    return max(header_counts(module).get(name, 1), 1)
 
 
 def binds_shardings(module: Module) -> bool:

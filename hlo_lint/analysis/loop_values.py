@@ -17,6 +17,7 @@ from hlo_lint.analysis.calls import calls_of
 from hlo_lint.analysis.loops import COMPARISONS, read_loop, state_element
 from hlo_lint.analysis.walks import operands_first, reached
 from hlo_lint.hlo.attributes.plain import Slice
+from hlo_lint.hlo.dtypes import integer_range, is_integer
 from hlo_lint.hlo.ir import Computation, Instruction, Module, Operand
 from hlo_lint.hlo.opcodes import SAME_ELEMENTS
 from hlo_lint.hlo.shape import ArrayShape, Index
@@ -214,10 +215,9 @@ class _Run:
             elif instruction.opcode == "constant":
                 values[place] = _constant(instruction)
             elif len(numbers) == len(self._read[place]):
-                value, limits = _computed(instruction, numbers), _range(instruction)
+                value = _computed(instruction, numbers)
                 # Wrapped values are not followed.
-                is_exact = value is not None and limits and limits[0] <= value <= limits[1]
-                values[place] = value if is_exact else None
+                values[place] = value if value in (_range(instruction) or ()) else None
         return values.get(start)
 
     def _sources(self, place: _Place) -> Iterable[_Place]:
@@ -341,16 +341,11 @@ def _computed(instruction: Instruction, values: list[int]) -> int | None:
     return None
 
 
-_RANGES = {
-    "pred": (0, 1),
-    **{f"s{bits}": (-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (8, 16, 32, 64)},
-    **{f"u{bits}": (0, (1 << bits) - 1) for bits in (8, 16, 32, 64)},
-}
-
-
-def _range(instruction: Instruction) -> tuple[int, int] | None:
-    """The least and the greatest number of a scalar's type."""
+def _range(instruction: Instruction) -> range | None:
+    """The numbers of a scalar's type; None for other results."""
     shape = instruction.shape_or_none
     if not isinstance(shape, ArrayShape) or shape.elements != 1:
         return None
-    return _RANGES.get(shape.dtype)
+    if shape.dtype == "pred":
+        return range(2)
+    return integer_range(shape.dtype) if is_integer(shape.dtype) else None

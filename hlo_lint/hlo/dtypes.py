@@ -134,6 +134,11 @@ def integer_range(dtype: str) -> range:
     return range(-count // 2, count // 2) if is_signed(dtype) else range(count)
 
 
+def zero_literal(dtype: str) -> str:
+    """The zero of an element type, as in `constant(0)`."""
+    return "false" if dtype == "pred" else "(0, 0)" if is_complex(dtype) else "0"
+
+
 def neutral_element(dtype: str, opcode: str) -> float:
     """The neutral element of a combiner.
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from hlo_lint.hlo.ir import Computation, HloFile, Instruction, Module, called_names
 from hlo_lint.hlo.parser.tokens import Role, Token, head_tokens, instruction_tokens
-from hlo_lint.hlo.records import attributes_of, name_of, opcode_of, root_mark_of
+from hlo_lint.hlo.records import attributes_of, name_of, opcode_of
 from hlo_lint.text.source import Span
 
 
@@ -280,10 +280,3 @@ class SymbolTable:
         names = called_names(attributes_of(place.computation.rows[number]))
         callees = (self.computation(place.module, name) for name in names)
         return tuple(callee for callee in callees if callee is not None)
-
-
-def root_of(computation: Computation) -> int | None:
-    """The position of the root: marked ROOT, else the last; None without instructions."""
-    rows = computation.rows
-    marked = (number for number in range(len(rows) - 1, -1, -1) if root_mark_of(rows[number]))
-    return next(marked, len(rows) - 1 if rows else None)

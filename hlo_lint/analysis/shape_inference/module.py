@@ -22,7 +22,6 @@ from hlo_lint.hlo.records import (
     opcode_of,
     operands_of,
     references_of,
-    root_mark_of,
     type_of,
 )
 from hlo_lint.hlo.shape import Shape, element_type, shape_or_none
@@ -143,16 +142,13 @@ def inference_in(module: Module) -> ShapeInference:
 @cached_analysis
 def signature_of(computation: Computation) -> Signature | None:
     """The signature of a computation as printed; None if a type is left out or unreadable."""
-    rows = computation.rows
-    if not rows or computation.parse_errors or not all(map(type_of, rows)):
+    rows, root = computation.rows, computation.root_number
+    if root is None or computation.parse_errors or not all(map(type_of, rows)):
         return None
-    root = rows[-1]
-    if not root_mark_of(root):
-        root = next(filter(root_mark_of, reversed(rows)), root)
     types = parameter_types(computation)
     if "" in types:
         types = tuple([parameter.type_text for parameter in computation.parameters])
-    return Signature(types, type_of(root))
+    return Signature(types, type_of(rows[root]))
 
 
 _MIN_INDEXED = 256

@@ -25,7 +25,7 @@ from hlo_lint.hlo.shape import (
     shape_or_none,
     spelled_index,
 )
-from hlo_lint.hlo.symbols import ComputationPlace, Statement, Symbol, root_of
+from hlo_lint.hlo.symbols import ComputationPlace, Statement, Symbol
 from hlo_lint.rules.registry import all_rules
 from hlo_lint.text.phrases import counted, listed, shortened, sized
 from hlo_lint.text.source import Span, shown
@@ -120,9 +120,8 @@ def _instruction(document: Document, symbol: Symbol, style: _Style) -> Iterator[
         yield f"reads {listed(operands, NAMES)}"
     users = place.computation.users.get(name_of(row), ())
     names = [f"%{name_of(place.computation.rows[user])}" for user in users]
-    root = root_of(place.computation) == number
     used = f"used by {len(names)}: {listed(map(style.code, names), NAMES)}" if names else "no users"
-    yield f"{used}; the root" if root else used
+    yield f"{used}; the root" if place.computation.root_number == number else used
     called = document.called_by(place, number)
     if called:
         callees = (style.code(f"%{callee.computation.name}") for callee in called)
@@ -174,7 +173,7 @@ def _computation(document: Document, place: ComputationPlace, style: _Style) -> 
     title = f"ENTRY %{computation.name}" if computation.is_entry else f"%{computation.name}"
     yield style.code(f"{title} {computation.signature}".rstrip(), block=True)
     yield f"of {style.code(module.name)}: {counted(len(computation.rows), 'instruction')}"
-    root = root_of(computation)
+    root = computation.root_number
     if root is not None:
         row = computation.rows[root]
         yield f"root {style.code(f'%{name_of(row)} = {type_of(row)} {opcode_of(row)}')}"

@@ -275,12 +275,18 @@ class Computation:
         return tuple(map(self.at, range(len(self.rows))))
 
     @property
-    def root(self) -> Instruction | None:
-        """The instruction marked ROOT, else the last; None in an empty computation."""
+    def root_number(self) -> int | None:
+        """The position of the instruction marked ROOT, else of the last; None without any."""
         for number in range(len(self.rows) - 1, -1, -1):
             if self.rows[number][ROOT]:
-                return self.at(number)
-        return self.at(len(self.rows) - 1) if self.rows else None
+                return number
+        return len(self.rows) - 1 if self.rows else None
+
+    @property
+    def root(self) -> Instruction | None:
+        """The instruction marked ROOT, else the last; None in an empty computation."""
+        number = self.root_number
+        return None if number is None else self.at(number)
 
     @property
     def root_instruction(self) -> Instruction:

@@ -13,7 +13,14 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from hlo_lint.hlo.comments import COMMENT
-from hlo_lint.hlo.dtypes import ELEMENT_TYPES, FLOATS, PART_OF_COMPLEX
+from hlo_lint.hlo.dtypes import (
+    ELEMENT_TYPES,
+    FLOATS,
+    PART_OF_COMPLEX,
+    integer_range,
+    is_integer,
+    is_signed,
+)
 from hlo_lint.hlo.shape import ArrayShape, BufferShape, OpaqueShape, Shape, TextError, TupleShape
 
 if TYPE_CHECKING:
@@ -36,7 +43,6 @@ ELIDED: Final = Elided.ELIDED
 LiteralValue: TypeAlias = "NDArray[Any] | Elided | tuple[LiteralValue, ...] | None"
 """An array (a scalar has no dimensions), an elided value, a tuple, or None for a token."""
 
-_INTEGER = re.compile(r"[su]([0-9]+)").fullmatch
 
 _remove_comments = re.compile(COMMENT.encode()).sub
 _find_structure = re.compile(rf"{COMMENT}|[(){{}},]").finditer
@@ -167,9 +173,8 @@ def _array(shape: ArrayShape, text: str) -> NDArray[Any]:
     count = shape.elements * (2 if is_complex else 1)
     if shape.dtype == "pred":
         values = _booleans(numbers, count, text)
-    elif whole := _INTEGER(shape.dtype):
-        integers = _integers(numbers, count, shape.dtype[0] == "u", int(whole[1]), text)
-        values = integers.astype(numpy_type)
+    elif is_integer(shape.dtype):
+        values = _integers(numbers, count, shape.dtype, text).astype(numpy_type)
     elif is_complex:
         part = PART_OF_COMPLEX[shape.dtype]
         values = _floats(numbers, count, part, numpy_dtype(part), text).view(numpy_type)
@@ -205,12 +210,12 @@ def _booleans(numbers: bytes, count: int, text: str) -> NDArray[Any]:
     return values.astype(bool)
 
 
-def _integers(numbers: bytes, count: int, unsigned: bool, bits: int, text: str) -> NDArray[Any]:
+def _integers(numbers: bytes, count: int, dtype: str, text: str) -> NDArray[Any]:
     import numpy as np
 
-    low, high = (0, (1 << bits) - 1) if unsigned else (-1 << (bits - 1), (1 << (bits - 1)) - 1)
-    numpy_type = np.dtype("uint64" if unsigned else "int64")
-    if unsigned and b"-" in numbers:
+    low, high = (integer_range(dtype)[index] for index in (0, -1))
+    numpy_type = np.dtype("int64" if is_signed(dtype) else "uint64")
+    if not is_signed(dtype) and b"-" in numbers:
         raise LiteralError("an unsigned number has no sign", text, text.find("-"))
     if _has_long_number(numbers):  # numpy would clip numbers that do not fit
         if numbers.translate(None, _WHOLE_SIGNS + _BLANKS + b","):

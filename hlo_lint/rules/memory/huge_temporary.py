@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
+from hlo_lint.analysis.device_groups import count_of
 from hlo_lint.analysis.kinds import types_in
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.kinds import types_of
@@ -14,9 +15,7 @@ from hlo_lint.hlo.shape import ArrayShape, shape_or_none
 from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, Rule, Severity
 from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.options import Option
-from hlo_lint.text.patterns import late
 from hlo_lint.text.phrases import first_of, sized
-from hlo_lint.text.source import whole_number
 
 _MAX_NAMED: Final = 4
 DEVICE: Final = 0
@@ -24,7 +23,6 @@ _WITHOUT_MEMORY: Final = frozenset(
     "bitcast constant dynamic-update-slice get-tuple-element iota parameter reshape tuple".split()
 )
 """Opcodes whose result aliases another value, is an input, or is always fused into its users."""
-_PARTITIONS = late(r"\bnum_partitions=(\d+)")
 
 
 class HugeTemporary(Rule):
@@ -112,7 +110,5 @@ def _partitions_to_come(module: Module) -> int | None:
     """The number of partitions that will share the values; None if shardings leave it open."""
     if module.is_scheduled:
         return 1
-    count = _PARTITIONS.search(module.header)
-    if count is not None:
-        return whole_number(count[1]) or 1
-    return None if module.mentions("sharding={devices=") else 1
+    count = count_of(module, "num_partitions")
+    return None if count == 1 and module.mentions("sharding={devices=") else count

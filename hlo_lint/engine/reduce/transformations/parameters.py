@@ -12,6 +12,7 @@ from hlo_lint.engine.reduce.draft import (
     parameters_in_order,
 )
 from hlo_lint.engine.reduce.transformations.base import Anchor, ReductionTarget, Transformation
+from hlo_lint.hlo.dtypes import zero_literal
 from hlo_lint.hlo.parser.tokens import tuple_elements
 
 
@@ -202,7 +203,7 @@ def zero_constant(name: str, shape: str) -> DraftInstruction | None:
     if shape.startswith(("(", "token", "opaque")) or "[" not in shape:
         return None
     dtype = shape.partition("[")[0]
-    literal = {"pred": "false", "c64": "(0, 0)", "c128": "(0, 0)"}.get(dtype, "0")
+    literal = zero_literal(dtype)
     if not shape.partition("[")[2].startswith("]"):
         literal = "{...}"
     return DraftInstruction(name, shape, "constant", literal)

@@ -24,6 +24,7 @@ from hlo_lint.engine.values.lowering.graph import (
     leaf_nodes,
 )
 from hlo_lint.hlo.attributes.windows import WindowDimension
+from hlo_lint.hlo.dtypes import integer_range
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.layouts import common_factors
 from hlo_lint.hlo.opcodes import ELEMENTWISE
@@ -386,8 +387,8 @@ def _scatter(op: _Operation) -> list[Node]:
     if places != _sizes_of_places(op, indices):
         raise op.refused(_DIFFER)
     if any(places):
-        bits = int(indices.shape.dtype[1:]) - (indices.shape.dtype[0] == "s")
-        nowhere = nodes.scalar((1 << bits) - 1, indices.shape.dtype)
+        dtype = indices.shape.dtype
+        nowhere = nodes.scalar(integer_range(dtype)[-1], dtype)
         indices = within(nodes, static(indices), indices.sizes, nowhere)
     return op.sized(op.plain(array, indices, updates), array.sizes)
 

@@ -11,7 +11,7 @@ from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Final
 
-from hlo_lint.analysis.device_groups import transfer_pairs
+from hlo_lint.analysis.device_groups import count_of, transfer_pairs
 from hlo_lint.analysis.walks import reached
 from hlo_lint.engine.values.lowering.graph import (
     Graph,
@@ -59,9 +59,7 @@ def header_devices(module: Module) -> int:
 
 def _counts(module: Module) -> tuple[int, int]:
     """The numbers of replicas and of partitions that the header gives."""
-    counts = [module.attribute_or_none(name) for name in ("replica_count", "num_partitions")]
-    replicas, partitions = (count if isinstance(count, int) else 1 for count in counts)
-    return max(replicas, 1), max(partitions, 1)
+    return count_of(module, "replica_count"), count_of(module, "num_partitions")
 
 
 def has_regions(module: Module) -> bool:

@@ -12,7 +12,7 @@ from struct import pack, unpack
 from typing import TYPE_CHECKING, Final
 
 from hlo_lint.engine.values.lowering.graph import Node, Nodes, NotLowered
-from hlo_lint.hlo.dtypes import is_complex, is_float
+from hlo_lint.hlo.dtypes import BITS, is_complex, is_float
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.kernels.custom_calls import decode_payload
@@ -37,12 +37,13 @@ def matmul(
         raise NotLowered(f"%{call.name} has no configuration of a matrix product")
     nodes, result = lowering.nodes, results[0]
     left, right, *rest = operands
-    narrow = left.shape.dtype in _NARROW or right.shape.dtype in _NARROW
+    has_narrow = _is_narrow(left.shape.dtype) or _is_narrow(right.shape.dtype)
     dtype = "f32" if is_float(result.dtype) and result.dtype != "f64" else result.dtype
     addend = rest.pop(0) if config.beta else None
+    # Of A, of B, of C if there are four, of D.
     scales = [node for node in rest if not node.shape.dims] if target.endswith("$f8") else []
     rest = [node for node in rest if node not in scales]
-    if len(scales) < 2 and narrow and target.endswith("$f8"):
+    if len(scales) < 2 and has_narrow and target.endswith("$f8"):
         raise NotLowered(f"%{call.name} has {len(scales)} scales of 8-bit floats")
     product = _dot(nodes, left, right, config, ArrayShape(dtype, result.dims))
     for scale in scales[:2]:
@@ -67,12 +68,13 @@ def matmul(
     if config.gives_largest:
         size = nodes.convert(nodes.unary("abs", product), results[1].dtype)
         auxiliary.append(nodes.reduced(size, "maximum", -inf))
-    if len(scales) > 2 and result.dtype in _NARROW:
+    if len(scales) > 2 and _is_narrow(result.dtype):
         product = nodes.binary("multiply", product, nodes.convert(scales[-1], dtype))
     return [nodes.convert(product, result.dtype), *auxiliary]
 
 
-_NARROW: Final = frozenset({"f8e4m3fn", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz", "f8e4m3", "f8e3m4"})
+def _is_narrow(dtype: str) -> bool:
+    return is_float(dtype) and BITS[dtype] == 8
 
 
 def _dot(nodes: Nodes, left: Node, right: Node, config: GemmConfig, shape: ArrayShape) -> Node:

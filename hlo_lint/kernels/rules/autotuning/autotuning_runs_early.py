@@ -13,6 +13,8 @@ from hlo_lint.analysis.buffers import (
     source_of,
 )
 from hlo_lint.analysis.rewrite import NewInstruction, Rewrite
+from hlo_lint.analysis.verifier.scope import parameter
+from hlo_lint.hlo.dtypes import zero_literal
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.kernels.aliases import fusion_index
@@ -115,14 +117,14 @@ class AutotuningRunsEarly(Rule):
             memory = _Memory(call, module, buffers)
             for result in results(call) if memory.is_of_this_call else ():
                 given = memory.of_result(result)
-                parameter = _parameter_of(buffers, given)
-                if parameter is None or not _is_read(module, parameter):
+                number = _parameter_of(buffers, given)
+                if number is None or not _is_read(module, number):
                     continue
                 if any(memory.is_saved(pair, given) for pair in autotuned.input_output_aliases):
                     continue
                 yield Finding(
                     call,
-                    f"the trials of this call overwrite parameter {parameter} before the program "
+                    f"the trials of this call overwrite parameter {number} before the program "
                     f"reads it: result {result} has its buffer",
                     notes=(
                         f"{given[0].slice}, which the caller donated",
@@ -149,15 +151,10 @@ class AutotuningRunsEarly(Rule):
                 )
 
 
-def _is_read(module: Module, parameter: int) -> bool:
+def _is_read(module: Module, number: int) -> bool:
     """True if the program reads an entry parameter."""
-    entry = module.entry
-    parameters = entry.with_opcode("parameter") if entry is not None else ()
-    return any(
-        bool(instruction.users) or instruction.is_root
-        for instruction in parameters
-        if instruction.operands_text.strip() == str(parameter)
-    )
+    given = parameter(module.entry, number)
+    return given is not None and (bool(given.users) or given.is_root)
 
 
 class _Memory:
@@ -203,10 +200,8 @@ class _Memory:
         if self._fusion is None:
             return operand_memory(self._buffers, self._call, number)
         source = source_of(self._call.operands[number])
-        parameter = None if source is None else source.parameter_number
-        if parameter is None:
-            return ()
-        return operand_memory(self._buffers, self._fusion, parameter)
+        place = None if source is None else source.parameter_number
+        return () if place is None else operand_memory(self._buffers, self._fusion, place)
 
 
 def _parameter_of(buffers: BufferAssignment, given: tuple[AssignedValue, ...]) -> int | None:
@@ -257,7 +252,7 @@ def _fill(
 
     With fusions or a schedule it is a fusion: after FusionWrapper a broadcast has no kernel.
     """
-    literal = _ZERO.get(shape.dtype, "0")
+    literal = zero_literal(shape.dtype)
     is_fused = module.is_scheduled or any(body.with_opcode("fusion") for body in module)
     name = rewrite.fresh_name(f"{reader.name}.fill")
     if not is_fused:
@@ -276,6 +271,3 @@ def _fill(
     return rewrite.insert_before(
         reader, "fusion", shape, name=name, kind="kLoop", calls=computation
     )
-
-
-_ZERO = {"pred": "false", "c64": "(0, 0)", "c128": "(0, 0)"}
