@@ -63,14 +63,6 @@ class LayoutChanged(Rule):
             **_DUMPED,
         ),
         Bad.entry(
-            "ROOT half = f32[4,8]{0,1} slice(f32[8,8]{1,0} p), slice={[0:4], [0:8]}  // error",
-            fixed="""
-                half.copy = f32[8,8]{0,1} copy(f32[8,8]{1,0} p)
-                ROOT half = f32[4,8]{0,1} slice(half.copy), slice={[0:4], [0:8]}
-            """,
-            **_DUMPED,
-        ),
-        Bad.entry(
             "ROOT c = u32[5,4]{0,1} bitcast-convert(u16[5,4,2]{2,1,0} p)  // error", **_DUMPED
         ),
         Good.entry("ROOT c = u32[5,4]{0,1} bitcast-convert(u16[5,4,2]{2,0,1} p)", **_DUMPED),

@@ -19,24 +19,14 @@ from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding, Severity
 
 _COPIED: Final = "after_removing_unnecessary_copies"
-_SCHEDULED: Final = "\nHloModule m, is_scheduled=true\n\n"
-_ENTRY = """ENTRY e {{
-  p = f32[8]{{0}} parameter(0)
-  u = f32[4]{{0}} parameter(1)
-  i = s32[] parameter(2)
-  x = f32[8]{{0}} negate(p)
+_PROGRAM = """
+HloModule m, is_scheduled=true
+x = f32[8]{{0}} negate(f32[8]{{0}} p)
+{first}
+{second}
+ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple(d, y)
 """
-_PROGRAM = (
-    _SCHEDULED
-    + _ENTRY
-    + """\
-  {first}
-  {second}
-  ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple(d, y)
-}}
-"""
-)
-_UPDATE = "d = f32[8]{0} dynamic-update-slice(x, u, i)"
+_UPDATE = "d = f32[8]{0} dynamic-update-slice(x, f32[4]{0} u, s32[] i)"
 _READ = "y = f32[8]{0} sine(x)"
 _CALL = """
 HloModule m, is_scheduled=true, buffer_donor={{ (0, {{0}}) }}
@@ -57,8 +47,6 @@ output_to_operand_aliasing={{{{}}: (0, {{}})}}{mark}
 {second}
 ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple(d, y)
 """
-
-
 _LOOP = """
 HloModule m, is_scheduled=true
 body {{
@@ -73,11 +61,6 @@ condition {{
 k = f32[8]{{0}} copy(f32[8]{{0}} p)
 first = (f32[8]{{0}}, f32[8]{{0}}) tuple({init}, f32[8]{{0}} q)
 ROOT w = (f32[8]{{0}}, f32[8]{{0}}) while(first), condition=condition, body=body{at_loop}
-"""
-_DONATED = """
-HloModule m, is_scheduled=true, input_output_alias={{ {{0}}: (0, {{}}, may-alias) }}
-n = f32[8]{{0}} negate(f32[8]{{0}} p){mark}
-ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple{result}
 """
 _GIVEN = """
 HloModule m, is_scheduled=true, input_output_alias={{ {{}}: (0, {{}}, may-alias) }}
@@ -100,10 +83,7 @@ ROOT t = ((f32[8]{{0}}, f32[8]{{0}}), f32[8]{{0}}) tuple(d, y)
 """
 _IN_FLIGHT = """
 HloModule m, is_scheduled=true
-p = f32[8]{{0}} parameter(0)
-u = f32[4]{{0}} parameter(1)
-i = s32[] parameter(2)
-x = f32[8]{{0}} negate(p)
+x = f32[8]{{0}} negate(f32[8]{{0}} p)
 s = (f32[8]{{0:S(5)}}, f32[8]{{0}}, u32[]) copy-start(x)
 {first}
 {second}
@@ -182,8 +162,6 @@ class ReadAfterOverwrite(Rule):
         Bad.entry(_LOOP.format(given="n, y", init="p", mark="", at_loop="  // error")),
         Good.entry(_LOOP.format(given="n, y", init="k", mark="", at_loop="")),
         Good.entry(_LOOP.format(given="y, y", init="q", mark="", at_loop="")),
-        Bad.entry(_DONATED.format(result="(n, p)", mark="  // error")),
-        Good.entry(_DONATED.format(result="(n, n)", mark="")),
         Bad.entry(_GIVEN.format(result="q", mark="  // error")),
         Good.entry(_GIVEN.format(result="c", mark="")),
         Bad.entry(_FUSED.format(updated="a", mark="  // error")),

@@ -268,15 +268,6 @@ class AttributeLost(Rule):
               ROOT w = (s32[], s32[]) while(i), condition=c, body=b
             }
         """),
-        Good.step("""
-            HloModule m, num_partitions=4
-
-            ENTRY e_spmd {
-            - ROOT p = f32[8] parameter(0), sharding={replicated}
-            + p = f32[8] parameter(0), sharding={replicated}
-            + ROOT c = f32[8] copy(p)
-            }
-        """),
         Bad.step("""
             - h = f32[8]{0:S(5)} copy(f32[8]{0} p)
             + h = f32[8]{0} copy(p)  // error
@@ -296,19 +287,6 @@ class AttributeLost(Rule):
               sharding={mesh['x'=2], [{}, {}], unreduced={'x'}}
             }
         """),
-        Good.step("""
-            HloModule m, num_partitions=2
-
-            ENTRY e {
-              p = f32[8,4] parameter(0), sharding={mesh['x'=2], [{}, {'x'}]}
-              q = f32[4,6] parameter(1), sharding={mesh['x'=2], [{'x'}, {}]}
-            - d = f32[8,6] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-            - ROOT s = f32[8,6] custom-call(d), custom_call_target="Sharding",
-            + c = f32[6,8] dot(q, p), lhs_contracting_dims={0}, rhs_contracting_dims={1}
-            + ROOT s = f32[8,6] custom-call(c), custom_call_target="Sharding",
-              sharding={mesh['x'=2], [{}, {}], unreduced={'x'}}
-            }
-        """),
         Bad.step("""
             c {
               a = f32[] parameter(0)
@@ -321,13 +299,10 @@ class AttributeLost(Rule):
             }
 
             ENTRY e {
-              p = f32[8] parameter(0)
-              q = s32[8] parameter(1)
-              r = s32[8] parameter(2)
-            - s = (f32[8], s32[8], s32[8]) sort(p, q, r), dimensions={0}, to_apply=c,
-            -     is_stable=true
+            - s = (f32[8], s32[8], s32[8]) sort(f32[8] p, s32[8] q, q), dimensions={0},
+            -     to_apply=c, is_stable=true
             - ROOT i = s32[8] get-tuple-element(s), index=1
-            + s.1 = (f32[8], s32[8]) sort(p, q), dimensions={0}, to_apply=c  // error
+            + s.1 = (f32[8], s32[8]) sort(f32[8] p, s32[8] q), dimensions={0}, to_apply=c  // error
             + ROOT i = s32[8] get-tuple-element(s.1), index=1
             }
         """),

@@ -61,12 +61,6 @@ class ControlDependencyLost(Rule):
             }
         """),
         Bad.step("""
-              a = s32[] custom-call(s32[] p), custom_call_target="first"
-            - n = s32[] negate(p), control-predecessors={a}
-            + n = s32[] negate(p)  // error
-              ROOT t = (s32[], s32[]) tuple(a, n)
-        """),
-        Bad.step("""
             +f { ROOT n.1 = s32[] negate(s32[] x) }
             ENTRY e {
               a = s32[] custom-call(s32[] p), custom_call_target="first"
@@ -87,22 +81,6 @@ class ControlDependencyLost(Rule):
             - ROOT t = (s32[], s32[]) tuple(a, e)
             + d = s32[] collective-permute(p), source_target_pairs={{0,1},{1,0}}  // error
             + ROOT t = (s32[], s32[]) tuple(a, d)
-            }
-        """),
-        Bad.step("""
-            -f {
-            - x = s32[] parameter(0)
-            - a.1 = s32[] custom-call(x), custom_call_target="first"
-            - b.1 = s32[] custom-call(x), custom_call_target="second", control-predecessors={a.1}
-            - ROOT t.1 = (s32[], s32[]) tuple(a.1, b.1)
-            -}
-
-            ENTRY e {
-              p = s32[] parameter(0)
-            - ROOT c = (s32[], s32[]) call(p), to_apply=f
-            + a.2 = s32[] custom-call(p), custom_call_target="first"
-            + b.2 = s32[] custom-call(p), custom_call_target="second"  // error
-            + ROOT t.2 = (s32[], s32[]) tuple(a.2, b.2)
             }
         """),
         Bad.step("""

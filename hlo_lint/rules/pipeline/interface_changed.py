@@ -94,13 +94,6 @@ class InterfaceChanged(Rule):
             },
         ),
         Bad.step("""
-            -HloModule m, input_output_alias={ {0}: (0, {}, may-alias), {1}: (1, {}, may-alias) }
-            +HloModule m, input_output_alias={ {0}: (1, {}, may-alias), {1}: (0, {}, may-alias) } \
- // error
-
-            ENTRY e { ROOT t = (f32[8]{0}, f32[8]{0}) tuple(f32[8]{0} p, f32[8]{0} q) }
-        """),
-        Bad.step("""
             -HloModule m, input_output_alias={ {0}: (0, {}, may-alias) }
             +HloModule m, input_output_alias={ {1}: (0, {}, may-alias) }  // error
 

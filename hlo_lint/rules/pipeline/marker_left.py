@@ -56,15 +56,6 @@ class MarkerLeft(Rule):
         ),
         Bad.step(
             """
-              p = f32[8]{0} parameter(0)
-            - c = f32[8]{0} custom-call(p), custom_call_target="Sharding", sharding={replicated}
-            - ROOT n = f32[8]{0} negate(c)
-            + ROOT c = f32[8]{0} custom-call(p), custom_call_target="MoveToHost"  // error
-            """,
-            by="host-offloader",
-        ),
-        Bad.step(
-            """
             HloModule m  // error
 
             ENTRY e {

@@ -89,17 +89,6 @@ class RequiredPassOrder(Rule):
         Good(
             _LOOP.format(count=', backend_config={"known_trip_count":{"n":"6"}}'), file=_ANNOTATED
         ),
-        Good(
-            _MODULE,
-            file=f"module_0001.jit_f.0013.{_START}.txt",
-            beside={
-                "module_0001.jit_f.sm_9.0_gpu_after_optimizations.txt": _MODULE,
-                "module_0001.jit_f.debug_options": """
-                xla_disable_hlo_passes: "cse"
-                xla_dump_hlo_pass_re: ".*"
-                """,
-            },
-        ),
     )
 
     def check_annotations(self, compilation: Compilation) -> Findings:

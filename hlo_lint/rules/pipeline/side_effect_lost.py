@@ -94,19 +94,6 @@ class SideEffectLost(Rule):
             + ROOT s = f32[8] subtract(c, c)
         """),
         Bad.step("""
-            -f {
-            - x = f32[8] parameter(0)
-            - c = () custom-call(x), custom_call_target="log", custom_call_has_side_effect=true
-            - ROOT y = f32[8] abs(x)
-            -}
-
-            ENTRY e {
-              p = f32[8] parameter(0)
-            - k = f32[8] call(p), to_apply=f
-              ROOT n = f32[8] negate(p)  // error
-            }
-        """),
-        Bad.step("""
             c { ROOT t = pred[] custom-call(f32[8] p.2), custom_call_target="test" }
 
             b {
@@ -164,21 +151,6 @@ class SideEffectLost(Rule):
             by="host-offloader",
         ),
         Good.step("""
-            c { ROOT t = pred[] custom-call(f32[8] p.2), custom_call_target="test" }
-
-            b {
-              p = f32[8] parameter(0)
-              c = () custom-call(p), custom_call_target="log", custom_call_has_side_effect=true
-              ROOT s = f32[8] sine(p)
-            }
-
-            ENTRY e {
-            - ROOT w = f32[8] while(f32[8] p), condition=c, body=b
-            + ROOT w = f32[8] while(f32[8] p), condition=c, body=b,
-            +     backend_config={"known_trip_count":{"n":"1"}}
-            }
-        """),
-        Good.step("""
             -f {
             - x = f32[8] parameter(0)
             - c = () custom-call(x), custom_call_target="log", custom_call_has_side_effect=true
@@ -190,24 +162,6 @@ class SideEffectLost(Rule):
             - k = f32[8] call(p), to_apply=f
             + c = () custom-call(p), custom_call_target="log", custom_call_has_side_effect=true
               ROOT n = f32[8] negate(p)
-            }
-        """),
-        Good.step("""
-            HloModule m, num_partitions=2
-
-            ENTRY e {
-              p = f32[8] parameter(0)
-              a = f32[8] collective-permute(p), channel_id=1, source_target_pairs={{0,1}}
-            - b = f32[8] collective-permute(p), channel_id=2, source_target_pairs={{1,0}}
-            - n = f32[8] negate(b)
-            - s = f32[8] sine(n)
-            + c = bf16[8] convert(p)
-            + b = bf16[8] collective-permute(c), channel_id=2, source_target_pairs={{1,0}}
-            + n = bf16[8] negate(b)
-            + s = bf16[8] sine(n)
-            + w = f32[8] convert(s)
-            - ROOT r = f32[8] subtract(a, s)
-            + ROOT r = f32[8] subtract(a, w)
             }
         """),
         Bad.step("""
