@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import NamedTuple
 
@@ -51,9 +51,8 @@ def refuse_cycles(module: Module) -> None:
         raise HloSyntaxError(message, position, path=module.path, text=lines.text)
 
 
-@cached_analysis
-def _callees(computation: Computation) -> frozenset[str]:
-    return frozenset(chain.from_iterable(calls_of(computation).values()))
+def _callees(computation: Computation) -> Iterable[str]:
+    return chain.from_iterable(calls_of(computation).values())
 
 
 def _recursive_calls(module: Module) -> Iterator[Instruction]:
@@ -67,7 +66,7 @@ def _recursive_calls(module: Module) -> Iterator[Instruction]:
     callees: dict[str, frozenset[str]] = {}
     for computation in module.computations:
         name = computation.name
-        callees[name] = callees.get(name, frozenset()) | _callees(computation)
+        callees[name] = callees.get(name, frozenset()).union(_callees(computation))
     import networkx  # only for modules that call computations defined below
 
     groups = networkx.strongly_connected_components(networkx.DiGraph(callees))

@@ -98,7 +98,8 @@ def all_communicating(module: Module) -> tuple[Instruction, ...]:
     """The instructions of a module that exchange data with other devices or the host."""
     if COMMUNICATES.isdisjoint(opcodes_of(module)):
         return ()
-    return tuple(chain.from_iterable(map(communicating, module.computations)))
+    holding = (part for part in module.computations if not COMMUNICATES.isdisjoint(part.opcodes))
+    return tuple(chain.from_iterable(map(communicating, holding)))
 
 
 @cached_analysis

@@ -15,6 +15,7 @@ from hlo_lint.analysis.calls import calls_of, holders
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis, is_analyzed
 from hlo_lint.hlo.kinds import RowKind, kind_at, reading_of, types_of
 from hlo_lint.hlo.records import attributes_before_metadata
+from hlo_lint.text.patterns import late
 
 _VerdictT = TypeVar("_VerdictT")
 
@@ -87,6 +88,14 @@ def kinds_of(module: Module) -> Mapping[str, Sequence[RowKind]]:
     for kind in dict.fromkeys(chain.from_iterable([reading.kinds for reading in readings])):
         by_opcode.setdefault(kind[0], []).append(kind)
     return by_opcode
+
+
+def without_channel(attributes: str) -> str:
+    """The attributes with channel 1 for any other, which is unique to each collective."""
+    return _sub_channel("channel_id=1", attributes) if "channel_id=" in attributes else attributes
+
+
+_sub_channel = late(r"\bchannel_id=[1-9]\d{0,17}\b").sub
 
 
 def instructions_where(

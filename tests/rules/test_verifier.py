@@ -313,6 +313,20 @@ def test_rows_that_differ_in_names_and_metadata_are_judged_once() -> None:
     assert many - few == {"_Types.__missing__": 2 * 180}
 
 
+def test_a_violation_of_equal_computations_is_reported_in_each() -> None:
+    bodies = "".join(
+        f"{name} {{\n  {name}.p = f32[8] parameter(0)\n  ROOT r = f32[9] negate({name}.p)\n}}\n\n"
+        for name in "abc"
+    )
+    module = hlo_lint.parse(f"HloModule m\n\n{bodies}ENTRY e {{\n  p = f32[8] parameter(0)\n}}\n")
+    verifier = Verifier()
+    for _ in range(2):  # the second time, the results are known
+        (wrong,) = verifier.violations(module, Stage()).by_check.values()
+        assert [violation.at for violation in wrong] == [
+            module.computations[number]["r"] for number in range(3)
+        ]
+
+
 @pytest.mark.parametrize("counts", [(4, 8, 4), (8, 4, 8)])
 def test_equal_collectives_are_judged_by_the_counts_of_their_module(
     counts: tuple[int, ...],

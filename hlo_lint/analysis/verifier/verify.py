@@ -10,10 +10,9 @@ from operator import itemgetter
 from typing import Final, NamedTuple, TypeAlias
 
 from hlo_lint.analysis.calls import callees_in, calls_of, may_call
-from hlo_lint.analysis.kinds import RowPlace
+from hlo_lint.analysis.kinds import RowPlace, template_of, without_channel
 from hlo_lint.analysis.shape_inference import ShapeInference, Signature, signature_of
 from hlo_lint.analysis.shape_inference.module import parameter_types
-from hlo_lint.analysis.shape_inference.shape_check import inference_of
 from hlo_lint.analysis.stage import Stage
 from hlo_lint.analysis.verifier.checks import Checks, ComputationCheck, InstructionCheck, Mark
 from hlo_lint.analysis.verifier.scope import Header, Scope, Violation, header_of
@@ -113,7 +112,7 @@ class _Verifier:
         """The violations of all computations; results hold while the callees are the same."""
         self._check([part for part in self.module.computations if self._outcome(part) is None])
         for computation in self.module.computations:
-            yield from self._outcomes.get(computation, ())
+            yield from self._outcomes[computation]
 
     def _outcome(self, computation: Computation) -> tuple[Violation, ...] | None:
         outcome = self._outcomes.get(computation)
@@ -145,7 +144,34 @@ class _Verifier:
         return scope
 
     def _check(self, computations: Sequence[Computation]) -> None:
-        """Find the violations of computations that were not checked with these callees."""
+        """Find the violations of computations that were not checked with these callees.
+
+        Of computations that are equal except for their names, the first is checked; the others only
+        if it has violations.
+        """
+        first: dict[object, Computation] = {}
+        others: list[tuple[Computation, Computation]] = []
+        for computation in computations:
+            # With `names_unchanged`, names and metadata count, too.
+            template = None if self.stage.names_unchanged else template_of(computation)
+            equal = first.setdefault(template or computation, computation)
+            if equal is not computation:
+                others.append((computation, equal))
+        self._check_each([*first.values()])
+        wrong: list[Computation] = []
+        for computation, equal in others:
+            if self._outcomes[equal]:
+                wrong.append(computation)
+            else:
+                self._keep(computation, ())
+        self._check_each(wrong)
+
+    def _keep(self, computation: Computation, outcome: tuple[Violation, ...]) -> None:
+        self._outcomes[computation] = outcome
+        held = self.memo.outcomes.setdefault(computation, {})
+        held[tuple(self._callees(computation).values())] = outcome
+
+    def _check_each(self, computations: Sequence[Computation]) -> None:
         if not computations:
             return
         batch = Batch()
@@ -177,9 +203,7 @@ class _Verifier:
                     if not (is_sound and is_of_names):
                         of_whole += check(scope)
             of_rows = [violation for _, violation in violations.get(computation, ())]
-            outcome = self._outcomes[computation] = (*of_rows, *of_whole)
-            held = self.memo.outcomes.setdefault(computation, {})
-            held[tuple(self._callees(computation).values())] = outcome
+            self._keep(computation, (*of_rows, *of_whole))
 
     def _binds(self, mark: Mark) -> bool:
         return not mark.option or getattr(self.stage, mark.option)
@@ -210,12 +234,11 @@ class _Verifier:
         """The kinds of an opcode that have violations in some place. Kinds with equal types,
         attributes and callee signatures are judged once."""
         bad: set[RowKind] = set()
-        inference = inference_of(opcode)
         has_shape = has_shape_checks(opcode)
         if not has_shape and not local:
             return bad
         good = self.memo.kinds.setdefault(opcode, set())
-        calls = inference is not None and inference.calls and may_call(opcode)
+        calls = may_call(opcode)
         has_inline = calls and any(part.inline for part in self.module.computations)
         for kind in kinds:
             _, result, attributes, operands = kind
@@ -288,16 +311,13 @@ class _Verifier:
 
 
 def _without_numbers(attributes: str) -> str:
-    """The attributes without channel numbers, which are unique to each collective, and without
-    control predecessors: no shape and no local check depends on them."""
-    if "channel_id=" in attributes:
-        attributes = _sub_channel("channel_id=1", attributes)
+    """The attributes without channel numbers and control predecessors: no shape and no local check
+    depends on them."""
     if "control-predecessors=" in attributes:
         attributes = _sub_predecessors("", attributes)
-    return attributes
+    return without_channel(attributes)
 
 
-_sub_channel = late(r"\bchannel_id=[1-9]\d{0,17}\b").sub
 _sub_predecessors = late(r", control-predecessors=\{[^{}]*\}").sub
 
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 from hlo_lint.analysis.calls import calls_of
-from hlo_lint.analysis.kinds import instructions_where, kinds_of
+from hlo_lint.analysis.kinds import instructions_where, kinds_of, without_channel
 from hlo_lint.analysis.shape_inference.types import compatible
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
 from hlo_lint.hlo.attributes.splitting import split_attributes_strictly
@@ -113,7 +113,7 @@ def _is_malformed(kind: RowKind) -> bool:
     if "=%" in attributes:  # a module has hundreds of fusions that differ only in their callee
         attributes = _sub_callee("=%f", attributes)
     return bool(
-        _problem(opcode, type_text, attributes)
+        _problem(opcode, type_text, without_channel(attributes))
         or (literal and _literal_problem(type_text, literal))
     )
 

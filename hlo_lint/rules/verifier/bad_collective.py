@@ -166,7 +166,7 @@ class BadCollective(VerifierRule):
             message = f"channel_id={channel} must be greater than 0"
             yield Violation("all-reduce-channel", reduce, message)
 
-    @on("all-reduce", "all-reduce-start", "reduce-scatter")
+    @on("all-reduce", "all-reduce-start", "reduce-scatter", local=True)
     def reducer(self, scope: Scope, collective: Instruction) -> Iterator[Violation]:
         """A reducer takes two values, or two per operand; else XLA fails at emission."""
         callee = scope.callee(collective)
