@@ -16,7 +16,7 @@ from hlo_lint.hlo.ir import (
     cached_analysis,
     called_names,
 )
-from hlo_lint.hlo.kinds import reading_of
+from hlo_lint.hlo.kinds import ATTRIBUTES, OPCODE, reading_of
 from hlo_lint.hlo.opcodes import CALLERS, OPCODES
 from hlo_lint.hlo.records import attributes_before_metadata, attributes_of, opcode_of
 from hlo_lint.text.patterns import late
@@ -151,7 +151,7 @@ def _named(computation: Computation) -> frozenset[str]:
     if computation.opcodes <= _NAMES_NOTHING:
         return frozenset()
     kinds = reading_of(computation).kinds
-    attributes = {kind[2] for kind in kinds if kind[0] not in _NAMES_NOTHING}
+    attributes = {kind[ATTRIBUTES] for kind in kinds if kind[OPCODE] not in _NAMES_NOTHING}
     return frozenset(chain.from_iterable(map(called_names, attributes)))
 
 

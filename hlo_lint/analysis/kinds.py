@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from hlo_lint.analysis.calls import calls_of, holders
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis, is_analyzed
-from hlo_lint.hlo.kinds import RowKind, kind_at, reading_of, types_of
+from hlo_lint.hlo.kinds import OPCODE, TYPE, RowKind, kind_at, reading_of, types_of
 from hlo_lint.hlo.records import attributes_before_metadata
 from hlo_lint.text.patterns import late
 
@@ -86,7 +86,7 @@ def kinds_of(module: Module) -> Mapping[str, Sequence[RowKind]]:
     readings = map(reading_of, different_computations(module))
     by_opcode: dict[str, list[RowKind]] = {}
     for kind in dict.fromkeys(chain.from_iterable([reading.kinds for reading in readings])):
-        by_opcode.setdefault(kind[0], []).append(kind)
+        by_opcode.setdefault(kind[OPCODE], []).append(kind)
     return by_opcode
 
 
@@ -118,7 +118,9 @@ def instructions_in(
     numbers = computation.positions(opcode)
     if is_analyzed(computation, reading_of):
         _, kinds, kind_of = reading_of(computation)
-        wanted = {index for index, kind in enumerate(kinds) if kind[0] == opcode and concerns(kind)}
+        wanted = {
+            index for index, kind in enumerate(kinds) if kind[OPCODE] == opcode and concerns(kind)
+        }
         numbers = [number for number in numbers if kind_of[number] in wanted]
     else:
         numbers = [number for number in numbers if concerns(kind_at(computation, number))]
@@ -149,6 +151,6 @@ def judged(
 def types_in(module: Module) -> frozenset[str]:
     """The distinct types of all instructions of a module, as spelled."""
     if is_analyzed(module, kinds_of):
-        return frozenset([kind[1] for kind in chain.from_iterable(kinds_of(module).values())])
+        return frozenset([kind[TYPE] for kind in chain.from_iterable(kinds_of(module).values())])
     # Most modules of a dump directory need only this, and they share their computations.
     return frozenset().union(*map(types_of, module.computations))

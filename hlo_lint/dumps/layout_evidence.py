@@ -13,7 +13,7 @@ from enum import Enum
 
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
 from hlo_lint.hlo.ir import Computation, HloFile, Module
-from hlo_lint.hlo.kinds import RowKind, reading_of, types_of
+from hlo_lint.hlo.kinds import OPCODE, OPERAND_TYPES, TYPE, RowKind, reading_of, types_of
 from hlo_lint.hlo.layouts import inverse
 from hlo_lint.hlo.shape import ArrayShape, shape_or_none
 from hlo_lint.text.patterns import late
@@ -117,8 +117,10 @@ def _is_inferred(computation: Computation, odd: Set[str]) -> bool:
         return True
     different: dict[object, RowKind] = {}
     for kind in reading_of(computation).kinds:
-        if kind[1] in odd or (kind[0] == "copy" and not odd.isdisjoint(kind[3])):
-            different.setdefault(kind if kind[0] in _ASKED_WHOLE else kind[:2], kind)
+        if kind[TYPE] in odd or (
+            kind[OPCODE] == "copy" and not odd.isdisjoint(kind[OPERAND_TYPES])
+        ):
+            different.setdefault(kind if kind[OPCODE] in _ASKED_WHOLE else kind[:2], kind)
     return all(_has_inferred_order(kind, computation.is_entry) for kind in different.values())
 
 

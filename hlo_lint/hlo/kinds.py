@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import count
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from hlo_lint.hlo.ir import Computation, cached_analysis
 from hlo_lint.hlo.ir.computation import shared_range
@@ -15,6 +15,11 @@ from hlo_lint.hlo.shape import element_type
 RowKind: TypeAlias = tuple[str, str, str, tuple[str | None, ...]]
 """An instruction without its name and metadata: opcode, type, attributes, and the types of its
 operands, None for an undefined operand; for a constant, the literal."""
+OPCODE: Final = 0
+TYPE: Final = 1
+ATTRIBUTES: Final = 2
+OPERAND_TYPES: Final = 3
+"""Places in a `RowKind`."""
 
 
 class Reading(NamedTuple):
@@ -53,7 +58,9 @@ def reading_of(computation: Computation) -> Reading:
             read = tuple(map(type_of_operand, references))
         add(number_of((opcode, type_text, head, read)))
         types[name] = type_text
-    is_sound = len(types) == len(computation.rows) and not any(None in kind[3] for kind in numbers)
+    is_sound = len(types) == len(computation.rows) and not any(
+        None in kind[OPERAND_TYPES] for kind in numbers
+    )
     return Reading(True, list(numbers), kind_of) if is_sound else _read_carefully(computation)
 
 

@@ -11,6 +11,7 @@ from hlo_lint.analysis.kinds import instructions_where
 from hlo_lint.analysis.walks import chain
 from hlo_lint.hlo.constants import constant_of
 from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.kinds import ATTRIBUTES
 
 if TYPE_CHECKING:  # loaded where a module has such a call
     from hlo_lint.kernels.custom_calls.triton import AutotunedKernelCall, TritonCall
@@ -30,7 +31,9 @@ def fused_calls(module: Module) -> Iterator[tuple[Instruction, Instruction]]:
 
 def triton_calls(module: Module) -> Iterator[tuple[Instruction, TritonCall]]:
     """Triton calls with a readable payload, and the payload, including fusion bodies."""
-    for call in instructions_where(module, "custom-call", lambda kind: f'"{LEGACY}' in kind[2]):
+    for call in instructions_where(
+        module, "custom-call", lambda kind: f'"{LEGACY}' in kind[ATTRIBUTES]
+    ):
         if (payload := triton_payload(call)) is not None:
             yield call, payload
 

@@ -16,7 +16,7 @@ from typing import ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 from hlo_lint.analysis.stage import Stage
 from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.hlo.kinds import RowKind
+from hlo_lint.hlo.kinds import ATTRIBUTES, RowKind
 
 InstructionCheck: TypeAlias = Callable[[Scope, Instruction], Iterable[Violation]]
 ComputationCheck: TypeAlias = Callable[[Scope], Iterable[Violation]]
@@ -75,7 +75,7 @@ def on(
 
 
 def _holds(word: str, kind: RowKind) -> bool:
-    return word in kind[2]
+    return word in kind[ATTRIBUTES]
 
 
 def on_attribute(

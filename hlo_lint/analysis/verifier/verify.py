@@ -25,7 +25,7 @@ from hlo_lint.analysis.verifier.shapes import (
 )
 from hlo_lint.hlo.ir import Computation, Module
 from hlo_lint.hlo.ir.computation import shared_range
-from hlo_lint.hlo.kinds import RowKind, reading_of
+from hlo_lint.hlo.kinds import ATTRIBUTES, OPCODE, TYPE, RowKind, reading_of
 from hlo_lint.text.patterns import late
 
 _Located: TypeAlias = tuple[Computation, int, Violation]
@@ -210,8 +210,8 @@ class _Verifier:
 
     def _of_instructions(self, batch: Batch) -> Iterator[_Located]:
         """The violations of single instructions: of types, of shapes, of other checks."""
-        wrong = {text for text in {kind[1] for kind in batch.kinds} if type_errors(text)}
-        for place in batch.of_kinds({kind for kind in batch.kinds if kind[1] in wrong}):
+        wrong = {text for text in {kind[TYPE] for kind in batch.kinds} if type_errors(text)}
+        for place in batch.of_kinds({kind for kind in batch.kinds if kind[TYPE] in wrong}):
             yield from self._at(place, type_violations)
         for opcode, kinds in batch.by_opcode.items():
             of_opcode = self.checks.opcodes.get(opcode, ())
@@ -286,7 +286,7 @@ class _Verifier:
 
     def _of_attributes(self, batch: Batch) -> Iterator[_Located]:
         texts = {
-            opcode: "\n".join({kind[2] for kind in kinds})
+            opcode: "\n".join({kind[ATTRIBUTES] for kind in kinds})
             for opcode, kinds in batch.by_opcode.items()
         }
         attributes = "\n".join(texts.values())
@@ -300,7 +300,7 @@ class _Verifier:
                     for opcode, text in texts.items()
                     if opcode not in mark.other_than and word in text
                     for kind in batch.by_opcode[opcode]
-                    if word in kind[2] and kind[:3] not in good
+                    if word in kind[ATTRIBUTES] and kind[:3] not in good
                 }
                 if mark.is_local:
                     right = {kind for kind in bad if not any(self._by((check,), batch.place(kind)))}
@@ -343,7 +343,7 @@ class Batch:
         """The kinds of each opcode, once all instructions are added."""
         by_opcode: dict[str, list[RowKind]] = {}
         for kind in self.kinds:
-            by_opcode.setdefault(kind[0], []).append(kind)
+            by_opcode.setdefault(kind[OPCODE], []).append(kind)
         return by_opcode
 
     def place(self, kind: RowKind) -> RowPlace:
@@ -369,7 +369,7 @@ class Batch:
 
     def of_kinds(self, kinds: Collection[RowKind]) -> Iterator[RowPlace]:
         """The instructions of some kinds."""
-        for opcode in dict.fromkeys([kind[0] for kind in kinds]):
+        for opcode in dict.fromkeys([kind[OPCODE] for kind in kinds]):
             for computation, number in self.places(opcode):
                 _, different, kind_of = reading_of(computation)
                 if different[kind_of[number]] in kinds:

@@ -9,7 +9,7 @@ from typing import Final
 from hlo_lint.hlo.attributes.splitting import split_attributes
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES
 from hlo_lint.hlo.ir import Computation, Instruction, cached_analysis
-from hlo_lint.hlo.kinds import reading_of, types_of
+from hlo_lint.hlo.kinds import ATTRIBUTES, reading_of, types_of
 from hlo_lint.hlo.opcodes import OPCODES, SUGAR, wrapped_opcode
 from hlo_lint.hlo.records import attributes_before_metadata, attributes_of, type_of
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule
@@ -94,7 +94,7 @@ def _unknown_names(computation: Computation) -> frozenset[str]:
     """The unknown attribute names of a computation."""
     if not any(map(attributes_of, computation.rows)):
         return frozenset()
-    texts = {kind[2] for kind in reading_of(computation).kinds}
+    texts = {kind[ATTRIBUTES] for kind in reading_of(computation).kinds}
     if _ALLOWED.issuperset(_find_names("\n".join(texts))):
         return frozenset()
     return frozenset().union(*map(_unknown_attributes, texts))

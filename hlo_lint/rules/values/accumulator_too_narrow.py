@@ -9,7 +9,7 @@ from hlo_lint.analysis.kinds import instructions_where
 from hlo_lint.hlo.arrays import operand_array, result_array
 from hlo_lint.hlo.dtypes import integer_range, is_integer
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.hlo.kinds import RowKind
+from hlo_lint.hlo.kinds import TYPE, RowKind
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity, WrongValues
 
 _SUM = """
@@ -63,7 +63,7 @@ class AccumulatorTooNarrow(Rule):
 
 def _counts(kind: RowKind) -> bool:
     """True if the result has integer elements."""
-    return kind[1].startswith(("s", "u"))
+    return kind[TYPE].startswith(("s", "u"))
 
 
 def _terms(instruction: Instruction, module: Module) -> int:

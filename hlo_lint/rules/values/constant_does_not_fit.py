@@ -10,7 +10,7 @@ from hlo_lint.hlo.arrays import operand_array, result_array
 from hlo_lint.hlo.constants import constant_of, number_of
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES, integer_range, is_integer
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.hlo.kinds import RowKind
+from hlo_lint.hlo.kinds import OPCODE, TYPE, RowKind
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity, WrongValues
 
 _OPERANDS: Final = {"convert": 0, "divide": 1, "remainder": 1, "set-dimension-size": 1}
@@ -70,10 +70,10 @@ class ConstantDoesNotFit(Rule):
 
 def _may_not_fit(kind: RowKind) -> bool:
     """True for set-dimension-size, and for integer results or float results without infinity."""
-    dtype = kind[1].partition("[")[0]
+    dtype = kind[TYPE].partition("[")[0]
     element = ELEMENT_TYPES.get(dtype)
     saturates = element is not None and element.is_float and not element.has_infinity
-    return kind[0] == "set-dimension-size" or is_integer(dtype) or saturates
+    return kind[OPCODE] == "set-dimension-size" or is_integer(dtype) or saturates
 
 
 def _misfit(instruction: Instruction, value: float) -> str | None:

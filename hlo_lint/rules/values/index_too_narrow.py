@@ -10,7 +10,7 @@ from hlo_lint.hlo.arrays import operand_array, result_array
 from hlo_lint.hlo.constants import INDEX_MAPS
 from hlo_lint.hlo.dtypes import integer_range, is_integer
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.hlo.kinds import RowKind
+from hlo_lint.hlo.kinds import OPERAND_TYPES, RowKind
 from hlo_lint.hlo.opcodes import FIRST_INDEX
 from hlo_lint.hlo.shape import ArrayShape, shape_or_none
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity
@@ -60,7 +60,7 @@ class IndexTooNarrow(Rule):
 
 def _may_be_narrow(kind: RowKind) -> bool:
     """True if an operand's type cannot index some dimension of the first operand."""
-    whole, *others = [shape_or_none(text or "") for text in kind[3]] or [None]
+    whole, *others = [shape_or_none(text or "") for text in kind[OPERAND_TYPES]] or [None]
     if not isinstance(whole, ArrayShape) or not whole.dims:
         return False
     arrays = [shape for shape in others if isinstance(shape, ArrayShape)]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from hlo_lint.analysis.verifier.checks import on
 from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.kinds import OPERAND_TYPES, TYPE
 from hlo_lint.hlo.layouts import reshape_is_bitcast
 from hlo_lint.hlo.shape import HOST_MEMORY, ArrayShape
 from hlo_lint.rules.base import Bad, Good
@@ -66,7 +67,9 @@ class BadBitcast(VerifierRule):
     @on(
         "bitcast",
         option="layouts",
-        concerns=lambda kind: any(text and "S(5)" in text for text in (kind[1], *kind[3])),
+        concerns=lambda kind: any(
+            text and "S(5)" in text for text in (kind[TYPE], *kind[OPERAND_TYPES])
+        ),
     )
     def memory_space(self, scope: Scope, bitcast: Instruction) -> Iterator[Violation]:
         """A bitcast does not move into or out of host memory, unless its operand is a constant."""

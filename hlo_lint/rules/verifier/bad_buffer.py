@@ -10,7 +10,7 @@ from hlo_lint.analysis.verifier.checks import on, on_computation
 from hlo_lint.analysis.verifier.scope import Scope, Violation, parameter
 from hlo_lint.hlo.attributes.plain import Alias
 from hlo_lint.hlo.ir import Computation, Instruction
-from hlo_lint.hlo.kinds import reading_of
+from hlo_lint.hlo.kinds import TYPE, reading_of
 from hlo_lint.hlo.shape import ArrayShape, BufferShape, Shape, leaves, part
 from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
@@ -118,7 +118,7 @@ class BadBuffer(VerifierRule):
     @on_computation
     def buffers(self, scope: Scope) -> Iterator[Violation]:
         """Buffers are created, written once and freed by instructions that may do so."""
-        if "b(" in "".join([kind[1] for kind in reading_of(scope.computation).kinds]):
+        if "b(" in "".join([kind[TYPE] for kind in reading_of(scope.computation).kinds]):
             yield from _uses(scope)
             return
         for call in scope.computation.with_opcode("custom-call"):

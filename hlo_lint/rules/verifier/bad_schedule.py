@@ -8,7 +8,7 @@ from typing import Final
 from hlo_lint.analysis.verifier.checks import on_computation, on_computation_if
 from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.attributes.splitting import control_predecessors
-from hlo_lint.hlo.kinds import reading_of
+from hlo_lint.hlo.kinds import ATTRIBUTES, reading_of
 from hlo_lint.hlo.records import attributes_of, name_in, references_of
 from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
@@ -77,7 +77,9 @@ class BadSchedule(VerifierRule):
         """Instructions follow their control predecessors, which excludes cycles of them."""
         computation = scope.computation
         reading, position = reading_of(computation), computation.index.get
-        waiting = {place for place, kind in enumerate(reading.kinds) if _PREDECESSORS in kind[2]}
+        waiting = {
+            place for place, kind in enumerate(reading.kinds) if _PREDECESSORS in kind[ATTRIBUTES]
+        }
         if not waiting:
             return
         for number, kind in enumerate(reading.kind_of):

@@ -8,7 +8,7 @@ from typing import Final
 from hlo_lint.analysis.verifier.checks import on
 from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.hlo.kinds import RowKind
+from hlo_lint.hlo.kinds import OPERAND_TYPES, TYPE, RowKind
 from hlo_lint.hlo.opcodes import KEEPS_TYPE
 from hlo_lint.rules.base import Bad, Good, PublicReport
 from hlo_lint.rules.verifier import VerifierRule
@@ -20,7 +20,7 @@ _KEEPS_ELEMENTS: Final = sorted(
 
 def _loses_size(kind: RowKind) -> bool:
     """True if an operand has a bounded dimension, but the result has none."""
-    return "<=" not in kind[1] and any("<=" in (text or "") for text in kind[3])
+    return "<=" not in kind[TYPE] and any("<=" in (text or "") for text in kind[OPERAND_TYPES])
 
 
 class DynamicSizeLost(VerifierRule):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from hlo_lint.analysis.kinds import instructions_where
 from hlo_lint.analysis.rewrite import Rewrite
 from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.kinds import ATTRIBUTES
 from hlo_lint.kernels.calls import triton_calls
 from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, Rule, Severity
 from hlo_lint.rules.evidence import PublicReport
@@ -172,7 +173,9 @@ def _as_cuda(parameter: TensorDescriptor) -> Descriptor:
 
 def _mosaic_calls(module: Module) -> Iterator[tuple[Instruction, bytes]]:
     """Mosaic GPU calls whose code makes a tensor descriptor, with the code."""
-    for call in instructions_where(module, "custom-call", lambda kind: '"mosaic_gpu' in kind[2]):
+    for call in instructions_where(
+        module, "custom-call", lambda kind: '"mosaic_gpu' in kind[ATTRIBUTES]
+    ):
         if call.computation.name in module.fusion_computations:
             continue
         from hlo_lint.kernels.custom_calls import MosaicCall, readable_payload
