@@ -1,4 +1,4 @@
-"""Dumps of several processes that run a program together, and the agreement of their collectives.
+"""Agreement between the collectives of processes that run a program together, from their dumps.
 
 Collectives wait for each other. If two processes schedule them in different orders, or if a process
 lacks a collective, all of them hang. The processes compile independently, so any difference between

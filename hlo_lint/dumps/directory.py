@@ -66,6 +66,8 @@ MAX_INNER_ARCHIVE = 64 << 20
 _SNIFFED_BYTES = 1 << 12
 _MODULE_START = rb"^[ \t]*HloModule(?![\w.\-])"
 _SETTINGS = ("compile_options.textproto", "topology.textproto")
+_Key = tuple[str, int, str]
+"""`DumpName.key`: timestamp, number and name of a module."""
 
 
 class Skipped(NamedTuple):
@@ -343,11 +345,12 @@ def _add_folder(
 ) -> list[str]:
     """Add the direct files of a folder; return the names of non-HLO files."""
     memo = Memo()
-    texts: dict[tuple[str, int, str], list[PassDump]] = {}
-    artefacts: dict[tuple[str, int, str], list[Path]] = {}
+    texts: dict[_Key, list[PassDump]] = {}
+    artefacts: dict[_Key, list[Path]] = {}
     loose: list[PassDump] = []
     unread: list[str] = []
     instead: dict[_Key | None, Path] = {}
+    """Files that are only read if no text of the module is there."""
     for name, path in files.items():
         parts = parse_name(name)
         try:
@@ -379,7 +382,7 @@ def _add_folder(
             file = new_dump(path, parse_name(path.name), memo)
             (texts.setdefault(own, []) if own else loose).append(file)
     _join_renumbered(texts, artefacts)
-    _read_alone([*loose, *chain.from_iterable(texts.values())])
+    _drop_unshared_memo([*loose, *chain.from_iterable(texts.values())])
     compilations: list[Compilation] = []
     for key, dumps in texts.items():
         if numbered_twice(file.name for file in dumps if file.name):
@@ -429,10 +432,6 @@ def fixed_in(folder: Path) -> set[str]:
         return set()
 
 
-_Key = tuple[str, int, str]
-"""`DumpName.key`: timestamp, number and name of a module."""
-
-
 def _join_renumbered(texts: dict[_Key, list[PassDump]], artefacts: dict[_Key, list[Path]]) -> None:
     """Join the modules that XLA:TPU renumbers during their compilation.
 
@@ -463,8 +462,8 @@ def _join_renumbered(texts: dict[_Key, list[PassDump]], artefacts: dict[_Key, li
             unfinished[key[0], key[2]] = key
 
 
-def _read_alone(dumps: list[PassDump]) -> None:
-    """Drop the cache of the only file of a folder."""
+def _drop_unshared_memo(dumps: list[PassDump]) -> None:
+    """Let the only file of a folder be read without the cache of lines that files share."""
     if len(dumps) == 1:
         dumps[0].memo = None
 
@@ -475,7 +474,7 @@ def _unsupported(name: str) -> str:
 
 def _add_picked(dump: Dump, folder: Path, files: list[Path]) -> None:
     memo = Memo()
-    texts: dict[tuple[str, int, str], list[PassDump]] = {}
+    texts: dict[_Key, list[PassDump]] = {}
     unread: list[str] = []
     loose: list[PassDump] = []
     for path in files:
@@ -488,7 +487,7 @@ def _add_picked(dump: Dump, folder: Path, files: list[Path]) -> None:
             texts.setdefault(parts.key, []).append(file)
         elif not path.name.endswith(RUN_RECORDS):
             unread.append(path.name)
-    _read_alone([*loose, *chain.from_iterable(texts.values())])
+    _drop_unshared_memo([*loose, *chain.from_iterable(texts.values())])
     for dumps in texts.values():
         beside = list(_records(folder, dumps[0].name))
         compilation = Compilation(dumps, beside, lone=True)

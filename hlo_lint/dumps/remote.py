@@ -93,6 +93,7 @@ class RemotePath:
         self.info: Mapping[str, Any] = info or {}
         """The file's entry in the listing; empty if it was not listed."""
         self.group: _Group | None = None
+        """The files that are fetched with it, if several are read in sequence."""
         self._whole: bytes | None = None
         """The content, if a server sent all of it for a request of the beginning."""
 
@@ -196,7 +197,11 @@ class RemotePath:
         return self.read_range(None, None)
 
     def read_range(self, start: int | None, end: int | None) -> bytes:
-        """A range of its bytes."""
+        """Its bytes from `start` to `end`; None for the beginning or the end.
+
+        Raises:
+            OSError: it cannot be read.
+        """
         return _asked(lambda: bytes(self.filesystem.cat_file(self.inner, start=start, end=end)))
 
     def keep(self, content: bytes) -> None:
@@ -275,7 +280,7 @@ class _Reader:
     def read(self, size: int = -1) -> bytes:
         """The next bytes; all remaining bytes for a negative size."""
         end = None if size < 0 else self._at + size
-        length = self._path.info.get("size")  # a list of links has no sizes
+        length = self._path.info.get("size")  # a web page of links has no sizes
         if end is not None and length is not None:
             end = min(end, length)
             if end <= self._at:

@@ -163,7 +163,7 @@ class Child:
             return
         terms = {
             "parent": os.getpid(),
-            "memory": self.limits.bytes,
+            "memory": self.limits.effective_memory,
             "setup": _request(self._setup, {}, START_SECONDS),
             "forks": self._forks,
             "path": self._path,

@@ -106,10 +106,12 @@ class XlaCompiler(AbstractContextManager["XlaCompiler"]):
         *,
         keeps_code: bool = False,
     ) -> Ending:
-        """Compile a text for a GPU, described in the text format, or for a TPU.
+        """Compile a text for a GPU or a TPU.
 
-        `devices` are the numbers of replicas and of partitions; those of a header are ignored.
-        With `keeps_code` the ending has the executable.
+        Args:
+            target_config: a `GpuTargetConfigProto` as text; for a TPU the name of its topology.
+            devices: the numbers of replicas and of partitions; those of the header are ignored.
+            keeps_code: True if the ending is to have the executable.
 
         Raises:
             UsageError: if jaxlib or the compiler for GPUs is missing, or a flag is unknown.

@@ -70,7 +70,7 @@ class Platform(Enum):
 
 
 UNFIT = {(Platform.GPU, (0, 4, 36))}
-"""Releases between that compile for no absent chip: 0.4.36 finds no platform for a GPU."""
+"""Later releases that compile for no absent chip: 0.4.36 finds no platform for a GPU."""
 FROM_PYTHON_3_12 = (0, 11)
 """The first release of jax that needs Python 3.12."""
 TO_PYTHON_3_14 = (0, 7, 1)
@@ -97,14 +97,14 @@ from importlib.util import find_spec
 plugins = [find_spec("jax_plugins") and find_spec("jax_plugins.xla_cuda" + n) for n in ("12", "13")]
 print(json.dumps([metadata.version("jax"), any(plugins), bool(find_spec("libtpu"))]))
 """
-
+"""Prints the fields of an `Interpreter` after its path."""
 
 _SITES = """
 import json, sys
 from importlib import metadata
 print(json.dumps([metadata.version("jaxlib"), [p for p in sys.path if p.endswith("-packages")]]))
 """
-
+"""Prints the release of jaxlib, and the folders of packages."""
 
 _PIP = ("-m", "pip", "install", "--progress-bar=off", "--disable-pip-version-check")
 

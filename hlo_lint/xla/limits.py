@@ -1,4 +1,4 @@
-"""The time and the memory that XLA may take in a child process."""
+"""Limits of a child process in which XLA runs: its time, its memory."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class ChildLimits:
         )
 
     @property
-    def bytes(self) -> int | None:
+    def effective_memory(self) -> int | None:
         """`memory`, or the memory of the machine; None if that is unknown."""
         if self.memory is not None:
             return self.memory

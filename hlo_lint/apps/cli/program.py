@@ -35,12 +35,12 @@ def main() -> None:
     """The `hlo-lint` program."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if stream is None:  # closed; no file may get its descriptor, and be printed into
+        if stream is None:  # closed: a file that is opened next may not get its descriptor
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     handle_signals(_raise)
-    sys.unraisablehook = _give_again
+    sys.unraisablehook = _redeliver
     status = _status()
     # Nothing is left to clean up: a signal ends the process at once.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -70,7 +70,7 @@ def _raise(number: int, _: object) -> None:
     raise Signal(number)
 
 
-def _give_again(lost: sys.UnraisableHookArgs) -> None:
+def _redeliver(lost: sys.UnraisableHookArgs) -> None:
     """Re-deliver a signal whose exception Python swallowed, as in the callback of a weakref."""
     if isinstance(lost.exc_value, Signal):
         number = lost.exc_value.number

@@ -40,15 +40,15 @@ def watch(
     if "-" in paths:
         raise UsageError("--watch needs files: standard input is read once")
 
-    def look() -> FileTimes:
+    def times_now() -> FileTimes:
         file = settings()
         watched = [*paths, *([str(file)] if file is not None else [])]
-        return _state(watched, None if output is None else os.path.abspath(output))
+        return _file_times(watched, None if output is None else os.path.abspath(output))
 
-    gc.enable()  # a run of its own needs no collection; this one does not end
+    gc.enable()  # `__main__` disables it, for commands that soon end
     try:
         while True:
-            before = look()
+            before = times_now()
             if sys.stdout.isatty():
                 click.clear()
             try:
@@ -58,10 +58,11 @@ def watch(
             gc.collect()
             stamp = time.strftime("%H:%M:%S: ") if sys.stdout.isatty() else ""
             click.echo(f"{stamp}watching; Ctrl-C ends it", err=True)
+            # Wait for a change, then until the files are written.
             last, same = before, 0
             while last == before or same < SETTLED:
                 time.sleep(INTERVAL)
-                now = look()
+                now = times_now()
                 same = same + 1 if now == last else 0
                 last = now
     except KeyboardInterrupt as interrupt:
@@ -70,9 +71,9 @@ def watch(
             raise
 
 
-def _state(paths: Sequence[str], output: str | None) -> FileTimes:
+def _file_times(paths: Sequence[str], output: str | None) -> FileTimes:
     """The modification time of each file, in nanoseconds, and its size in bytes."""
-    state: FileTimes = {}
+    times: FileTimes = {}
     for path in paths:
         folders = os.walk(path) if os.path.isdir(path) else [("", (), [path])]
         for folder, _, names in folders:
@@ -80,6 +81,6 @@ def _state(paths: Sequence[str], output: str | None) -> FileTimes:
                 file = os.path.abspath(os.path.join(folder, name))
                 with suppress(OSError):
                     status = os.stat(file)
-                    state[file] = status.st_mtime_ns, status.st_size
-    state.pop(output or "", None)
-    return state
+                    times[file] = status.st_mtime_ns, status.st_size
+    times.pop(output or "", None)
+    return times

@@ -160,13 +160,13 @@ class _OpenAllocation:
     """An allocation whose values are still being read."""
 
     def __init__(self, match: re.Match[str], start: int) -> None:
-        self.found = match
+        self.head = match.groups()
         self.index = int(match[1])
         self.span = Span(start, start + len(match[0]))
         self.values: list[AssignedValue] = []
 
     def closed(self) -> Allocation:
-        _, size, color, parameter, flags = self.found.groups()
+        _, size, color, parameter, flags = self.head
         return Allocation(
             self.index,
             int(size),

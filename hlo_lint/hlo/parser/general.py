@@ -182,6 +182,8 @@ class Scanner(TextPieces):
         self.may_look_on = True
         """True if a statement may extend beyond the next line that begins a statement."""
         self.next_statement = -1
+        """The offset of the first line after the current one that begins a statement; -1 before
+        the first search."""
         self.is_bare = False
         """True while statements outside of computations are read."""
         self.parse_errors: list[ParseError] = []
@@ -341,6 +343,7 @@ class Scanner(TextPieces):
         return offset
 
     def _statement(self, offset: int, body: ParsedBody, depth: int) -> int:
+        """Read an instruction; if its text ends in brackets or a string, look beyond the line."""
         self._bound(offset)
         read = len(body.rows), len(body.places)
         try:
@@ -373,6 +376,7 @@ class Scanner(TextPieces):
     def _right_side(
         self, offset: int, name: str, root: str, start: int, body: ParsedBody, depth: int
     ) -> int:
+        """Read `shape opcode(operands), attributes` of an instruction, and return the end."""
         text = self.text
         end = self._shape_end(offset)
         type_text = text[offset:end]
@@ -529,6 +533,10 @@ class Scanner(TextPieces):
     def _pass_over(
         self, offset: int, unreadable: Unreadable, parse_errors: list[ParseError]
     ) -> int:
+        """Record a line as unreadable, together with unreadable lines right above it.
+
+        Returns the offset of the text after it.
+        """
         text = self.text
         line_end = text.find("\n", offset)
         line_end = len(text) if line_end < 0 else line_end

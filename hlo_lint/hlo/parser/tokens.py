@@ -1,4 +1,4 @@
-"""The tokens of an instruction's text with their positions, and the spans of its parts.
+"""Places in the text of an instruction: of its tokens, each with its role, and of its parts.
 
 `InstructionSpans` uses the parser's record of the text; `instruction_tokens` and `head_tokens` use
 only the text, so that a line that is being typed has tokens, too.

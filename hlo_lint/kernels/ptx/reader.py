@@ -126,6 +126,8 @@ def read_ptx(text: str) -> Ptx:
 
 @dataclass(slots=True)
 class _Scope:
+    """A pair of braces in a function's body."""
+
     number: int
     parent: _Scope | None
     depth: int
@@ -155,6 +157,7 @@ class _FunctionBody:
     instructions: list[PtxInstruction] = field(default_factory=list)
     scopes: list[_Scope] = field(default_factory=list)
     labelled: set[int] = field(default_factory=set)
+    """The numbers of the instructions that follow a label."""
 
 
 class _PtxReader:
@@ -223,7 +226,7 @@ class _PtxReader:
         self._note(Span(start, end), message)
 
     def _line_end(self, offset: int) -> int:
-        if offset >= self.line_end:  # otherwise the offset is in the previous line
+        if offset >= self.line_end:  # else it is in the line of the last call
             end = self.text.find("\n", offset)
             self.line_end = end if end >= 0 else len(self.text)
         return self.line_end

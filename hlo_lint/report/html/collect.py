@@ -25,6 +25,13 @@ from hlo_lint.rules.findings import Severity
 from hlo_lint.text import phrases
 from hlo_lint.text.errors import HloLintError
 
+MAX_FINDINGS = 5000
+"""Maximum findings that the page lists, the worst first; the others are counted."""
+MAX_DETAILS = 300
+"""Maximum findings with HLO and a drawing."""
+MAX_PASSES = 20_000
+"""Maximum passes of all timelines together."""
+
 
 class Profiles:
     """The profiles of folders; `troubles` has the errors of unreadable ones."""
@@ -51,14 +58,6 @@ class Profiles:
             self.troubles.append(f"measured time of {compilation.title}: {error}")
             return []
         return measured_table(kernels) if kernels else []
-
-
-MAX_FINDINGS = 5000
-"""Maximum findings that the page lists, the worst first; the others are counted."""
-MAX_DETAILS = 300
-"""Maximum findings with HLO and a drawing."""
-MAX_PASSES = 20_000
-"""Maximum passes of all timelines together."""
 
 
 class Behind(TypedDict):
@@ -196,22 +195,22 @@ def collect(
     differences: list[str] = []
     for number, compilation in enumerate(shown, 1):
         progress(f"drawing module {number} of {len(shown)}: {compilation.title}")
-        every = by_compilation.get(compilation, {})
-        mine = {number: finding for number, finding in every.items() if number in listed}
-        place |= dict.fromkeys(mine, len(modules))
+        own = by_compilation.get(compilation, {})
+        own_listed = {number: finding for number, finding in own.items() if number in listed}
+        place |= dict.fromkeys(own_listed, len(modules))
         line, lines = no_timeline(""), Differences()
         if compilation.steps and room > 0:
-            line, lines = timeline(compilation, mine, budget)
+            line, lines = timeline(compilation, own_listed, budget)
             room -= len(line["passes"])
         elif compilation.steps:
             line["trouble"] = f"left out: the page holds {MAX_PASSES} passes"
         folder = relpath(folders[compilation], root)
         counts = Counter(
             "resolved" if finding.is_resolved else finding.severity.value
-            for finding in every.values()
+            for finding in own.values()
         )
         # The dump with the module's worst finding is drawn.
-        paths = [every[number].path for number in sorted(every)]
+        paths = [own[number].path for number in sorted(own)]
         dumps = {str(dump.path): dump for dump in compilation.dumps}
         drawn = next((dumps[path] for path in paths if path in dumps), None)
         graph = None if drawn is None else graph_of(compilation, drawn, instructions)
@@ -237,7 +236,7 @@ def collect(
             instructions -= len(graph["names"])
         if any(lines):
             differences.append(deflated(lines))
-        worst = {number: finding for number, finding in mine.items() if number in detailed}
+        worst = {number: finding for number, finding in own_listed.items() if number in detailed}
         details |= dict(details_of(compilation, worst, sources))
         compilation.release_text()
     left_out += profiles.troubles

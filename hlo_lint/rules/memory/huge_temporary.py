@@ -18,7 +18,8 @@ from hlo_lint.rules.options import Option
 from hlo_lint.text.phrases import first_of, sized
 
 _MAX_NAMED: Final = 4
-DEVICE: Final = 0
+_DEVICE_MEMORY: Final = 0
+"""The memory space of a layout that names none."""
 _WITHOUT_MEMORY: Final = frozenset(
     "bitcast constant dynamic-update-slice get-tuple-element iota parameter reshape tuple".split()
 )
@@ -102,7 +103,7 @@ def bytes_on_device(text: str) -> int:
     shape = shape_or_none(text)
     if not isinstance(shape, ArrayShape):
         return 0
-    is_on_device = shape.layout is None or shape.layout.memory_space == DEVICE
+    is_on_device = shape.layout is None or shape.layout.memory_space == _DEVICE_MEMORY
     return (shape.byte_size or 0) if is_on_device else 0
 
 

@@ -11,6 +11,7 @@ from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, Rule,
 from hlo_lint.rules.evidence import RefusedByXla
 
 _UNKNOWN = ("parameter", "while", "call", "conditional", "custom-call")
+"""Opcodes whose result may be that of a start in another computation."""
 
 
 class StartWithoutDone(Rule):
@@ -150,6 +151,7 @@ def _is_of(done: Instruction, chain: AsyncChain, module: Module) -> bool:
 
 
 def _lone(done: Instruction) -> Findings:
+    """A done whose operand comes from no start, as far as the text shows."""
     start: Instruction | None = done
     name = ""
     while start is not None and (operand := start.operand(0)) is not None:

@@ -55,7 +55,7 @@ class IndexTooNarrow(Rule):
                             f"whose largest value is {last}",
                             operand=operand,
                         )
-                        break
+                        break  # one finding for an instruction
 
 
 def _may_be_narrow(kind: RowKind) -> bool:

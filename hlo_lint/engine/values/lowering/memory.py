@@ -84,7 +84,7 @@ def bitcast_value(nodes: Nodes, node: Node, source: ArrayShape, target: ArraySha
     dims, (source, target) = target.dims, (_with_dimensions(shape) for shape in (source, target))
     node = nodes.reshape(node, source.dims)
     has_padding = _is_padded(source) or _is_padded(target)
-    if has_padding and _in_memory(source) == _in_memory(target):
+    if has_padding and _sizes_and_tiles(source) == _sizes_and_tiles(target):
         # The padding stays in place: dimensions only move, and those of size 1 come and go.
         source, target = untiled(source), untiled(target)
     wide, narrow = BITS.get(source.dtype, 8), BITS.get(target.dtype, 8)
@@ -113,7 +113,7 @@ def _with_dimensions(shape: ArrayShape) -> ArrayShape:
     return array.with_layout(Layout(tuple(reversed(range(rank))), tiles))
 
 
-def _in_memory(shape: ArrayShape) -> tuple[list[int], list[Tile]]:
+def _sizes_and_tiles(shape: ArrayShape) -> tuple[list[int], list[Tile]]:
     """The sizes larger than 1, minor to major, and the tiles."""
     sizes = [shape.dims[axis] for axis in shape.minor_to_major if shape.dims[axis] != 1]
     # A single element comes first in any tile.

@@ -87,7 +87,7 @@ class AliasLostInFusion(Rule):
                 if not alias_is_lost(fusion, call, result, number):
                     continue
                 need = need_of_alias(call, result)
-                if need == "":
+                if need == "":  # the kernel overwrites the whole result
                     continue
                 yield Finding(
                     fusion,
