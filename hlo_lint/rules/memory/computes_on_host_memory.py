@@ -79,8 +79,7 @@ class ComputesOnHostMemory(Rule):
                 s32[] i, i)
         """),
         Bad.entry("""
-            p = f32[8] parameter(0)
-            h = f32[8] custom-call(p), custom_call_target="annotate_device_placement", \
+            h = f32[8] custom-call(f32[8] p), custom_call_target="annotate_device_placement", \
 custom_call_has_side_effect=true, frontend_attributes={_xla_buffer_placement="pinned_host"}
             r = f32[2,4] reshape(h)
             ROOT m = f32[2,4] negate(r)  // error

@@ -116,8 +116,7 @@ class AttributeLost(Rule):
         """),
         Bad.step("""
             +b {
-            + x = f32[8] parameter(0)
-            + ROOT n.1 = f32[8] negate(x)  // error
+            + ROOT n.1 = f32[8] negate(f32[8] x)  // error
             +}
 
             ENTRY e {
@@ -134,14 +133,12 @@ class AttributeLost(Rule):
         """),
         Bad.step("""
             w {
-              x = f32[8] parameter(0)
-              ROOT c = f32[8] custom-call(x), custom_call_target="t"  // error
+              ROOT c = f32[8] custom-call(f32[8] x), custom_call_target="t"  // error
             -}, execution_thread="host"
             +}
 
             ENTRY e {
-              p = f32[8] parameter(0)
-              s = ((f32[8]), f32[8], u32[]) async-start(p), calls=w
+              s = ((f32[8]), f32[8], u32[]) async-start(f32[8] p), calls=w
               ROOT d = f32[8] async-done(s)
             }
         """),
@@ -247,16 +244,14 @@ class AttributeLost(Rule):
         """),
         Good.step("""
             b {
-              x = (s32[], s32[]) parameter(0)
-              n = s32[] get-tuple-element(x), index=0
+              n = s32[] get-tuple-element((s32[], s32[]) x), index=0
             - one = s32[] constant(1), origin={{"one"}}
             + one = s32[] get-tuple-element(x), index=1
               m = s32[] add(n, one)
               ROOT t = (s32[], s32[]) tuple(m, one)
             }
             c {
-              y = (s32[], s32[]) parameter(0)
-              k = s32[] get-tuple-element(y), index=0
+              k = s32[] get-tuple-element((s32[], s32[]) y), index=0
               five = s32[] constant(5)
               ROOT less = pred[] compare(k, five), direction=LT
             }

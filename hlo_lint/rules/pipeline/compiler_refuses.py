@@ -12,8 +12,7 @@ HloModule m, is_scheduled=true
 f {{ ROOT n = {dtype}[8]{{0}} {opcode}({dtype}[8]{{0}} a) }}
 
 ENTRY e {{
-  p = {dtype}[8]{{0}} parameter(0)
-  ROOT r = {dtype}[8]{{0}} fusion(p), kind=kCustom, calls=f, backend_config=\
+  ROOT r = {dtype}[8]{{0}} fusion({dtype}[8]{{0}} p), kind=kCustom, calls=f, backend_config=\
 {{"fusion_backend_config":{{"kind":"__triton","block_level_fusion_config":\
 {{"output_tiles":[{{"sizes":["8"]}}],"num_warps":"1","num_ctas":"1","num_stages":"1"}}}}}}{mark}
 }}

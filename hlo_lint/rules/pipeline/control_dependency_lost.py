@@ -130,8 +130,7 @@ class ControlDependencyLost(Rule):
         """),
         Bad.step("""
             -f {
-            - x = s32[] parameter(0)
-            - a.1 = s32[] custom-call(x), custom_call_target="first"
+            - a.1 = s32[] custom-call(s32[] x), custom_call_target="first"
             - b.1 = s32[] custom-call(x), custom_call_target="second", control-predecessors={a.1}
             - ROOT t.1 = (s32[], s32[]) tuple(a.1, b.1)
             -}

@@ -13,8 +13,7 @@ from hlo_lint.hlo.ir import Computation
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule, Severity, Stage
 
 _PROGRAM = """
-p = f32[8]{{0}} parameter(0)
-ROOT c = f32[8]{{0}} custom-call(p), custom_call_target="{target}"{mark}
+ROOT c = f32[8]{{0}} custom-call(f32[8]{{0}} p), custom_call_target="{target}"{mark}
 """
 _FINAL = {".ir-no-opt.ll": ""}
 _REMOVERS: Final = (

@@ -168,8 +168,7 @@ class SideEffectLost(Rule):
             HloModule m, num_partitions=2
 
             ENTRY e {
-              p = f32[8,4] parameter(0)
-              a = f32[8,4] negate(p), sharding={devices=[2,1]<=[2]}  // error
+              a = f32[8,4] negate(f32[8,4] p), sharding={devices=[2,1]<=[2]}  // error
             - b = f32[8,4] negate(p), sharding={devices=[1,2]<=[2]}
             - ROOT t = (f32[8,4], f32[8,4]) tuple(a, b)
             + ROOT t = (f32[8,4], f32[8,4]) tuple(a, a)
@@ -179,8 +178,7 @@ class SideEffectLost(Rule):
             HloModule m, num_partitions=2
 
             ENTRY e_spmd {
-              p = f32[8,4] parameter(0)
-              a = f32[8,4] negate(p), sharding={devices=[2,1]<=[2]}
+              a = f32[8,4] negate(f32[8,4] p), sharding={devices=[2,1]<=[2]}
             - b = f32[8,4] negate(p), sharding={devices=[1,2]<=[2]}
             - ROOT t = (f32[8,4], f32[8,4]) tuple(a, b)
             + ROOT t = (f32[8,4], f32[8,4]) tuple(a, a)

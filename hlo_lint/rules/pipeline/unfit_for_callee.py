@@ -28,9 +28,7 @@ custom_call_target="__cublas$lt$matmul", \
 backend_config={{"gemm_backend_config":{{"beta":0,"epilogue":"BIAS"}}}}{mark}
 """
 _PLAIN = """
-p = f32[6,4]{{1,0}} parameter(0)
-q = f32[4,35]{{1,0}} parameter(1)
-ROOT g = (f32[6,35]{{1,0}}, s8[64]{{0}}) custom-call(p, q), \
+ROOT g = (f32[6,35]{{1,0}}, s8[64]{{0}}) custom-call(f32[6,4]{{1,0}} p, f32[4,35]{{1,0}} q), \
 custom_call_target="__cublas$lt$matmul", \
 backend_config={{"gemm_backend_config":{{"beta":0,"epilogue":"DEFAULT",\
 "dot_dimension_numbers":{{"lhs_contracting_dimensions":["{dimension}"],\
@@ -67,13 +65,11 @@ body {{
 }}
 
 small {{
-  s = c64[8]{{0}} parameter(0)
-  ROOT t = c64[8]{{0}} call(s), to_apply=body
+  ROOT t = c64[8]{{0}} call(c64[8]{{0}} s), to_apply=body
 }}
 
 ENTRY e {{
-  p = c64[8]{{0}} parameter(0)
-  ROOT c = c64[8]{{0}} call(p), to_apply=small, \
+  ROOT c = c64[8]{{0}} call(c64[8]{{0}} p), to_apply=small, \
 frontend_attributes={{xla_cpu_small_call="true"}}{mark}
 }}
 """
@@ -85,14 +81,12 @@ moved {{
 }}
 
 command_buffer {{
-  q = f32[64]{{0}} parameter(0)
-  s = ((f32[64]{{0}}), f32[32]{{0}}) fusion-start(q), kind=kLoop, calls=moved
+  s = ((f32[64]{{0}}), f32[32]{{0}}) fusion-start(f32[64]{{0}} q), kind=kLoop, calls=moved
   ROOT r = f32[32]{{0}} fusion-done(s)
 }}
 
 ENTRY e {{
-  p = f32[64]{{0}} parameter(0)
-  ROOT c = f32[32]{{0}} call(p), to_apply=command_buffer{mark}
+  ROOT c = f32[32]{{0}} call(f32[64]{{0}} p), to_apply=command_buffer{mark}
 }}
 """
 _MOVE = "dynamic-slice(x, i), dynamic_slice_sizes={32}"

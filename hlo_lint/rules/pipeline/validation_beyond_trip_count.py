@@ -14,8 +14,7 @@ _PROGRAM = """
 HloModule m, num_partitions=2
 
 body {
-  b = (f32[8], s32[]) parameter(0)
-  x = f32[8] get-tuple-element(b), index=0
+  x = f32[8] get-tuple-element((f32[8], s32[]) b), index=0
   i = s32[] get-tuple-element(b), index=1
   p = f32[8] collective-permute(x), channel_id=1, source_target_pairs={{0,1},{1,0}}, \
 frontend_attributes={_xla_send_recv_validation="{{0,2},{1,LAST}}"}MARK

@@ -13,8 +13,7 @@ from hlo_lint.text.phrases import sized
 
 _START = """
 HloModule m, is_scheduled=true
-p = f32[1048576]{0} parameter(0)
-s = (f32[1048576]{0}, f32[2097152]{0}) all-gather-start(p), dimensions={0}, \
+s = (f32[1048576]{0}, f32[2097152]{0}) all-gather-start(f32[1048576]{0} p), dimensions={0}, \
 replica_groups={{0,1}}"""
 _DONE = "\nd = f32[2097152]{0} all-gather-done(s)"
 _WORK = "\ny = f32[1048576]{0} sine(p)"

@@ -67,9 +67,8 @@ class SliceClamped(Rule):
         """),
         Bad.entry(
             """
-            p = f32[8]{0} parameter(0)
             i = s32[3,1]{1,0} constant({{1}, {9}, {2}})
-            ROOT g = f32[3]{0} gather(p, i), offset_dims={}, collapsed_slice_dims={0}, \
+            ROOT g = f32[3]{0} gather(f32[8]{0} p, i), offset_dims={}, collapsed_slice_dims={0}, \
 start_index_map={0}, index_vector_dim=1, slice_sizes={1}  // error
             """
         ),

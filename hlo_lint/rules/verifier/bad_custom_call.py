@@ -37,8 +37,7 @@ class BadCustomCall(VerifierRule):
     """
     rows = {
         "custom-call-constraints": Bad.entry("""
-            p = f32[8]{0} parameter(0)
-            ROOT c = f32[8]{0} custom-call(p), custom_call_target="f",  // error
+            ROOT c = f32[8]{0} custom-call(f32[8]{0} p), custom_call_target="f",  // error
                 operand_layout_constraints={f32[9]{0}}
         """),
         "rng-seed": Bad.entry(

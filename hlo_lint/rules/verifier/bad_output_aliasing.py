@@ -52,8 +52,7 @@ class BadOutputAliasing(VerifierRule):
                 output_to_operand_aliasing={{}: (1, {})}, calls=wrapped
         """),
         "custom-call-aliasing": Bad.entry("""
-            p = f32[8]{0} parameter(0)
-            ROOT c = f32[9]{0} custom-call(p), custom_call_target="f",  // error
+            ROOT c = f32[9]{0} custom-call(f32[8]{0} p), custom_call_target="f",  // error
                 output_to_operand_aliasing={{}: (0, {})}
         """),
         "async-start-aliasing": Bad.entry("""
@@ -73,8 +72,7 @@ class BadOutputAliasing(VerifierRule):
     examples = (
         *rows.values(),
         Good.entry("""
-            p = f32[8]{0} parameter(0)
-            ROOT c = f32[8]{0} custom-call(p), custom_call_target="f",
+            ROOT c = f32[8]{0} custom-call(f32[8]{0} p), custom_call_target="f",
                 output_to_operand_aliasing={{}: (0, {})}
         """),
     )

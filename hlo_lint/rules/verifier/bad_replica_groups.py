@@ -60,8 +60,7 @@ class BadReplicaGroups(VerifierRule):
     """
     rows = {
         "replica-group-empty": Bad.entry("""
-            p = f32[8] parameter(0)
-            ROOT g = f32[32] all-gather(p), dimensions={0},  // error
+            ROOT g = f32[32] all-gather(f32[8] p), dimensions={0},  // error
                 replica_groups={{0,1,2,3},{}}
         """),
         "replica-id-range": Bad.entry("""
@@ -69,8 +68,7 @@ class BadReplicaGroups(VerifierRule):
                 replica_groups={{0,1,2,4}}
         """),
         "replica-group-mesh": Bad.entry("""
-            p = f32[8] parameter(0)
-            ROOT g = f32[16] all-gather(p), dimensions={0},  // error
+            ROOT g = f32[16] all-gather(f32[8] p), dimensions={0},  // error
                 replica_groups=mesh['x'=2] {'y'}
         """),
         "replica-id-repeated": Bad.entry("""
@@ -93,8 +91,7 @@ class BadReplicaGroups(VerifierRule):
                 use_global_device_ids=true, replica_groups={{0,1,2,3}}
         """),
         "replica-group-size": Bad.entry("""
-            p = f32[8] parameter(0)
-            ROOT g = f32[8] all-to-all(p), dimensions={0},  // error
+            ROOT g = f32[8] all-to-all(f32[8] p), dimensions={0},  // error
                 replica_groups={{0,1,2,3},{4,5}}
         """),
         "replica-groups-missing": Bad.entry("""

@@ -169,9 +169,8 @@ class BrokenAsync(VerifierRule):
     examples = (
         *rows.values(),
         Bad.entry("""
-            p = f32[8] parameter(0)
             ROOT s = ((f32[8]), f32[8], u32[])  // error
-                custom-call-start(p), custom_call_target="f"
+                custom-call-start(f32[8] p), custom_call_target="f"
         """),
         Good.entry("""
             s = (f32[8]{0}, f32[8]{0}) collective-permute-start(f32[8]{0} p),

@@ -53,8 +53,7 @@ class EntryLayoutDisagrees(VerifierRule):
         "entry-parameter-count": Bad.entry(
             """
             HloModule m, entry_computation_layout={(f32[8,3]{1,0})->f32[8,3]{1,0}}  // error
-            p = f32[8,3]{1,0} parameter(0)
-            ROOT n = f32[8,3]{1,0} negate(p)
+            ROOT n = f32[8,3]{1,0} negate(f32[8,3]{1,0} p)
             q = f32[] parameter(1)
             """
         ),
