@@ -14,6 +14,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache, lru_cache
 from importlib import import_module
 from math import prod
@@ -148,6 +149,7 @@ class XlaCpu(Child):
         *,
         flags: Flags | None = None,
         plain: bool = False,
+        seconds: float | None = None,
     ) -> list[NDArray[Any]]:
         """The results of a module: the leaves of its root, in order.
 
@@ -156,12 +158,16 @@ class XlaCpu(Child):
             inputs: a value for each parameter of the entry computation.
             flags: XLA flags for this compilation, beside those of the child.
             plain: True to compile with the passes of XLA, without the flags of the child.
+            seconds: a limit for this text, where it is less than that of the child.
 
         Raises:
             NotRun: XLA refused the text, aborted, or needed more time or memory than the limits.
             DumpError: jaxlib is not installed.
         """
         types, blocks = pack_arrays(inputs)
+        limits = self.limits
+        if seconds is not None:
+            self.limits = replace(limits, seconds=min(seconds, limits.seconds))
         try:
             types, results = self.call(
                 run_text, encode(text), *blocks, types=types, flags=dict(flags or {}), plain=plain
@@ -172,6 +178,8 @@ class XlaCpu(Child):
             if error.class_name == "ImportError":
                 raise DumpError(f"pip install 'hlo-lint[xla]' to run modules: {error}") from None
             raise NotRun(shown(xla_message(f"{error}")) or error.class_name) from None
+        finally:
+            self.limits = limits
         self.texts_run += 1
         return unpack_arrays(types, results)
 

@@ -42,7 +42,6 @@ def diagnostic_of(change: ValueChange, dumps: Sequence[PassDump] = ()) -> Diagno
             f"largest error {difference.error:.6g}, {_seed(change.comparison.seed)}; the bound was "
             f"{change.comparison.bound}",
         )
-        notes += _made_up(change)
         if difference.drawing:
             drawing = " ".join(difference.drawing)
             notes.append(f"in the last two dimensions, # differs: {drawing}")
@@ -50,6 +49,7 @@ def diagnostic_of(change: ValueChange, dumps: Sequence[PassDump] = ()) -> Diagno
             notes.insert(0, _first(change))
         if change.is_disputed:
             notes.append("XLA:CPU without its passes computes equal values from the two texts")
+    notes += _made_up(change)
     finding = Finding(
         culprit.instruction if culprit is not None else first_line(dump),
         message,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from math import isfinite, prod
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from hlo_lint.engine.values.bounds import (
@@ -59,7 +60,7 @@ from hlo_lint.engine.values.own_types import (
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.parser.literals import numpy_dtype
 from hlo_lint.xla.cpu import JUDGE, MAX_EXECUTABLES, NotRun, XlaCpu
-from hlo_lint.xla.limits import NoTimeLeft
+from hlo_lint.xla.limits import SECONDS, NoTimeLeft
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -89,6 +90,12 @@ ROUNDED: Final = (FINE, FINE_POSITIVE, 1, 5, 8)
 MAX_SMALL: Final = 64
 """Programs with at most this many input elements get `MORE_RUNS` further runs."""
 MORE_RUNS: Final = 6
+HANG_SECONDS: Final = 5.0
+SLOWER: Final = 20
+"""A program that runs this much longer on hostile inputs than any did before does not end on them,
+after `HANG_SECONDS` at least."""
+MAX_NOT_RUN: Final = 2
+"""Hostile inputs on which a program does not run, after which no others are tried."""
 
 Inputs: TypeAlias = "tuple[Input, ...]"
 GivenInputs: TypeAlias = "Mapping[int, NDArray[Any]]"
@@ -146,6 +153,8 @@ class Runs:
     """The reason why a graph does not run in its own types, in f64, or as the judge."""
     _texts: dict[tuple[int, bool], str] = field(default_factory=dict)
     """The texts of recent graphs, the most recently used at the end."""
+    _longest: float = 0.0
+    """Seconds of the longest run to its end, with its compilation."""
 
     def inputs(self, inputs: Inputs, seed: int) -> list[NDArray[Any]]:
         """Values for inputs.
@@ -207,13 +216,21 @@ class Runs:
             text = self._text(program, types)
             size = sum(array.nbytes for array in arguments)
             flags = JUDGE if is_judge else OPTIMIZED if size > MIN_OPTIMIZED_BYTES else {}
+            begun = monotonic()
             try:
-                return self.xla.run(text, arguments, flags=flags)
+                results = self.xla.run(text, arguments, flags=flags, seconds=self._limit(seed))
             except NotRun as error:
-                self._failures[key] = error
+                if seed < HOSTILE or SECONDS not in f"{error}":  # other numbers may end its loops
+                    self._failures[key] = error
                 raise
+            self._longest = max(self._longest, monotonic() - begun)
+            return results
 
         return self._once((inputs, seed, program.graph.number, bool(types), is_judge), run)
+
+    def _limit(self, seed: int) -> float | None:
+        """The seconds after which a run on hostile inputs counts as endless; None for others."""
+        return max(HANG_SECONDS, SLOWER * self._longest) if seed >= HOSTILE else None
 
     def _text(self, program: Program, types: Mapping[str, str]) -> str:
         key = program.graph.number, bool(types)
@@ -305,10 +322,14 @@ class Runs:
         if is_sparse:
             yield self._compared(before, after, inputs, SPARSE)
         hostile, count = hostile_inputs(before, after, inputs), run_count(before, after, inputs)
+        not_run = 0
         for seed in range(HOSTILE, HOSTILE + count):
             verdict = self._compared(before, after, hostile, seed)
             yield verdict
             if verdict.outcome is StepOutcome.NOT_RUN:
+                yield from self._hang(before, after, hostile, verdict)
+                not_run += 1
+            if not_run == MAX_NOT_RUN:
                 break
         opcodes = {node.opcode for node in before.nodes}
         opcodes |= {instruction.opcode for instruction in before.origins.values()}
@@ -333,6 +354,21 @@ class Runs:
             hidden = self._hidden(before, after, hostile, seed, rounds_freely)
             if hidden is not None:
                 yield hidden
+
+    def _hang(
+        self, before: Program, after: Program, inputs: Inputs, verdict: Comparison
+    ) -> Iterator[Comparison]:
+        """A change where the program before the step ends on inputs, and the other does not."""
+        limit = self._limit(verdict.seed)
+        assert limit is not None
+        if SECONDS not in verdict.reason or limit > self.xla.limits.seconds:
+            return
+        try:
+            self.results(before, inputs, verdict.seed, self._order(inputs)[0])
+        except NotRun:
+            return
+        reason = f"it is still running after {limit:.0f} seconds, on inputs on which it ended before"
+        yield Comparison(StepOutcome.CHANGED, reason, seed=verdict.seed, inputs=inputs)
 
     def _compared_at_edges(
         self, before: Program, after: Program, inputs: Inputs, seed: int

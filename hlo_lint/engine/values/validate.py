@@ -30,6 +30,7 @@ from hlo_lint.engine.values.compare import OWN_BOUND, keep_bound
 from hlo_lint.engine.values.hostile import work_of
 from hlo_lint.engine.values.inputs import leaves_of
 from hlo_lint.engine.values.lowering.graph import Nodes
+from hlo_lint.engine.values.lowering.program import Program
 from hlo_lint.engine.values.programs import Comparison, GivenInputs, Inputs, Runs, StepOutcome
 from hlo_lint.engine.values.replay import Culprit, culprit
 from hlo_lint.engine.values.run import text_values
@@ -445,7 +446,11 @@ def _change(before: ValidatedStep, after: ValidatedStep, inputs: Inputs, runs: R
     assert before.program is not None
     assert after.program is not None
     inputs = after.comparison.inputs or inputs
-    divergence = culprit(before.program, after.program, runs, inputs, after.comparison)
+    divergence = (
+        culprit(before.program, after.program, runs, inputs, after.comparison)
+        if after.comparison.difference is not None
+        else _loop(after.program)
+    )
     nearest = after.before
     if (
         nearest is None
@@ -456,6 +461,13 @@ def _change(before: ValidatedStep, after: ValidatedStep, inputs: Inputs, runs: R
     arrays = tuple(_shown(before.dump, runs, inputs, after.comparison.seed))
     is_disputed = _is_disputed(nearest.dump, after.dump, after.comparison, arrays, runs)
     return ValueChange(nearest.dump, after.dump, after.comparison, divergence, arrays, is_disputed)
+
+
+def _loop(program: Program) -> Culprit | None:
+    """The loop of a program that does not end, if it has one alone."""
+    sources = set(program.origins.values())
+    loops = [source for source in sources if source.opcode == "while"]
+    return Culprit(loops[0], None) if len(loops) == 1 else None
 
 
 def _is_disputed(

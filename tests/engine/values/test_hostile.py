@@ -8,6 +8,7 @@ import pytest
 
 import hlo_lint
 from hlo_lint.dumps.pass_dump import PassDump
+from hlo_lint.engine.values import programs
 from hlo_lint.engine.values.demands import demands
 from hlo_lint.engine.values.hostile import run_count
 from hlo_lint.engine.values.lowering.graph import Nodes
@@ -414,3 +415,45 @@ def test_a_wrong_rewrite_is_found_and_a_right_one_is_not(name: str) -> None:
     ]
     with XlaCpu() as xla:
         assert bool(validate_dumps("m", dumps, xla).changes) == (name in WRONG)
+
+
+LOOP = """HloModule m
+
+until {{ s = (s32[], s32[]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  ten = s32[] constant(10)
+  ROOT c = pred[] compare(i, ten), direction={direction} }}
+count {{ s = (s32[], s32[]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  a = s32[] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  d = s32[] add(a, i)
+  ROOT t = (s32[], s32[]) tuple(j, d) }}
+
+ENTRY e {{
+  p = s32[] parameter(0)
+  q = s32[] parameter(1)
+  t = (s32[], s32[]) tuple(p, q)
+  loop = (s32[], s32[]) while(t), condition=until, body=count
+  ROOT r = s32[] get-tuple-element(loop), index=1
+}}
+"""
+
+
+@pytest.mark.slow
+def test_a_loop_that_ended_before_the_step_has_to_end_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(programs, "HANG_SECONDS", 1.0)
+    monkeypatch.setattr(programs, "SLOWER", 3)
+    paths = [Path(f"module_0001.m.000{n}.all.after_p{n}.before_p{n + 1}.txt") for n in range(2)]
+    dumps = [
+        PassDump.of(parse_file(LOOP.format(direction=direction), path), path)
+        for direction, path in zip(("LT", "NE"), paths, strict=True)
+    ]
+    with XlaCpu() as xla:
+        (change,) = validate_dumps("m", dumps, xla).changes
+    assert "still running" in change.comparison.reason
+    assert change.culprit is not None
+    assert change.culprit.instruction.name == "loop"
