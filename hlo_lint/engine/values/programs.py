@@ -367,7 +367,7 @@ class Runs:
             self.results(before, inputs, verdict.seed, self._order(inputs)[0])
         except NotRun:
             return
-        reason = f"it is still running after {limit:.0f} seconds, on inputs on which it ended before"
+        reason = f"it ended before on inputs on which it now runs for over {limit:.0f} seconds"
         yield Comparison(StepOutcome.CHANGED, reason, seed=verdict.seed, inputs=inputs)
 
     def _compared_at_edges(
