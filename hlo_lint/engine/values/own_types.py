@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from hlo_lint.engine.values.compare import Bound, LargestDifference, array_difference, is_rounded
 from hlo_lint.engine.values.lowering.graph import nodes_in_order
+from hlo_lint.engine.values.lowering.program import nodes_of
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES, is_float, is_inexact
 
 if TYPE_CHECKING:
@@ -44,6 +45,10 @@ with its attributes."""
 
 def ranged_changes(before: Program, after: Program) -> tuple[Ranged, Ranged]:
     """The operations that overflow, vanish or round and that only `before`, or `after`, has."""
+    return _changes(before.nodes, after.nodes)
+
+
+def _changes(before: Iterable[Node], after: Iterable[Node]) -> tuple[Ranged, Ranged]:
     ours, theirs = _ranged(before), _ranged(after)
     return ours - theirs, theirs - ours
 
@@ -53,7 +58,9 @@ def may_hide(before: Program, after: Program, gone: Ranged, new: Ranged) -> bool
     if max(len(side.nodes) for side in (before, after)) > MAX_NODES:
         return False
     if rounds_nothing(before) and rounds_nothing(after):
-        return bool(_ranged(before) | _ranged(after))  # also where a clamp before one is lost
+        return bool(
+            _ranged(before.nodes) | _ranged(after.nodes)
+        )  # also where a clamp before one is lost
     differing = gone | new
     # XLA chooses the types of products.
     return bool(differing) and not any(name == "dot" for name, _ in differing)
@@ -64,10 +71,10 @@ def _with_precision(node: Node) -> str:
     return f"{node.opcode} {node.attributes}" if is_named else node.opcode
 
 
-def _ranged(program: Program) -> Ranged:
+def _ranged(nodes: Iterable[Node]) -> Ranged:
     return Counter(
         (_with_precision(node), node.shapes[0].dtype)
-        for node in program.nodes
+        for node in nodes
         if node.opcode in _RANGED
         and any(is_inexact(value.shapes[0].dtype) for value in (node, *node.operands))
     )
@@ -100,10 +107,11 @@ def hidden_difference(
 
     With `rounds_freely` a pass may have dropped a conversion to a narrower type and back.
     """
-    roots = zip(before.graph.roots, after.graph.roots, strict=True)
-    gone, new = ranged_changes(before, after)
-    may_gain, may_lose = _may_gain(gone, new), _may_lose(before, gone, new)
-    for number, (ours, theirs) in enumerate(roots):
+    for number, (ours, theirs) in enumerate(
+        zip(before.graph.roots, after.graph.roots, strict=True)
+    ):
+        gone, new = _changes(nodes_of([ours]), nodes_of([theirs]))
+        may_gain, may_lose = _may_gain(gone, new), _may_lose(before, gone, new)
         arrays = [side[number] for side in (*native, *wide)]
         if _is_exact(ours) and _is_exact(theirs):
             if rounds_freely and drops_rounding(before, after):

@@ -10,11 +10,13 @@ import hlo_lint
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.engine.values import programs
 from hlo_lint.engine.values.demands import demands
-from hlo_lint.engine.values.hostile import run_count
+from hlo_lint.engine.values.hostile import HOSTILE, Wanted, hostile_value, run_count
 from hlo_lint.engine.values.lowering.graph import Nodes
 from hlo_lint.engine.values.lowering.lower import Lowering
+from hlo_lint.engine.values.lowering.program import Input
 from hlo_lint.engine.values.validate import validate_dumps
 from hlo_lint.hlo.parser.module import parse_file
+from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.xla.cpu import XlaCpu
 
 TEXT = """HloModule m
@@ -308,6 +310,16 @@ WRONG = {
         "m = f32[512,512] multiply(d, ks)",
         "r = f32[512,512] copy(d) -> r = f32[512,512] divide(m, ks)",
     ),
+    "the root of a square beside a logarithm of an exponential": (
+        "p = f32[8] parameter(0)",
+        "e = f32[8] exponential(p)",
+        "l = f32[8] log(e)",
+        "q = f32[8] parameter(1)",
+        "m = f32[8] multiply(q, q)",
+        "s = f32[8] sqrt(m)",
+        "b = f32[8] abs(q)",
+        "r = (f32[8], f32[8]) tuple(l, s) -> r = (f32[8], f32[8]) tuple(p, b)",
+    ),
 }
 RIGHT = {
     "a constant that is computed in bf16": (
@@ -397,6 +409,13 @@ RIGHT = {
         "r = f32[8] divide(x, c) -> r = f32[8] divide(a, y)",
     ),
 }
+
+
+def test_a_count_is_a_number_of_its_type() -> None:
+    for dtype in ("u32", "s8", "u2", "s2"):
+        count = Input(0, 0, ArrayShape(dtype, (9,)), None, wanted=Wanted(is_count=True))
+        for run in range(8):
+            assert hostile_value(count, HOSTILE + run).shape == (9,)
 
 
 def test_the_work_of_a_dot_of_scalars_is_known() -> None:

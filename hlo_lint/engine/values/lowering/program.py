@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -40,15 +40,18 @@ class Program:
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
         """The nodes of the graph, and those of the computations that it calls."""
-        nodes: list[Node] = []
-        graphs = [self.graph]
-        seen: set[int] = set()
-        for graph in graphs:
-            for node in nodes_in_order(graph.roots):
-                nodes.append(node)
-                graphs += [callee for _, callee in node.called if callee.number not in seen]
-                seen.update(callee.number for _, callee in node.called)
-        return tuple(nodes)
+        return tuple(nodes_of(self.graph.roots))
+
+
+def nodes_of(roots: Sequence[Node]) -> Iterator[Node]:
+    """The nodes that compute values, also in called computations."""
+    bodies = [roots]
+    seen: set[int] = set()
+    for body in bodies:
+        for node in nodes_in_order(body):
+            yield node
+            bodies += [callee.roots for _, callee in node.called if callee.number not in seen]
+            seen.update(callee.number for _, callee in node.called)
 
 
 @dataclass(frozen=True, slots=True)
