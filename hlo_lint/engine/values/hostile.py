@@ -162,7 +162,8 @@ def _integers(random: numpy.random.Generator, input_: Input, run: int) -> NDArra
     ends, (at_near, at_ends, any_bits) = _ends(low, high), _SHARES[run % 4]
     if wanted.is_count:
         # The largest first: a loop that does not run computes nothing.
-        near = sorted((n for n in near if abs(n) <= MAX_COUNT), reverse=True) or [2, 1, 0, -1, 3]
+        near = sorted((n for n in near if abs(n) <= MAX_COUNT), reverse=True)
+        near = near or [n for n in (2, 1, 0, -1, 3) if low <= n <= high]
         ends, any_bits = near, 0
     near = near or ends
     widest = np.int64 if low else np.uint64
