@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from hlo_lint.analysis.device_groups import binds_shardings
 from hlo_lint.analysis.pass_pairs import PassPair
-from hlo_lint.analysis.side_effects import MARKERS
+from hlo_lint.analysis.side_effects import MARKERS, SHARDY
 from hlo_lint.analysis.step_map.conserved import (
     HANDS_ON,
     PLACES,
@@ -69,7 +69,10 @@ def losses(pair: PassPair) -> Iterator[Loss]:
         rows = [row for row in PROPERTIES if not _is_excused(row, link, pair, annotates, is_free)]
         things = [thing for row in rows for thing in row.lost(link)]
         if not binds:
-            things = [thing for thing in things if thing != "sharding's value"]
+            # Shardy's attributes are shardings: nothing reads them where there is no partitioner.
+            things = [
+                thing for thing in things if thing != "sharding's value" and SHARDY not in thing
+            ]
         if link.kind == LinkKind.REPLACED:
             things = [thing for thing in things if _is_replaced(thing, link, binds)]
         if result == (link.old, link.new) and "sharding" in things:

@@ -235,7 +235,8 @@ class AttributeLost(Rule):
             ENTRY e_spmd {
               p = s32[] parameter(0), sharding={maximal device=0}
               one = s32[] constant(1), sharding={maximal device=0}
-            - a = s32[] add(p, one), sharding={maximal device=0}
+            - a = s32[] add(p, one), sharding={maximal device=0},
+            -     frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, []>"}
             - ROOT n = s32[] negate(a)
             + b = s32[] bitcast(p)
             + a.1 = s32[] add(b, one)
