@@ -216,8 +216,9 @@ class _Run:
                 values[place] = _constant(instruction)
             elif len(numbers) == len(self._read[place]):
                 value = _computed(instruction, numbers)
-                # Wrapped values are not followed.
-                values[place] = value if value in (_range(instruction) or ()) else None
+                # Wrapped values are not followed. `None in range(…)` would go over the numbers.
+                is_exact = value is not None and value in (_range(instruction) or ())
+                values[place] = value if is_exact else None
         return values.get(start)
 
     def _sources(self, place: _Place) -> Iterable[_Place]:
