@@ -226,7 +226,7 @@ def test_the_command_hunts_reduces_and_goes_on(tmp_path: Path) -> None:
         (FOUND_MODULES / "two_slices.hlo").read_text("utf-8"), "utf-8"
     )
     out = tmp_path / "out"
-    given = ["hunt", "--from", str(tmp_path / "modules"), "--minutes", "0.15", "-o", str(out)]
+    given = ["hunt", "--from", str(tmp_path / "modules"), "--minutes", "0.1", "-o", str(out)]
     first = CliRunner().invoke(cli, given)
     assert first.exit_code in (0, 1), first.output
     summary = re.search(r"cpu: (\d+) modules?: (.*); \d+ passes changed something", first.output)
