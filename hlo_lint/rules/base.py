@@ -25,6 +25,7 @@ from hlo_lint.rules.findings import Finding as Finding
 from hlo_lint.rules.findings import Severity as Severity
 from hlo_lint.rules.options import Option, OptionValue
 from hlo_lint.text.errors import RuleError, UsageError, nearest
+from hlo_lint.text.patterns import late
 from hlo_lint.text.phrases import in_a_line, short_repr
 from hlo_lint.text.source import ParseDiagnostic, Span
 
@@ -176,7 +177,7 @@ class Example:
         without `HloModule`, the header is bare. Computations may be lines, as in `entry`.
         """
         text = cleandoc(lines)
-        if not re.search("^[-+]?ENTRY", text, re.M):
+        if not _begins_entry(text):
             text = f"ENTRY e {{\n{_with_parameters(text)}\n}}"
         sides = []
         for other in "+-":
@@ -244,12 +245,12 @@ def _spelled_out(computation: re.Match[str]) -> str:
     return f"{computation['head']}\n{body}\n}}{computation['tail'] or ''}"
 
 
-_computation = re.compile(
+_computation = late(
     r"^(?P<head>(?:ENTRY )?[\w.-]+ \{)"
     r"(?: (?P<line>(?:ROOT )?\S+ = (?:(?! = )[^\n])*) \}$|\n(?P<lines>.*?)\n\}(?P<tail>.*?)$)",
     re.M | re.S,
 )
-_header = re.compile(r"(?://.*\n)*HloModule.*(?:\n[ \t].*)*")
+_header = late(r"(?://.*\n)*HloModule.*(?:\n[ \t].*)*")
 
 
 def _entry_of(text: str) -> str:
@@ -269,21 +270,24 @@ def _entry_of(text: str) -> str:
 def _with_parameters(body: str) -> str:
     """Instructions, with parameters for the typed operands that they do not define."""
     types: dict[str, str] = {}
+    defined = frozenset(_find_defined(body))
 
     def named(operand: re.Match[str]) -> str:
         before, type_text, name = operand.groups()
-        if re.search(rf"^[-+ ]*(?:ROOT )?{re.escape(name)} = ", body, re.M):
+        if name in defined:
             return operand[0]
         types.setdefault(name, type_text)
         return f"{before}{name}"
 
     lines = _typed_operand.sub(named, body)
-    indent = "  " if re.match(r"\n*[-+ ] ", body) else ""
+    indent = "  " if body.lstrip("\n")[:2] in ("- ", "+ ", "  ") else ""
     parameters = [f"{indent}{n} = {t} parameter({i})\n" for i, (n, t) in enumerate(types.items())]
     return "".join(parameters) + lines
 
 
-_typed_operand = re.compile(
+_begins_entry = late("^[-+]?ENTRY", re.M).search
+_find_defined = late(r"^[-+ ]*(?:ROOT )?(\S+) = ", re.M).findall
+_typed_operand = late(
     r"(\(|, )(\w+\[[^]]*](?:\{[^}]*})?|b?\((?:[^()]|\([^()]*\))*\)) ([a-z][\w.-]*)(?=[,)])"
 )
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
+from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple, overload
 
 from hlo_lint.analysis.calls import opcodes_of
-from hlo_lint.hlo.ir import Computation, Module
+from hlo_lint.analysis.kinds import kinds_of, without_channel
+from hlo_lint.hlo.ir import Computation, Module, cached_analysis
 from hlo_lint.hlo.records import InstructionRecord
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ class Contents:
     def __init__(self, opcodes: frozenset[str], text: str | None) -> None:
         self.opcodes = opcodes
         self._text = text
-        """None if it is too large to search."""
+        """None if it is too large to search; without names and metadata if it is large."""
         self._known: dict[str, bool] = {}
 
     def may_mention(self, word: str) -> bool:
@@ -50,7 +52,25 @@ def contents_of(modules: Iterable[Module]) -> Contents:
         sizes = (len(piece) if isinstance(piece, str) else piece.size for piece in pieces)
         if sum(sizes) <= MAX_SEARCHED:
             text = "\n".join(_lines(pieces))
+    elif len(distinct) == 1:
+        return _of_large(*distinct)
     return Contents(frozenset().union(*map(opcodes_of, distinct)), text)
+
+
+@cached_analysis
+def _of_large(module: Module) -> Contents:
+    """The contents of a large module: its kinds of instructions are a tenth of its text."""
+    if module.problems:
+        return Contents(opcodes_of(module), None)
+    words = {piece for piece in module.pieces if isinstance(piece, str)}
+    for opcode, type_text, attributes, read in chain.from_iterable(kinds_of(module).values()):
+        words.update(
+            (f" = {type_text} {opcode}(", without_channel(attributes), *filter(None, read))
+        )
+    # Kinds lack a configuration that follows metadata.
+    configurations = module.text.split(", backend_config=")[1:]
+    words.update(text.partition("\n")[0] for text in configurations)
+    return Contents(opcodes_of(module), "\n".join(words))
 
 
 def _lines(pieces: Iterable[str | Computation]) -> Iterator[str]:

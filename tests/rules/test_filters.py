@@ -21,6 +21,7 @@ from hlo_lint.engine.memo import RunMemo
 from hlo_lint.engine.runner import Checker, Task
 from hlo_lint.engine.verifier import Verifier
 from hlo_lint.hlo.ir import Module
+from hlo_lint.rules import entry
 from hlo_lint.rules.base import Rule
 from hlo_lint.rules.entry import ChosenRule, ChosenRules
 from hlo_lint.rules.registry import all_rules, rule_entries, select_rules
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.slow
 
 _CheckT = TypeVar("_CheckT")
 FOLDERS = sorted({path.parent for path in FIXTURES.rglob("*") if path.suffix in {".hlo", ".txt"}})
-UNFILTERED = tuple(entry._replace(opcodes=None, mentions=None) for entry in rule_entries())
+UNFILTERED = tuple(rule._replace(opcodes=None, mentions=None) for rule in rule_entries())
 DEFAULT = select_rules()
 
 
@@ -70,10 +71,13 @@ def assert_nothing_is_hidden(path: Path, before: str | None = None) -> None:
     """Every rule finds the same with its filters and without them."""
     filtered = found(path, DEFAULT, RunMemo(), before)
     chosen = {chosen.entry.name for chosen in DEFAULT.chosen}
-    every = ChosenRules([ChosenRule(entry) for entry in UNFILTERED if entry.name in chosen])
+    every = ChosenRules([ChosenRule(rule) for rule in UNFILTERED if rule.name in chosen])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(timeline, "_with_opcodes", lambda check, views: views)
         assert found(path, every, RunMemo(UnfilteredVerifier()), before) == filtered
+    with pytest.MonkeyPatch.context() as patch:  # as if the text were large
+        patch.setattr(entry, "MAX_SEARCHED", 0)
+        assert found(path, DEFAULT, RunMemo(), before) == filtered
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: str(path.relative_to(FIXTURES)))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from hlo_lint.dumps.crash import CrashSite, find_crash_site
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.passes_run import breaches
 from hlo_lint.dumps.phases import DEMANDING
@@ -21,6 +21,9 @@ from hlo_lint.rules.base import (
 from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.phrases import listed
+
+if TYPE_CHECKING:
+    from hlo_lint.dumps.crash import CrashSite
 
 SHOWN = 3
 """Maximum number of passes that a message names."""
@@ -108,6 +111,8 @@ class CompilationDied(Rule):
                 certain = [broken for broken in unmet if broken.certain]
                 yield from _explained(certain, None, compilation.dumps)
             return
+        from hlo_lint.dumps.crash import find_crash_site  # it is slow to import, and few runs died
+
         site = find_crash_site(compilation)
         suspects = {name for _, name in site.suspects}
         causes = [
