@@ -348,6 +348,16 @@ RIGHT = {
         "y = f32[8] add(b, c)",
         "r = f32[8] add(x, c) -> r = f32[8] add(a, y)",
     ),
+    "a sum that cancels, in another order": (
+        "a = f32[64] parameter(0)",
+        "b = f32[64] parameter(1)",
+        "s = f32[64] add(a, b)",
+        "m = f32[64] negate(a)",
+        "n = f32[64] negate(b)",
+        "t = f32[64] add(m, n)",
+        "u = f32[64] add(n, s)",
+        "r = f32[64] add(t, s) -> r = f32[64] add(m, u)",
+    ),
     "a total order by bits, which the comparison expander writes": (
         "a = f32[8] parameter(0)",
         "b = f32[8] parameter(1)",
