@@ -19,12 +19,16 @@ if TYPE_CHECKING:
 
 MAX_NODES: Final = 512
 """The most nodes of a program that is compiled again to confirm or to find a difference."""
+FAR: Final = 2.0**32
+"""A factor that brings ordinary numbers near the end of a range."""
 _RANGED: Final = frozenset(
     "abs atan2 cbrt complex convert divide dot exponential exponential-minus-one log log-plus-one "
     "logistic multiply power reduce reduce-precision rsqrt sqrt tanh".split()
 )
 """Opcodes that may leave the range of a type, or that round to fewer bits."""
 _GROWING: Final = frozenset("exponential exponential-minus-one log log-plus-one power".split())
+_PLAIN: Final = frozenset("divide dot multiply reduce".split())
+"""Those that leave it with numbers far from 1 alone."""
 _EXACT: Final = frozenset(
     "abs bitcast-convert broadcast ceil clamp compare complex concatenate constant convert copy "
     "dynamic-slice dynamic-update-slice floor gather get-tuple-element imag iota is-finite maximum "
@@ -38,9 +42,11 @@ _SAME: Final = Bound(of_largest=2.0**-200)
 """Equal except for the signs of zeros."""
 
 
-Ranged = Counter[tuple[str, str]]
-"""The number of operations that overflow, vanish or round, by opcode and type; `reduce-precision`
-with its attributes."""
+Ranged = Counter[tuple[str, str, str]]
+"""The number of operations that overflow, vanish or round, by opcode, type and detail.
+
+The detail of `reduce-precision` are its attributes, and of operations that may be copies the large
+and small constants that they read."""
 
 
 def ranged_changes(before: Program, after: Program) -> tuple[Ranged, Ranged]:
@@ -58,26 +64,35 @@ def may_hide(before: Program, after: Program, gone: Ranged, new: Ranged) -> bool
     if max(len(side.nodes) for side in (before, after)) > MAX_NODES:
         return False
     if rounds_nothing(before) and rounds_nothing(after):
-        return bool(
-            _ranged(before.nodes) | _ranged(after.nodes)
-        )  # also where a clamp before one is lost
-    differing = gone | new
-    # XLA chooses the types of products.
-    return bool(differing) and not any(name == "dot" for name, _ in differing)
+        ranged = [_ranged(side.nodes) for side in (before, after)]
+        return any(ranged)  # also where a clamp before one is lost
+    if any(kind[0] == "dot" and kind not in gone for kind in new):
+        # XLA chooses the types of products, and of several devices or turns of a loop each has its
+        # own: only other kinds are new.
+        kinds = [
+            {kind for kind in _ranged(side.nodes, is_copy=True) if kind[0] not in _PLAIN or kind[2]}
+            for side in (before, after)
+        ]
+        return kinds[0] != kinds[1]
+    return bool(gone | new)
 
 
-def _with_precision(node: Node) -> str:
-    is_named = node.opcode == "reduce-precision"
-    return f"{node.opcode} {node.attributes}" if is_named else node.opcode
-
-
-def _ranged(nodes: Iterable[Node]) -> Ranged:
+def _ranged(nodes: Iterable[Node], is_copy: bool = False) -> Ranged:
     return Counter(
-        (_with_precision(node), node.shapes[0].dtype)
+        (node.opcode, node.shapes[0].dtype, _detail(node, is_copy))
         for node in nodes
         if node.opcode in _RANGED
         and any(is_inexact(value.shapes[0].dtype) for value in (node, *node.operands))
     )
+
+
+def _detail(node: Node, is_copy: bool) -> str:
+    if node.opcode == "reduce-precision":
+        return f"{node.attributes}"
+    sources = (n.operands[0] if n.opcode == "broadcast" else n for n in node.operands)
+    literals = (n.literal for n in sources if n.literal is not None and n.literal.size == 1)
+    numbers = [abs(complex(literal.item())) for literal in literals]
+    return " ".join(f"{n}" for n in numbers if is_copy and n and not 1 / FAR < n < FAR)
 
 
 def drops_rounding(before: Program, after: Program) -> bool:
@@ -149,7 +164,7 @@ def may_become_finite(before: Program, after: Program) -> bool:
 
 
 def _rewrites_exponentials(gone: Ranged) -> bool:
-    return any(opcode in _GROWING for opcode, _ in gone)
+    return any(opcode in _GROWING for opcode, *_ in gone)
 
 
 def rounds_nothing(program: Program) -> bool:
@@ -162,7 +177,7 @@ def _may_gain(gone: Ranged, new: Ranged) -> bool:
 
     It rewrote exponentials, or computes in a wider type than the text names.
     """
-    return _rewrites_exponentials(gone) or any(opcode == "convert" for opcode, _ in new)
+    return _rewrites_exponentials(gone) or any(opcode == "convert" for opcode, *_ in new)
 
 
 def _may_lose(before: Program, gone: Ranged, new: Ranged) -> bool:
@@ -174,11 +189,15 @@ def _may_lose(before: Program, gone: Ranged, new: Ranged) -> bool:
     had = {s.dtype for node in before.nodes for s in node.shapes if is_float(s.dtype)}
     widest = max((ELEMENT_TYPES[dtype].significand_bits for dtype in had), default=0)
     narrow = {dtype for dtype in had if ELEMENT_TYPES[dtype].significand_bits < widest}
-    quotients = any(name == "divide" for name, _ in gone)
-    products = any(name == "multiply" for name, _ in new)
-    return (quotients and products) or any(
-        name == "convert" and dtype in narrow for name, dtype in new
-    )
+    quotients = any(name == "divide" for name, *_ in gone)
+    products = any(name == "multiply" for name, *_ in new)
+    # A product in a narrow type and one that is converted to it are rounded alike.
+    rounded = Counter[str]()
+    for sign, side in ((1, new), (-1, gone)):
+        for (name, dtype, _), count in side.items():
+            if dtype in narrow and (name == "convert" or sign < 0):
+                rounded[dtype] += sign * count
+    return (quotients and products) or any(count > 0 for count in rounded.values())
 
 
 def _of_range(
