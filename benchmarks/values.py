@@ -245,7 +245,7 @@ def main() -> None:
         "",
         "`python -m benchmarks.values`: each step of each compilation is compared with the one "
         "before it, on ordinary and on hostile inputs. A step that is equal by graph does not run; "
-        "of steps that compute more than 2^41 elements only those that bisection needs. "
+        "of steps that compute more than 2^39 elements only those that bisection needs. "
         f"jaxlib {version('jaxlib')}.",
         "",
         *table(verdicts),

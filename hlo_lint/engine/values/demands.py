@@ -6,10 +6,10 @@ with constants on the way: `x * 3 + 1 == 22` asks for an `x` of 7.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import chain
-from math import exp, inf, isfinite, isnan, log, sqrt
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from itertools import chain, zip_longest
+from math import exp, inf, isfinite, isnan, log, nan, sqrt
 from operator import add, mul, neg, sub
 from typing import TYPE_CHECKING, Final
 
@@ -32,6 +32,11 @@ _LIKE: Final = _MOVING | set("bounded clamp dot maximum minimum reduce reduce-wi
 _HELD: Final = _MOVING | {"convert", "clamp", "maximum", "minimum", "select"}
 """Opcodes through which the numbers of constants are followed."""
 
+_CARRYING: Final = frozenset(
+    "broadcast convert copy multiply negate reduce-precision reshape reverse transpose".split()
+)
+"""Opcodes that keep which elements are 0, but for their order."""
+
 _FOLDED: Final[Mapping[str, Callable[..., float]]] = {
     "add": add,
     "subtract": sub,
@@ -43,6 +48,24 @@ Numbers = Mapping[float, None]
 """A set of numbers in the order in which they were asked for."""
 
 
+@dataclass(frozen=True, slots=True)
+class Addends:
+    """The elements of a parameter that an operation sums."""
+
+    dims: tuple[int, ...]
+    """The dimensions of the operand of the sum."""
+    axes: tuple[int, ...]
+    """Those that are summed over."""
+    path: tuple[Node, ...] = ()
+    """The operations between the sum and the parameter, the nearest to the parameter last."""
+
+
+SIDES: Final = (0, 1)
+"""The sides of a product that select elements of the other side, each in runs of its own."""
+SUMMED: Final = 2
+"""The use of a parameter whose own elements are summed."""
+
+
 @dataclass
 class Demands:
     """The numbers wanted of each parameter of a graph."""
@@ -51,6 +74,8 @@ class Demands:
     """By the number of the parameter."""
     counts: set[int] = field(default_factory=set)
     """The parameters that decide how often a loop runs."""
+    addends: dict[int, dict[int, Addends]] = field(default_factory=dict)
+    """The sums of elements of a parameter, by the side of the product that it is, or `SUMMED`."""
 
 
 def demands(
@@ -62,45 +87,56 @@ def demands(
     decide how often a loop runs.
     """
     nodes = nodes_in_order(graph.roots)
-    held = _held(nodes, given or {})
+    held, moved = _held(nodes, given or {}), _moved(nodes)
     result = Demands()
-    wants: dict[int, dict[float, None]] = {}
+    wants: dict[int, list[Iterable[float]]] = {}
+    addends: dict[int, dict[int, Addends]] = {}
     counted = {graph.roots[number].number for number in counts}
+    parts: dict[int, set[int]] = {}  # the results of a loop that are counted
     for node in reversed(nodes):
-        asked = wants.pop(node.number, {})
+        asked, sums = _fair(wants.pop(node.number, ()), node), addends.pop(node.number, {})
         if node.opcode == "parameter":
             number = int(node.attributes[0][1])
-            result.numbers[number] = asked
+            result.numbers[number], result.addends[number] = asked, sums
             if node.number in counted:
                 result.counts.add(number)
             continue
-        if node.number in counted:
+        if node.number in counted and node.opcode == "get-tuple-element":
+            parts.setdefault(node.operands[0].number, set()).update(node.integers("index"))
+        elif node.number in counted:
             counted.update(operand.number for operand in node.operands)
         for number, numbers in _asked(node, asked, held):
-            operand = node.operands[number]
-            _add(wants.setdefault(operand.number, {}), numbers, operand)
-        for number, callee in _called(node, held):
+            wants.setdefault(node.operands[number].number, []).append(numbers)
+        # The first sum in the order of the program stays: before it, the least is computed.
+        for number, sides in _summed(node, sums, moved):
+            addends.setdefault(node.operands[number].number, {}).update(sides)
+        for number, callee in _called(node, held, parts.get(node.number, ())):
             for operand_number, numbers in callee.numbers.items():
                 operand = node.operands[number + operand_number]
-                _add(wants.setdefault(operand.number, {}), numbers, operand)
+                wants.setdefault(operand.number, []).append(numbers)
+                addends.setdefault(operand.number, {}).update(
+                    callee.addends.get(operand_number, {})
+                )
             counted.update(node.operands[number + count].number for count in callee.counts)
     return result
 
 
-def _add(wants: dict[float, None], numbers: Iterable[float], node: Node) -> None:
-    """Add the numbers that the type of a node can hold."""
+def _fair(wants: Sequence[Iterable[float]], node: Node) -> dict[float, None]:
+    """The numbers that the type of a node can hold: of each use the first ones."""
     dtype = node.shapes[0].dtype
     low, high = ends_of(dtype) if is_integer(dtype) else (-inf, inf)
-    for number in numbers:
-        if len(wants) >= MAX_NUMBERS:
-            return
+    result: dict[float, None] = {}
+    for number in chain.from_iterable(zip_longest(*wants, fillvalue=nan)):
+        if len(result) >= MAX_NUMBERS:
+            break
         if isnan(number):
             continue
         if is_integer(dtype):
             if not isfinite(number) or not low <= number <= high:
                 continue
             number = int(number)
-        wants[number] = None
+        result[number] = None
+    return result
 
 
 def ends_of(dtype: str) -> tuple[int, int]:
@@ -143,6 +179,39 @@ def _held(
     return held
 
 
+# ---- the addends of sums
+
+
+def _moved(nodes: Sequence[Node]) -> set[int]:
+    """The nodes that hold elements of a parameter in another order or type."""
+    moved: set[int] = set()
+    for node in nodes:
+        if node.opcode == "parameter" or (
+            node.opcode in _CARRYING and any(operand.number in moved for operand in node.operands)
+        ):
+            moved.add(node.number)
+    return moved
+
+
+def _summed(
+    node: Node, sums: Mapping[int, Addends], moved: Set[int]
+) -> Iterator[tuple[int, dict[int, Addends]]]:
+    """For the operands of a node, the sums of their elements; `sums` are those of its own."""
+    if node.opcode in _CARRYING and sums:
+        further = {side: replace(one, path=(*one.path, node)) for side, one in sums.items()}
+        yield from ((number, further) for number in range(len(node.operands)))
+    elif node.opcode in ("dot", "convolution"):
+        axes = [node.integers("lhs_contracting_dims"), node.integers("rhs_contracting_dims")]
+        if node.opcode == "convolution":
+            kernel = dict(node.attributes)["dim_labels"].partition("_")[2].partition("->")[0]
+            axes[1] = tuple(axis for axis, label in enumerate(kernel) if label != "o")
+        for side, operand in enumerate(node.operands):
+            if axes[side] and operand.number in moved:
+                yield side, {side: Addends(operand.shape.dims, axes[side])}
+    elif node.opcode == "reduce" and node.called[0][1].roots[0].opcode == "add":
+        yield 0, {SUMMED: Addends(node.operands[0].shape.dims, node.integers("dimensions"))}
+
+
 # ---- the numbers asked of operands
 
 
@@ -176,15 +245,19 @@ def _asked(
                 yield 1, asked
         case "gather" | "scatter":
             place = len(operands) // 2 if opcode == "scatter" else 1
-            words = dict(node.attributes)
-            sizes = read_index(words.get("slice_sizes", "").strip("{} "))
+            sizes = node.integers("slice_sizes")
             dims = operands[0].shape.dims
             key = "start_index_map" if opcode == "gather" else "scatter_dims_to_operand_dims"
-            for axis in read_index(words.get(key, "").strip("{} ")):
+            for axis in node.integers(key):
                 if axis < len(dims):
                     last = dims[axis] - (sizes[axis] if axis < len(sizes) else 1)
                     yield place, borders(last, dims[axis], operands[place].shape.dtype)
             yield 0, asked
+        case "multiply" | "divide":
+            for number in range(2 if opcode == "multiply" else 1):
+                constants = of[1 - number]
+                if len(constants) == 1 and constants[0] and isfinite(constants[0]):
+                    yield number, leaving(first, constants[0], opcode == "divide")
         case "conditional" if first != "pred":
             last = len(node.called) - 1
             yield 0, [*range(last + 1), *borders(last, last + 1, first)]
@@ -192,7 +265,9 @@ def _asked(
             bits = BITS[first]
             yield 1, (0, 1, bits - 1, bits, bits + 1, -1, 1 << 30)
         case "convert":
-            yield 0, [*asked, *(n + 0.5 for n in asked if is_float(first)), *rounding(node)]
+            yield 0, asked
+            yield 0, [*rounding(node)]
+            yield 0, [n + 0.5 for n in asked if is_float(first)]
         case "reduce" | "reduce-window":
             count = len(operands) // 2
             for number in range(count):
@@ -289,6 +364,22 @@ def near(numbers: Iterable[float], dtype: str) -> list[float]:
     return [*numbers, *steps, *beside]
 
 
+def leaving(dtype: str, factor: float, is_divisor: bool) -> Iterator[float]:
+    """Numbers whose product with a factor is too large or too small for a type.
+
+    For floats only those that are not extremes themselves.
+    """
+    if is_integer(dtype) and abs(factor) > 1 and not is_divisor:
+        yield from (end // int(factor) + step for end in ends_of(dtype) for step in (-1, 1))
+    elif is_float(dtype):
+        facts, size = ELEMENT_TYPES[dtype], 1 / abs(factor) if is_divisor else abs(factor)
+        root = 2.0 ** (facts.max_exponent // 2)
+        largest = 2.0 ** min(facts.max_exponent + 1, 1023) / size
+        smallest = 2.0 ** -min(facts.max_exponent + facts.significand_bits, 1022) / size
+        yield from (n for n in (largest, -largest) if n < root)
+        yield from (n for n in (smallest, -smallest) if n * root > 1)
+
+
 def borders(last: int, size: int, dtype: str) -> tuple[int, ...]:
     """Indices at the last valid start, beside it, beyond the array and far from it."""
     low, high = ends_of(dtype)
@@ -320,8 +411,13 @@ def rounding(node: Node) -> Iterator[float]:
 # ---- computations that a node calls
 
 
-def _called(node: Node, held: Mapping[int, tuple[float, ...]]) -> Iterator[tuple[int, Demands]]:
-    """The demands of called computations, with the operand of their first parameter."""
+def _called(
+    node: Node, held: Mapping[int, tuple[float, ...]], counted: Iterable[int]
+) -> Iterator[tuple[int, Demands]]:
+    """The demands of called computations, with the operand of their first parameter.
+
+    Loops outside count the results `counted`.
+    """
     graphs = dict(node.called)
     if node.opcode == "while" and "condition" in graphs and "body" in graphs:
         given = {
@@ -331,18 +427,25 @@ def _called(node: Node, held: Mapping[int, tuple[float, ...]]) -> Iterator[tuple
         }
         condition = demands(graphs["condition"], given, counts=(0,))
         yield 0, condition
-        counts, body = condition.counts, condition
+        counts, body = condition.counts | {*counted}, condition
         for _ in range(2):
             body = demands(graphs["body"], given, counts)
             body.counts |= counts
             counts = body.counts
         # A counter reaches a number only if the loop runs as often.
-        reached = [n for number in counts for n in body.numbers.get(number, ())]
+        # A second turn reads what the first one computed.
+        reached = [
+            n
+            for number in counts
+            for demanded in (condition, body)
+            for n in demanded.numbers.get(number, ())
+        ]
         for number in counts:
             operand = node.operands[number]
             if is_integer(operand.shape.dtype):
-                steps = (n + step for step in (0, 1) for n in reached if isfinite(n))
-                _add(body.numbers.setdefault(number, {}), steps, operand)
+                steps = [n + step for step in (0, 1) for n in reached if isfinite(n)]
+                asked = _fair([body.numbers.get(number, ()), steps], operand)
+                body.numbers[number] = asked
         yield 0, body
     elif node.opcode == "conditional":
         start = 1

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from math import isqrt, log, prod
 from typing import TYPE_CHECKING, Any, Final
 
-from hlo_lint.engine.values.demands import demands, ends_of
+from hlo_lint.engine.values.demands import SIDES, SUMMED, Addends, demands, ends_of
 from hlo_lint.engine.values.inputs import not_finite, value
-from hlo_lint.hlo.dtypes import ELEMENT_TYPES, PART_OF_COMPLEX, is_integer
+from hlo_lint.hlo.dtypes import BITS, ELEMENT_TYPES, PART_OF_COMPLEX, is_integer
 from hlo_lint.hlo.parser.literals import numpy_dtype
 from hlo_lint.hlo.shape import ArrayShape
 
@@ -41,6 +41,9 @@ EXACT_OWN_RUNS: Final = 24
 MAX_COMBINATIONS: Final = 1 << 16
 MAX_RUNS: Final = 64
 """The runs of a small program."""
+PRODUCTS: Final = 4
+"""The products that a dot computes in the time of one element of another operation, with its input,
+its result and its comparison."""
 RUN_WORK: Final = 1 << 19
 """Elements that all runs together compute; at least `MIN_RUNS` runs."""
 MIN_RUNS: Final = 2
@@ -65,6 +68,8 @@ class Wanted:
     """For a scalar the number of combinations of the scalars before it."""
     combinations: int = 1
     """The number of combinations of all scalars."""
+    addends: tuple[tuple[int, Addends], ...] | None = None
+    """The sums of its elements, as `Demands.addends`; None if the programs have no such sums."""
 
 
 def hostile_inputs(before: Program, after: Program, inputs: tuple[Input, ...]) -> tuple[Input, ...]:
@@ -78,6 +83,7 @@ def hostile_inputs(before: Program, after: Program, inputs: tuple[Input, ...]) -
         for number in range(len(inputs))
     ]
     counts = both[0].counts | both[1].counts
+    addends = next((side.addends for side in both if any(side.addends.values())), None)
     of_scalars: dict[str, dict[float, None]] = {}
     for number, input_ in enumerate(inputs):
         if prod(input_.shape.dims) == 1 and number not in counts:
@@ -90,7 +96,9 @@ def hostile_inputs(before: Program, after: Program, inputs: tuple[Input, ...]) -
         if has_sizes and input_.limit is not None:
             result.append((input_, None))
             continue
-        result.append((input_, Wanted(tuple(numbers), number in counts, turn, stride)))
+        sums = None if addends is None else tuple(addends.get(number, {}).items())
+        wanted = Wanted(tuple(numbers), number in counts, turn, stride, addends=sums)
+        result.append((input_, wanted))
         if prod(input_.shape.dims) == 1:
             turn += input_.shape.dtype == "pred"
             stride = min(stride * max(len(numbers), 1), MAX_COMBINATIONS)
@@ -108,6 +116,16 @@ def run_count(before: Program, after: Program, inputs: tuple[Input, ...]) -> int
     return max(min(MAX_RUNS, RUN_WORK // max(work, 1)), MIN_RUNS, needed)
 
 
+def hostile_seeds(
+    before: Program, after: Program, hostile: tuple[Input, ...], count: int
+) -> list[int]:
+    """The seeds of hostile runs: the first ones, and those in which sums have one term."""
+    has_sums = any(input_.wanted and input_.wanted.addends for input_ in hostile)
+    is_short = max(map(work_of, (before, after))) <= MAX_SELECTING
+    selecting = SELECTING if has_sums and is_short else ()
+    return [HOSTILE + run for run in sorted({*range(count), *selecting})]
+
+
 def work_of(program: Program) -> int:
     """The number of elements that a program computes, roughly."""
     return sum(map(_work, program.nodes))
@@ -117,7 +135,8 @@ def _work(node: Node) -> int:
     """The number of elements that a node computes, roughly."""
     elements = sum(prod(shape.dims) for shape in node.shapes)
     if node.opcode in ("dot", "convolution"):
-        return elements + prod(node.operands[0].shape.dims) * prod(node.operands[1].shape.dims[-1:])
+        arrays = (*node.operands, node)
+        return elements + isqrt(prod(prod(array.shape.dims) for array in arrays)) // PRODUCTS
     return elements * (64 if node.opcode == "while" else 1)
 
 
@@ -144,6 +163,13 @@ def hostile_value(input_: Input, seed: int) -> NDArray[Any]:
     return _floats(random, dtype, input_, seed)
 
 
+SELECTING: Final = (5, 1)
+"""The hostile runs of 16 in which the left or the right sides of products select elements of the
+other ones."""
+MAX_SELECTING: Final = 1 << 25
+"""The most work of a program with few runs that has both of them."""
+MAX_SELECTED: Final = 1 << 24
+"""The largest number that they select."""
 MAX_COUNT: Final = 1 << 16
 _SHARES: Final = ((4, 0, 0), (3, 3, 0), (1, 3, 3), (8, 0, 0))
 """Of eight elements those at wanted numbers, at the ends of the type, and of any bits, in each run
@@ -177,7 +203,7 @@ def _integers(random: numpy.random.Generator, input_: Input, run: int) -> NDArra
             np.full(shape.dims, ends[random.integers(len(ends))], object),
         ]
         return np.asarray(kinds[random.integers(len(kinds))], target)
-    arranged = _arranged(random, small, near, run, input_.leaf)
+    arranged = _arranged(random, small, near, run, input_)
     if arranged is not None:
         return arranged.astype(target)
     kind = random.integers(0, 8, shape.dims)
@@ -197,17 +223,21 @@ def _arranged(
     ordinary: NDArray[Any],
     wanted: Sequence[float],
     run: int,
-    leaf: int,
+    input_: Input,
 ) -> NDArray[Any] | None:
     """Wanted numbers where sums, products and maxima are one of them; None in most runs.
 
-    They are everywhere; or among zeros, beside ones in other arrays; or in slices, each of which
-    has one number everywhere, one among zeros, ones, or ordinary numbers.
+    They are everywhere; or each sum has one term; or they are among zeros, beside ones in other
+    arrays; or in slices, each of which has one number everywhere, one among zeros, ones, or
+    ordinary numbers.
     """
     import numpy as np
 
+    assert input_.wanted is not None
     numbers = np.array(wanted, object).astype(ordinary.dtype)
-    dims, turn = ordinary.shape, run // 8
+    dims, turn, leaf = ordinary.shape, run // 8, input_.leaf
+    if run % 16 in SELECTING and input_.wanted.addends is not None:
+        return _selected(random, ordinary, wanted, input_, run)
     if run % 4 == 3:
         return np.full(dims, numbers[run // 4 * (leaf + 1) % len(numbers)])
     if run % 4 != 1 or not ordinary.size:
@@ -232,6 +262,68 @@ def _arranged(
         places = np.arange(1 if is_row or turn % 4 > 1 else min(sizes))
         diagonal = [(places + random.integers(size)) % size for size in dims]
         array[tuple(diagonal)] = numbers[(places + turn // (2 if is_row else 4)) % len(numbers)]
+    return array
+
+
+def _selected(
+    random: numpy.random.Generator,
+    ordinary: NDArray[Any],
+    wanted: Sequence[float],
+    input_: Input,
+    run: int,
+) -> NDArray[Any]:
+    """Wanted numbers, or ones where the array selects the addends of sums, one of each.
+
+    A product with it then has the numbers of its other side. The small ones are more frequent, as a
+    large one hides the others in a later sum; where results have few digits, most are 0.
+    """
+    import numpy as np
+
+    assert input_.wanted is not None
+    uses, dims = dict(input_.wanted.addends or ()), ordinary.shape
+    if (addends := uses.get(SELECTING.index(run % 16))) is not None:
+        return _one_each(random, addends).astype(ordinary.dtype)
+    numbers = [n for n in wanted if abs(n) <= MAX_SELECTED] or [1]
+    shares = 1 / (1 + np.abs(np.array(numbers, float)))
+    places = random.choice(len(numbers), dims, p=shares / shares.sum())
+    is_sparse = (run // 16 + (BITS[input_.shape.dtype] < 32)) % 2
+    ends = (1, 7) if is_sparse else (5, 6)
+    kind = random.integers(0, 8, dims)
+    choices = [np.array(numbers, ordinary.dtype)[places], np.zeros_like(ordinary)]
+    array = np.select([kind < end for end in ends], choices, ordinary)
+    if SELECTING.index(run % 16) == 0 and SUMMED in uses:
+        others = [n for n in numbers[run // 16 % len(numbers) :] + numbers if n]
+        array = _one_each(random, uses[SUMMED], np.array(others or [1], ordinary.dtype))
+    return array.astype(ordinary.dtype)
+
+
+def _one_each(
+    random: numpy.random.Generator, addends: Addends, numbers: Sequence[Any] | NDArray[Any] = (1.0,)
+) -> NDArray[Any]:
+    """An array with a number in each sum, and 0 elsewhere."""
+    import numpy as np
+
+    axes = addends.axes
+    others = [size for axis, size in enumerate(addends.dims) if axis not in axes]
+    summed = [addends.dims[axis] for axis in axes]
+    flat = np.zeros((prod(others), prod(summed)), np.asarray(numbers).dtype)
+    if flat.size:
+        places = np.arange(len(flat)), random.integers(flat.shape[1], size=len(flat))
+        flat[places] = np.resize(numbers, len(flat))
+    array = np.moveaxis(flat.reshape(*others, *summed), range(-len(axes), 0), axes)
+    for node in addends.path:
+        source = node.operands[0].shape.dims
+        match node.opcode:
+            case "reshape":
+                array = array.reshape(source)
+            case "transpose":
+                array = array.transpose(np.argsort(node.integers("dimensions")))
+            case "reverse":
+                array = np.flip(array, node.integers("dimensions"))
+            case "broadcast":
+                kept = node.integers("dimensions")
+                array = array.max(tuple({*range(array.ndim)} - {*kept}))
+                array = array.transpose(np.argsort(np.argsort(kept)))
     return array
 
 
@@ -274,10 +366,14 @@ def _floats(random: numpy.random.Generator, dtype: str, input_: Input, seed: int
         return np.asarray(ordinary, target)
     share, is_graded = 4, False
     if seed >= OWN:
-        # In a dot of two large arrays every sum is infinite: in some runs every second is small.
+        # In a dot of two large arrays every sum is infinite: in some runs every second is small, or
+        # selects elements of the other one.
         turn, share = run // 3 % 4, 8
         is_large = turn % 2 or input_.leaf % 2 == turn // 2 or run % 3 == 2
         is_graded = turn == 0 and run % 3 < 2 and prod(dims) > 1
+        side = SIDES[1 - (run + run // 12) % 2]
+        if is_graded and (addends := dict(input_.wanted.addends or ()).get(side)) is not None:
+            return _one_each(random, addends).astype(target)
         numbers = _extremes(dtype, run) if is_large and not is_graded else [1.0, -1.0]
         numbers += wanted_numbers if run % 3 < 2 else []
     elif seed >= LARGE:
@@ -308,7 +404,7 @@ def _floats(random: numpy.random.Generator, dtype: str, input_: Input, seed: int
                 pick = pick if run % 2 else _combined(numbers, input_.wanted, run // 2)
             return np.full(dims, pick).astype(target)
         if seed < SPECIAL:
-            arranged = _arranged(random, ordinary, numbers, run, input_.leaf)
+            arranged = _arranged(random, ordinary, numbers, run, input_)
             if arranged is not None:
                 return arranged
         picks = random.integers(0, len(numbers), dims)

@@ -44,6 +44,7 @@ from hlo_lint.engine.values.hostile import (
     OWN_RUNS,
     SPECIAL,
     hostile_inputs,
+    hostile_seeds,
     hostile_value,
     run_count,
 )
@@ -323,7 +324,7 @@ class Runs:
             yield self._compared(before, after, inputs, SPARSE)
         hostile, count = hostile_inputs(before, after, inputs), run_count(before, after, inputs)
         not_run = 0
-        for seed in range(HOSTILE, HOSTILE + count):
+        for seed in hostile_seeds(before, after, hostile, count):
             verdict = self._compared(before, after, hostile, seed)
             yield verdict
             if verdict.outcome is StepOutcome.NOT_RUN:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 SEEDS: Final = (0, 1)
 """A seed of small numbers of both signs, and a seed of positive numbers."""
 
-MAX_WORK: Final = 1 << 41
+MAX_WORK: Final = 1 << 39
 """The elements that the steps of a stretch compute together on one seed, where all are run."""
 MIN_SHARE: Final = 4
 """The number of steps that makes another child worth its start."""

@@ -25,6 +25,11 @@ most {{ a = s32[] parameter(0) b = s32[] parameter(1) ROOT c = s32[] maximum(a, 
 sum_s32 {{ a = s32[] parameter(0) b = s32[] parameter(1) ROOT c = s32[] add(a, b) }}
 most16 {{ a = bf16[] parameter(0) b = bf16[] parameter(1) ROOT c = bf16[] maximum(a, b) }}
 sum32 {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }}
+rare32 {{ a = f32[] parameter(0) b = f32[] parameter(1) c = f32[] add(a, b)
+  k = f32[] constant(7)
+  e = pred[] compare(c, k), direction=EQ
+  n = f32[] negate(c)
+  ROOT s = f32[] select(e, n, c) }}
 sum16 {{ a = bf16[] parameter(0) b = bf16[] parameter(1) ROOT c = bf16[] add(a, b) }}
 counts {{ s = (s32[], s32[], s32[]) parameter(0)
   i = s32[] get-tuple-element(s), index=0
@@ -94,6 +99,27 @@ SCALAR = "p = s32[] parameter(0)", "q = s32[] parameter(1)"
             ],
             4,
         ),
+        (
+            [
+                "one = s32[] constant(1)",
+                "t = (s32[], s32[], s32[]) tuple(one, p, q)",
+                "w = (s32[], s32[], s32[]) while(t), condition=counts, body=sums_all",
+                "r = s32[] get-tuple-element(w), index=2",
+            ],
+            3,  # a second turn
+        ),
+        (
+            [
+                "c = s32[] constant(1000)",
+                "e = pred[] compare(p, c), direction=EQ",
+                "x = s32[] select(e, q, p)",
+                *(f"c{n} = s32[] constant({100 * n + 50})" for n in range(20)),
+                *(f"d{n} = pred[] compare(x, c{n}), direction=LT" for n in range(20)),
+                f"r = ({'pred[], ' * 19}pred[]) tuple({', '.join(f'd{n}' for n in range(20))})",
+            ],
+            1000,  # beside the numbers of many other uses
+        ),
+        (["c = s32[] constant(16)", "r = s32[] multiply(p, c)"], (1 << 27)),
         (["r = s8[] convert(p)"], 128),
         (["r = s32[] shift-left(q, p)"], 32),
     ],
@@ -299,6 +325,40 @@ WRONG = {
         "j = s32[] remainder(i, k)",
         "r = f32[1,512,512] dynamic-slice(p, i, z, z), dynamic_slice_sizes={1,512,512}"
         " -> r = f32[1,512,512] dynamic-slice(p, j, z, z), dynamic_slice_sizes={1,512,512}",
+    ),
+    "a rare sum of products of 16 bits": (
+        "p = bf16[16,512] parameter(0)",
+        "q = bf16[64,512] parameter(1)",
+        "t = bf16[512,64] transpose(q), dimensions={1,0}",
+        "d = bf16[16,64] dot(p, t), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+        "w = f32[16,64] convert(d)",
+        "z = f32[] constant(0)",
+        "s = f32[64] reduce(w, z), dimensions={0}, to_apply=rare32",
+        "o = f32[64] reduce(w, z), dimensions={0}, to_apply=sum32",
+        "r = bf16[64] convert(o) -> r = bf16[64] convert(s)",
+    ),
+    "an overflow after a product of another type": (
+        "p = f16[4,32] parameter(0)",
+        "q = f16[32,8] parameter(1)",
+        "d = f32[4,8] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+        "k = f32[] constant(1e+36)",
+        "ks = f32[4,8] broadcast(k), dimensions={}",
+        "m = f32[4,8] multiply(d, ks)",
+        "v = f32[4,8] divide(m, ks)",
+        "r = f16[4,8] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+        " -> r = f16[4,8] convert(v)",
+    ),
+    "an addend that overflows beside sines of products": (
+        "a = f32[256,256] parameter(0)",
+        "p = f32[256,256] parameter(1)",
+        "q = f32[256,256] parameter(2)",
+        "d = f32[256,256] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+        "i = f32[256,256] sine(d)",
+        "s = f32[256,256] add(a, i)",
+        "k = f32[] constant(1e+36)",
+        "ks = f32[256,256] broadcast(k), dimensions={}",
+        "m = f32[256,256] multiply(s, ks)",
+        "r = f32[256,256] copy(s) -> r = f32[256,256] divide(m, ks)",
     ),
     "a large product of matrices that overflows": (
         "p = f32[512,512] parameter(0)",

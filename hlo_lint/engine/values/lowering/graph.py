@@ -68,6 +68,10 @@ class Node:
         """The shape of the only result."""
         return self.shapes[0]
 
+    def integers(self, name: str) -> tuple[int, ...]:
+        """The integers of an attribute: of `dimensions={1,0}` 1 and 0; none if it has none."""
+        return read_index(dict(self.attributes).get(name, "").strip("{} "))
+
 
 @dataclass(eq=False, slots=True)
 class Graph:
@@ -212,7 +216,7 @@ class Nodes:
         if moved == sorted(moved):
             return self.reshape(node, dims)
         if node.opcode == "transpose":
-            inner = read_index(dict(node.attributes)["dimensions"].strip("{} "))
+            inner = node.integers("dimensions")
             return self.transpose(node.operands[0], [inner[axis] for axis in permutation])
         return self.make(
             "transpose",
