@@ -87,16 +87,9 @@ def run_python(page: Path, folder: Path) -> None:
     Raises:
         CommandFailed: a block raises, or prints something else than the page says.
     """
-    text = page.read_text("utf-8")
-    blocks = list(python_blocks(text))
-    if PROGRAMS_MARK in text:
-        for block in blocks:
-            child = _python(folder, "-c", block.source)
-            if PYTHON_ERROR.search(child.stderr):
-                raise CommandFailed(f"{page.name}:{block.line}: {child.stderr}")
-    elif blocks:
+    if list(python_blocks(page.read_text("utf-8"))):
         child = _python(folder, "-m", "tests.pages", str(page))
-        if child.returncode:
+        if child.returncode or PYTHON_ERROR.search(child.stderr):
             raise CommandFailed(f"{page.name}: {child.stdout}{child.stderr}")
 
 
@@ -138,6 +131,19 @@ def _python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         timeout=PATIENCE_IN_SECONDS,
         check=False,
     )
+
+
+def _run_programs(page: Path) -> None:
+    """Run each block of a page in a process of its own, which has imported jax."""
+    blocks = list(python_blocks(page.read_text("utf-8")))
+    if any("import jax" in block.source for block in blocks):
+        import jax  # noqa: F401
+    for block in blocks:
+        if (child := os.fork()) == 0:
+            padded = "\n" * (block.line - 1) + block.source
+            exec(compile(padded, str(page), "exec"), {"__name__": "__main__"})
+            os._exit(0)
+        os.waitpid(child, 0)
 
 
 def _run_blocks(page: Path) -> int:
@@ -191,4 +197,7 @@ def _said(command: str, folder: Path, environment: dict[str, str], allowed: set[
 
 
 if __name__ == "__main__":
-    sys.exit(_run_blocks(Path(sys.argv[1])) > 0)
+    given = Path(sys.argv[1])
+    if PROGRAMS_MARK not in given.read_text("utf-8"):
+        sys.exit(_run_blocks(given) > 0)
+    _run_programs(given)

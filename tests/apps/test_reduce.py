@@ -91,12 +91,13 @@ FROM_OTHER_FILES = "depends on other files|holds no HLO|no finding|spelling of t
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.name())
-def test_each_bad_example_is_reduced_or_there_is_a_reason(rule: Rule, tmp_path: Path) -> None:
+def test_bad_examples_are_reduced_or_there_is_a_reason(rule: Rule, tmp_path: Path) -> None:
     """The reduced text has the same finding, and is not larger."""
     demand = rule.precondition
     settings = Settings().overridden(before=demand.demanded_by if demand else None)
     reasons: list[str] = []
-    for number, example in enumerate(each for each in rule.examples if isinstance(each, Bad)):
+    bad = [example for example in rule.examples if isinstance(example, Bad)]
+    for number, example in enumerate(bad[:2]):
         folder = new_folder(tmp_path / str(number))
         try:
             problem = finding_problem(write_example(example, folder), rule.name(), settings)

@@ -74,7 +74,7 @@ def test_a_page_that_is_run_shows_what_its_commands_print(page: Path, tmp_path: 
         ("<!-- not run: reason -->\n```python\nprint(nothing)\n```", ""),
         ("```python\nimport os\n```\n\n```python\n>>> os.listdir()\n[...]\n```", ""),
         ("<!-- python: programs -->\n```python\nraise ValueError\n```", ""),
-        ("<!-- python: programs -->\n```python\nprint(nothing)\n```", "page.md:5: "),
+        ("<!-- python: programs -->\n```python\nprint(nothing)\n```", 'page.md", line 5'),
     ],
 )
 def test_python_on_a_page_that_does_not_run_is_refused(
