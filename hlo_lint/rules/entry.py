@@ -60,9 +60,9 @@ def contents_of(modules: Iterable[Module]) -> Contents:
 @cached_analysis
 def _of_large(module: Module) -> Contents:
     """The contents of a large module: its kinds of instructions are a tenth of its text."""
-    if module.problems:
+    if module.problems or not module.computations:
         return Contents(opcodes_of(module), None)
-    words = {piece for piece in module.pieces if isinstance(piece, str)}
+    words = {module.header}
     for opcode, type_text, attributes, read in chain.from_iterable(kinds_of(module).values()):
         words.update(
             (f" = {type_text} {opcode}(", without_channel(attributes), *filter(None, read))
