@@ -9,7 +9,7 @@ import pytest
 from hlo_lint.hlo.opcodes import OPCODES
 from tests.fuzz.graphs import MUTATIONS, every, failure_of, mutant_at, sources
 
-COUNT = 300
+COUNT = 150
 
 
 @pytest.mark.slow
