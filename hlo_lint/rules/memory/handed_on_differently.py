@@ -10,7 +10,7 @@ from hlo_lint.analysis.kinds import types_in
 from hlo_lint.hlo.attributes.shapes import ProgramShape
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.kinds import types_of
-from hlo_lint.hlo.shape import ArrayShape, Shape, leaves, part, spelled_index
+from hlo_lint.hlo.shape import ArrayShape, Index, Shape, leaves, part, spelled_index
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity, Stage
 
 _HANDS_ON: Final = ("tuple", "get-tuple-element", "opt-barrier", "copy-done")
@@ -129,21 +129,28 @@ def _at_boundary(call: Instruction, callee: Computation) -> tuple[ArrayShape, Ar
 
 def _other_memory(taken: Shape | None, given: Shape | None) -> tuple[ArrayShape, ArrayShape] | None:
     """The first array that only the operand or only the result places in host memory."""
-    if taken is None or given is None:
-        return None
-    theirs = dict(leaves(taken))
-    for place, ours in leaves(given):
-        source = theirs.get(place)
-        if isinstance(ours, ArrayShape) and isinstance(source, ArrayShape):
-            memories = _memory(ours), _memory(source)
-            # Only host memory counts: XLA:TPU writes its own memory spaces into fusion bodies late.
-            if None not in memories and memories[0] != memories[1] and _HOST in memories:
-                return source, ours
+    for _, source, ours in _common_arrays(taken, given):
+        # Only host memory counts: XLA:TPU writes its own memory spaces into fusion bodies late.
+        if _memory_differs(source, ours) and _HOST in (source.memory_space, ours.memory_space):
+            return source, ours
     return None
 
 
-def _memory(array: ArrayShape) -> int | None:
-    return None if array.layout is None else array.layout.memory_space
+def _common_arrays(
+    taken: Shape | None, given: Shape | None
+) -> Iterator[tuple[Index, ArrayShape, ArrayShape]]:
+    """The arrays that two shapes have at the same index."""
+    theirs = {} if taken is None else dict(leaves(taken))
+    for index, ours in leaves(given) if given is not None else ():
+        source = theirs.get(index)
+        if isinstance(ours, ArrayShape) and isinstance(source, ArrayShape):
+            yield index, source, ours
+
+
+def _memory_differs(taken: ArrayShape, given: ArrayShape) -> bool:
+    """True if two arrays with layouts are in different memory spaces."""
+    is_stated = taken.layout is not None and given.layout is not None
+    return is_stated and taken.memory_space != given.memory_space
 
 
 @lru_cache(maxsize=1 << 14)
@@ -164,21 +171,8 @@ def _differences(instruction: Instruction) -> Iterator[tuple[int, str]]:
             taken = None if index is None else part(taken, (index,))
         elif instruction.opcode == "copy-done":
             taken = part(taken, (0,))
-        if taken is None or given is None or taken is given:
-            continue
-        theirs = dict(leaves(taken))
-        for place, ours in leaves(given):
-            source = theirs.get(place)
-            if not isinstance(ours, ArrayShape) or not isinstance(source, ArrayShape):
-                continue
-            if ours.dims == source.dims and _differ(ours, source):
+        for place, source, ours in _common_arrays(taken, given) if taken is not given else ():
+            is_resized = any(ours.dynamic) != any(source.dynamic)
+            if ours.dims == source.dims and (is_resized or _memory_differs(source, ours)):
                 where = f", part {spelled_index(place)}," if place else ""
                 yield number, f"%{operand.name}{where} is {source}, but is passed on as {ours}"
-
-
-def _differ(given: ArrayShape, taken: ArrayShape) -> bool:
-    """True if dynamic dimensions or stated memory spaces differ."""
-    if any(given.dynamic) != any(taken.dynamic):
-        return True
-    memories = _memory(given), _memory(taken)
-    return None not in memories and memories[0] != memories[1]
