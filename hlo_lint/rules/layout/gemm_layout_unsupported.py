@@ -10,7 +10,7 @@ from hlo_lint.analysis.layout_mismatches import in_other_orders
 from hlo_lint.analysis.rewrite import Rewrite
 from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.ir import Computation, Instruction, Module
-from hlo_lint.hlo.shape import ArrayShape, Layout, TupleShape
+from hlo_lint.hlo.shape import ArrayShape, Layout, arrays
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule, Stage
 from hlo_lint.text.edits import Fix
 
@@ -102,9 +102,12 @@ def _wrong_sides(call: Instruction) -> Iterator[_WrongSide]:
         return
     from hlo_lint.kernels.custom_calls import GemmConfig, readable_payload
 
-    config = readable_payload(call)  # another rule reports one that cannot be read
-    lhs, rhs, result = operand_array(call, 0), operand_array(call, 1), _product(call)
-    if not isinstance(config, GemmConfig) or lhs is None or rhs is None or result is None:
+    config = readable_payload(call)
+    lhs, rhs = operand_array(call, 0), operand_array(call, 1)
+    result = next(arrays(call.shape_or_none), None)  # before the workspace
+    if not isinstance(config, GemmConfig) or lhs is None or rhs is None:
+        return
+    if result is None or not result.has_valid_layout:
         return
     if not config.dimensions.lhs_contracting:
         return  # an old release that prints no dimensions
@@ -113,14 +116,6 @@ def _wrong_sides(call: Instruction) -> Iterator[_WrongSide]:
         why = unsupported(shape, *group)
         if why:
             yield _WrongSide(number if number < 2 else None, shape, group, why)
-
-
-def _product(call: Instruction) -> ArrayShape | None:
-    """The shape of a call's product, without the workspace."""
-    shape = call.shape_or_none
-    if isinstance(shape, TupleShape) and shape.elements:
-        shape = shape.elements[0]
-    return shape if isinstance(shape, ArrayShape) and shape.has_valid_layout else None
 
 
 def unsupported(

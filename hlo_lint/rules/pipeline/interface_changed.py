@@ -11,7 +11,7 @@ from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.attributes.shapes import ProgramShape
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.hlo.shape import ArrayShape, spelled_part
+from hlo_lint.hlo.shape import spelled_part
 from hlo_lint.rules.base import (
     Bad,
     Compilation,
@@ -238,14 +238,9 @@ def _difference(ours: ProgramShape, theirs: ProgramShape) -> str:
         name = next(name for name in (*olds, *news) if name not in olds or name not in news)
         return f"{name.partition(',')[0]} is a different tuple"
     for name, old in olds.items():
-        if _is_other(old, news[name]):
-            return f"{name} was {old}, now {news[name]}"
+        new = news[name]
+        layouts = [shape.layout for shape in (old, new) if shape.layout is not None]
+        orders = {layout.minor_to_major for layout in layouts}
+        if (old.dtype, old.dims) != (new.dtype, new.dims) or len(orders) > 1:
+            return f"{name} was {old}, now {new}"
     return ""
-
-
-def _is_other(old: ArrayShape, new: ArrayShape) -> bool:
-    """True if element type, sizes or the order of dimensions in memory differ."""
-    if (old.dtype, old.dims) != (new.dtype, new.dims):
-        return True
-    layouts = old.layout, new.layout
-    return None not in layouts and layouts[0].minor_to_major != layouts[1].minor_to_major  # type: ignore[union-attr]
