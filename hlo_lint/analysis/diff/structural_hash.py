@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Final
 
 from hlo_lint.analysis.buffers import element_taken
@@ -214,7 +214,9 @@ class Structures(ModuleNumbering[Body]):
         if surface is None:
             rows, inline = computation.rows, computation.inline
             bare = [without_metadata(attributes_of(row)) for row in rows]
-            called = {number: names for number, tail in enumerate(bare) if (names := _called(tail))}
+            called = {
+                number: names for number, tail in enumerate(bare) if (names := called_names(tail))
+            }
             called |= {number: computation.at(number).called_computations for number in inline}
             labels = [self._label(row, tail) for row, tail in zip(rows, bare, strict=True)]
             surface = self._surfaces[computation] = _Surface(labels, called)
@@ -300,11 +302,6 @@ def _place(reference: str, places: dict[str, Read]) -> Read:
         path += tuple(number for number in numbers if number is not None)
         place = places[reference] = position, path
     return place
-
-
-@lru_cache(maxsize=1 << 16)
-def _called(tail: str) -> tuple[str, ...]:
-    return called_names(tail)
 
 
 def _order(reads: Sequence[Sequence[Read]]) -> Sequence[int]:

@@ -89,17 +89,8 @@ class InstructionSpans:
         match = find(self.text, *self.shape) or find(self.text, self.tail)
         return Span(*match.span()) if match else None
 
-    @cached_property
-    def operand_spans(self) -> tuple[OperandSpan | None, ...]:
-        """The span of each operand; None for a nested instruction.
-
-        Empty if the text cannot be matched with the operands.
-        """
-        numbers = range(len(references_of(self.record)))
-        return tuple(map(self.operand_span, numbers)) if self._spans_in_operands else ()
-
     def operand_span(self, number: int) -> OperandSpan | None:
-        """The span of an operand, as in `operand_spans`, or None."""
+        """The span of an operand; None if it is nested, or the text does not fit the operands."""
         spans, begin = self._spans_in_operands, self.operands.start
         span = spans[number] if number < len(spans) else None
         return span and OperandSpan(begin + span.shape_start, begin + span.start, begin + span.end)
