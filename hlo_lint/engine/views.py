@@ -14,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from hlo_lint.analysis.calls import opcodes_of
 from hlo_lint.dumps.file_types import FileType
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.phases import AUTOTUNERS
@@ -34,6 +35,7 @@ from hlo_lint.rules.base import (
     check_methods,
 )
 from hlo_lint.rules.checks import CYCLES, STAGE, UNMET, VIOLATIONS, Check
+from hlo_lint.rules.entry import Contents
 from hlo_lint.rules.findings import Finding
 from hlo_lint.rules.registry import rule_entries
 from hlo_lint.text.errors import HloLintError, RuleError
@@ -267,11 +269,16 @@ class WholeCompilation(View):
             run.reporter.add_in(check.rule, finding, compilation.dumps)
 
     def _unmet(self, run: Run) -> UnmetPreconditions:
+        if run.timeline.compilation.final is not None:
+            return UnmetPreconditions()  # it ended: no pass comes
+        modules = (module for dump in run.timeline.dumps for module in dump.file.modules)
+        contents = Contents(frozenset().union(*map(opcodes_of, modules)), None)
         from hlo_lint.engine.preconditions import unmet_preconditions
 
         chosen = {entry.name for entry, _ in run.reporter.rules.chosen}
-        demanding = [entry.load() for entry in rule_entries() if entry.demanded_by]
-        checks = [check for rule in demanding for check in checks_of(rule)]
+        demanding = (entry for entry in rule_entries() if entry.demanded_by)
+        rules = [entry.load() for entry in demanding if entry.applies(contents)]
+        checks = [check for rule in rules for check in checks_of(rule)]
         return UnmetPreconditions(
             unmet_preconditions(checks, chosen, run.timeline, run.reporter.before)
         )
