@@ -176,7 +176,7 @@ def _in_the_same_memory(value: Instruction) -> Iterator[Instruction]:
 
 def _memories(shape: Shape | None) -> set[int]:
     """The memory spaces of the arrays of a shape; 0, the device's, without a printed layout."""
-    return {0 if array.layout is None else array.layout.memory_space for array in arrays(shape)}
+    return {array.memory_space for array in arrays(shape)}
 
 
 def _is_on_the_host(instruction: Instruction) -> bool:

@@ -10,7 +10,7 @@ from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.kinds import types_of
 from hlo_lint.hlo.opcodes import FIRST_INDEX
 from hlo_lint.hlo.records import opcode_of, type_of
-from hlo_lint.hlo.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, parse_shape
+from hlo_lint.hlo.shape import arrays, shape_or_none
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule, Stage
 
 HOST: Final = 5
@@ -113,15 +113,5 @@ def _is_placed(text: str) -> bool:
 
 @lru_cache(maxsize=1 << 12)
 def _holds_host(text: str) -> bool:
-    if not _is_placed(text):
-        return False
-    try:
-        return _in_host(parse_shape(text))
-    except ShapeSyntaxError:
-        return False
-
-
-def _in_host(shape: Shape) -> bool:
-    if isinstance(shape, TupleShape):
-        return any(map(_in_host, shape.elements))
-    return isinstance(shape, ArrayShape) and shape.memory_space == HOST
+    placed = arrays(shape_or_none(text)) if _is_placed(text) else ()
+    return any(array.memory_space == HOST for array in placed)

@@ -103,8 +103,7 @@ def bytes_on_device(text: str) -> int:
     shape = shape_or_none(text)
     if not isinstance(shape, ArrayShape):
         return 0
-    is_on_device = shape.layout is None or shape.layout.memory_space == _DEVICE_MEMORY
-    return (shape.byte_size or 0) if is_on_device else 0
+    return (shape.byte_size or 0) if shape.memory_space == _DEVICE_MEMORY else 0
 
 
 def _partitions_to_come(module: Module) -> int | None:
