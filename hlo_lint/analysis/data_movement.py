@@ -13,7 +13,7 @@ from hlo_lint.hlo.arrays import operand_array, result_array
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.layouts import packs_alike, reshape_is_bitcast, strides
 from hlo_lint.hlo.records import type_of
-from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Index, Shape, part, shape_or_none
+from hlo_lint.hlo.shape import ArrayShape, Index, Shape, part, shape_or_none
 
 MoveLoops: TypeAlias = tuple[tuple[int, int, int], ...]
 """A move as loops, outermost first in read order: size, read step, written step, in elements."""
@@ -101,7 +101,7 @@ def _only_mover(body: Computation) -> Instruction | None:
             movers.append(instruction)
         elif instruction.opcode == "reshape":
             before, after = operand_array(instruction, 0), result_array(instruction)
-            if before is None or after is None or UNBOUNDED in (*before.dims, *after.dims):
+            if before is None or after is None or not (before.has_places and after.has_places):
                 return None
             if not reshape_is_bitcast(before, after):
                 return None
@@ -125,7 +125,7 @@ def _moved(
     opcode: str, operand: str, index: Index, result: str, numbers: tuple[int, ...]
 ) -> tuple[ArrayShape, ArrayShape, MoveLoops] | None:
     before, after = part(shape_or_none(operand), index), shape_or_none(result)
-    if not _is_simple(before) or not _is_simple(after):
+    if not is_dense(before) or not is_dense(after):
         return None
     dimensions = tuple(range(before.rank)) if opcode == "copy" else numbers
     if sorted(dimensions) != list(range(before.rank)):
@@ -170,12 +170,11 @@ def _merged(loops: list[tuple[int, int, int]]) -> MoveLoops:
     return () if all(read == written for _, read, written in merged) else tuple(merged)
 
 
-def _is_simple(shape: Shape | None) -> TypeGuard[ArrayShape]:
-    if not isinstance(shape, ArrayShape) or not shape.has_valid_layout:
+def is_dense(shape: Shape | None) -> TypeGuard[ArrayShape]:
+    """True for an array with elements, which follow each other in memory without tiles."""
+    if not isinstance(shape, ArrayShape) or shape.is_tiled:
         return False
-    if UNBOUNDED in shape.dims or not shape.elements:
-        return False
-    return shape.layout is None or not (shape.layout.tiles or shape.layout.rest)
+    return shape.has_places and shape.elements > 0
 
 
 @cached_analysis

@@ -135,6 +135,16 @@ class ArrayShape(NamedTuple):
         return len(order) == len(self.dims) and is_permutation(order)
 
     @property
+    def has_places(self) -> bool:
+        """True if each element has a place in memory: no size is unknown, the order is valid."""
+        return self.has_valid_layout and UNBOUNDED not in self.dims
+
+    @property
+    def is_tiled(self) -> bool:
+        """True if the layout has tiles, or other parts that do not state order, size or memory."""
+        return self.layout is not None and bool(self.layout.tiles or self.layout.rest)
+
+    @property
     def element_bits(self) -> int | None:
         """Bits of an element in memory; None for an unknown type."""
         if self.layout is not None and self.layout.element_size_in_bits:

@@ -26,7 +26,7 @@ from hlo_lint.analysis.calls import holders
 from hlo_lint.hlo.ir import Computation, Instruction, Module, Operand, cached_analysis
 from hlo_lint.hlo.layouts import permute, reshape_is_bitcast
 from hlo_lint.hlo.records import attributes_of
-from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Layout
+from hlo_lint.hlo.shape import ArrayShape, Layout
 
 _is_triton_gemm = re.compile(r'"kind":\s*"__triton_gemm"').search
 
@@ -320,7 +320,7 @@ def _only_renamed(instruction: Instruction) -> bool:
 
 def _array(operand: Operand) -> ArrayShape:
     shape = operand.shape
-    if not isinstance(shape, ArrayShape) or UNBOUNDED in shape.dims or not shape.has_valid_layout:
+    if not isinstance(shape, ArrayShape) or not shape.has_places:
         raise ValueError(f"%{operand.name} is not an array with a static layout")
     return shape
 

@@ -8,9 +8,10 @@ from itertools import accumulate, pairwise
 from operator import mul
 from typing import TypedDict
 
+from hlo_lint.analysis.data_movement import is_dense
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.layouts import common_factors
-from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Layout
+from hlo_lint.hlo.shape import ArrayShape, Layout
 
 _MOVERS = frozenset({"reshape", "transpose", "copy"})
 
@@ -58,9 +59,7 @@ def move(instruction: Instruction, module: Module) -> Rearrangement | None:
     if mover is None or len(mover.operands) != 1:
         return None
     operand, result = mover.operands[0].shape, mover.shape_or_none
-    if not isinstance(operand, ArrayShape) or not isinstance(result, ArrayShape):
-        return None
-    if not all(_is_plain(shape) for shape in (operand, result)):
+    if not is_dense(operand) or not is_dense(result):
         return None
     pieces = _pieces(mover, operand, result)
     if pieces is None:
@@ -73,7 +72,7 @@ def order(instruction: Instruction) -> Rearrangement | None:
     """The first array with a non-default layout, beside the default; None without such an array."""
     read = [(f"%{operand.name}", operand.shape) for operand in instruction.operands]
     for name, shape in (*read, (f"%{instruction.name}", instruction.shape_or_none)):
-        if isinstance(shape, ArrayShape) and _is_plain(shape) and shape.layout is not None:
+        if is_dense(shape) and shape.layout is not None:
             straight = Layout(tuple(range(shape.rank - 1, -1, -1)))
             if shape.layout.is_descending:
                 continue
@@ -121,13 +120,6 @@ def _mover(instruction: Instruction, module: Module) -> Instruction | None:
         return None
     root = body.root
     return root if root is not None and root.opcode in _MOVERS else None
-
-
-def _is_plain(shape: ArrayShape) -> bool:
-    tiled = shape.layout is not None and bool(shape.layout.tiles or shape.layout.rest)
-    return (
-        shape.has_valid_layout and not tiled and UNBOUNDED not in shape.dims and shape.elements > 0
-    )
 
 
 def _pieces(mover: Instruction, operand: ArrayShape, result: ArrayShape) -> _Pieces | None:

@@ -20,7 +20,7 @@ from hlo_lint.hlo.layouts import (
     packs_alike,
     reshape_is_bitcast,
 )
-from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Layout, Shape, ShapeSyntaxError, shape_or_none
+from hlo_lint.hlo.shape import ArrayShape, Layout, Shape, shape_or_none
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Stage
 from hlo_lint.rules.evidence import PublicReport, RefusedByXla
 from hlo_lint.rules.options import Option
@@ -178,11 +178,11 @@ def spell_out(operand: ArrayShape, result: ArrayShape) -> list[_Step]:
     >>> steps("f32[16,128]{0,1:T(8,128)}", "f32[2048]{0}")
     'copy f32[16,128]{1,0} bitcast f32[2048]{0}'
     """
-    if not _is_tiled(result):
+    if not result.is_tiled:
         aligned = align_layouts(result, operand.dims)
         if aligned is not None:
             return [("copy", _like(operand, aligned.minor_to_major), ()), ("bitcast", result, ())]
-    if not _is_tiled(operand):
+    if not operand.is_tiled:
         aligned = align_layouts(operand, result.dims)
         if aligned is not None:
             return [("bitcast", _like(result, aligned.minor_to_major), ()), ("copy", result, ())]
@@ -240,10 +240,6 @@ def _like(shape: ArrayShape, order: tuple[int, ...]) -> ArrayShape:
     return carry_layout_facts(untiled, bare)
 
 
-def _is_tiled(shape: ArrayShape) -> bool:
-    return shape.layout is not None and bool(shape.layout.tiles or shape.layout.rest)
-
-
 def _can_be_moved(operand: ArrayShape, result: ArrayShape) -> bool:
     """True if both shapes hold the same element type in the same memory."""
     if operand.dtype != result.dtype or operand.elements != result.elements:
@@ -275,24 +271,15 @@ def _is_bitcast(operand: str, result: str) -> bool:
 
 def _shapes(reshape: Instruction) -> tuple[ArrayShape, ArrayShape] | None:
     """The shapes of operand and result if both are arrays with valid layouts."""
-    operand = reshape.operand(0)
-    if operand is None or len(reshape.operand_names) != 1:
-        return None
-    try:
-        return _placed(operand.shape, reshape.shape)
-    except ShapeSyntaxError:
-        return None
+    is_whole = len(reshape.operand_names) == 1
+    return _placed(reshape.operand_shape(0), reshape.shape_or_none) if is_whole else None
 
 
 def _placed(operand: Shape | None, result: Shape | None) -> tuple[ArrayShape, ArrayShape] | None:
     match operand, result:
-        case ArrayShape() as operand, ArrayShape() as result:
-            for shape in (operand, result):
-                if not shape.has_valid_layout or UNBOUNDED in shape.dims:
-                    return None
+        case ArrayShape(), ArrayShape() if operand.has_places and result.has_places:
             return operand, result
-        case _:
-            return None
+    return None
 
 
 def _feeder(operand: Operand) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from hlo_lint.analysis.calls import fusions_of, holders
 from hlo_lint.analysis.rewrite import Rewrite
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.layouts import packs_alike, reshape_is_bitcast
-from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape
+from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, Rule, Severity
 from hlo_lint.rules.evidence import MeasuredHarm
 from hlo_lint.rules.options import Option
@@ -119,13 +119,9 @@ def _wrapped(fusion: Instruction, module: Module) -> tuple[ArrayShape, ArrayShap
         return None
     match fusion.operand_shape(0), fusion.shape_or_none:
         case ArrayShape() as operand, ArrayShape() as result:
-            if _can_be_judged(operand) and _can_be_judged(result):
+            if operand.has_places and result.has_places:
                 return operand, result
     return None
-
-
-def _can_be_judged(shape: ArrayShape) -> bool:
-    return shape.has_valid_layout and UNBOUNDED not in shape.dims
 
 
 def _is_free(operand: ArrayShape, result: ArrayShape) -> bool:

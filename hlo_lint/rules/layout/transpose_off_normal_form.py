@@ -77,7 +77,7 @@ class TransposeOffNormalForm(Rule):
         if before is None or after is None:
             return None
         dimensions = _dimensions(instruction, before, after)
-        if dimensions is None or _is_special(before) or _is_special(after):
+        if dimensions is None or before.is_tiled or after.is_tiled:
             return None
         major_before, major_after = before.minor_to_major[::-1], after.minor_to_major[::-1]
         moves = compose(inverse(major_before), compose(dimensions, major_after))
@@ -104,8 +104,3 @@ def _dimensions(
     if dimensions is None or before.rank != after.rank:
         return None
     return dimensions if sorted(dimensions) == list(range(before.rank)) else None
-
-
-def _is_special(shape: ArrayShape) -> bool:
-    """True if a layout has tiles or other properties beyond order and element size."""
-    return shape.layout is not None and bool(shape.layout.tiles or shape.layout.rest)
