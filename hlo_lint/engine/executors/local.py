@@ -65,6 +65,8 @@ class LocalExecutor:
             # `fork` is faster; another thread, such as one of jax, may hold a lock.
             is_safe = threading.active_count() == 1 and "jaxlib" not in sys.modules
             is_safe &= sys.platform == "linux"
+            if is_safe:
+                list(self.task.rules)  # imported once, for all processes that are forked
             self._pool = ProcessPoolExecutor(
                 min(self.jobs, batches),
                 multiprocessing.get_context("fork" if is_safe else "spawn"),
