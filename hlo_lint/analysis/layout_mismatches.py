@@ -12,15 +12,7 @@ from hlo_lint.hlo.ir import Computation, Instruction, cached_analysis
 from hlo_lint.hlo.kinds import types_of
 from hlo_lint.hlo.opcodes import KEEPS_LAYOUT
 from hlo_lint.hlo.records import name_in, name_of, opcode_of, operands_of, references_of, type_of
-from hlo_lint.hlo.shape import (
-    ArrayShape,
-    Shape,
-    ShapeSyntaxError,
-    TupleShape,
-    arrays,
-    parse_shape,
-    shape_or_none,
-)
+from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, arrays, shape_or_none
 
 _PAIRED: Final = frozenset({"all-reduce", "sort"})
 """Operations that return a tuple with an element for each operand."""
@@ -140,11 +132,5 @@ def _in_other_order(computation: Computation) -> frozenset[str]:
 
 @lru_cache(maxsize=1 << 14)
 def _is_plain(text: str) -> bool:
-    try:
-        return all(
-            array.layout is None
-            or (array.layout.is_descending and not array.layout.element_size_in_bits)
-            for array in arrays(parse_shape(text))
-        )
-    except ShapeSyntaxError:
-        return True
+    layouts = [array.layout for array in arrays(shape_or_none(text)) if array.layout is not None]
+    return all(layout.is_descending and not layout.element_size_in_bits for layout in layouts)

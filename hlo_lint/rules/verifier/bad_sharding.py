@@ -11,7 +11,7 @@ from hlo_lint.analysis.verifier.scope import Scope, Violation, device_list_error
 from hlo_lint.hlo.attributes.devices import device_numbers
 from hlo_lint.hlo.attributes.sharding import NamedSharding, TiledSharding, TupleSharding
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.hlo.shape import ArrayShape, BufferShape, ShapeSyntaxError, leaves, parse_shape
+from hlo_lint.hlo.shape import ArrayShape, BufferShape, leaves, shape_or_none
 from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
 from hlo_lint.text.patterns import late
@@ -81,9 +81,8 @@ def _error(text: str, spelled: str, devices: int, *, is_spmd: bool) -> str:
     from hlo_lint.hlo.attributes.reading import value_or_none  # few texts have shardings
 
     sharding = value_or_none("sharding", text)
-    try:
-        shape = parse_shape(spelled)
-    except ShapeSyntaxError:
+    shape = shape_or_none(spelled)
+    if shape is None:
         return ""
     parts = [leaf.element if isinstance(leaf, BufferShape) else leaf for _, leaf in leaves(shape)]
     if isinstance(sharding, TupleSharding):
