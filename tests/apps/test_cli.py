@@ -25,6 +25,7 @@ from hlo_lint.dumps.directory import FIXED
 from hlo_lint.rules.base import Bad
 from hlo_lint.rules.registry import all_rules, find_rule
 from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT, present, started
+from tests.forks import forked
 from tests.texts import CLEAN, LOOSE
 
 pytestmark = pytest.mark.slow
@@ -72,17 +73,11 @@ def environment(**extra: str) -> dict[str, str]:
 
 def run(*args: str, input: bytes | None = None, **env: str) -> Ran:
     """Runs the program in the current folder; no run may show a traceback."""
-    done = subprocess.run(
-        command(*args),
-        input=b"" if input is None else input,
-        capture_output=True,
-        env=environment(**env),
-        timeout=60,
-    )
-    errors = done.stderr.decode("utf-8", "replace")
+    status, output, said = forked(args, environment(**env), input or b"")
+    errors = said.decode("utf-8", "replace")
     assert "Traceback" not in errors, errors
     assert "internal error" not in errors, errors
-    return Ran(done.returncode, done.stdout, errors)
+    return Ran(status, output, errors)
 
 
 def check_json(*args: str) -> Ran:

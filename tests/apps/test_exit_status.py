@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
 from hlo_lint.apps.cli.main import COMMANDS
-from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT, completed
+from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT
+from tests.forks import forked
 from tests.texts import entry
 
 pytestmark = pytest.mark.slow
@@ -126,15 +126,12 @@ def test_a_command_exits_with_the_status_of_the_table(
     command: str, status: int, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
-    ran = completed(
-        [sys.executable, "-m", "hlo_lint", command, *CASES[command, status]],
-        cwd=folder,
-        env={**os.environ, "COLUMNS": "80"},
-    )
-    assert ran.returncode == status, ran.stdout + ran.stderr
-    assert "Traceback" not in ran.stderr
+    environment = {**os.environ, "COLUMNS": "80"}
+    ended, output, errors = forked([command, *CASES[command, status]], environment)
+    assert ended == status, output + errors
+    assert b"Traceback" not in errors
     if status == 2:
-        assert "Error: " in ran.stderr
+        assert b"Error: " in errors
 
 
 def test_the_table_names_every_command_that_exits_with_1() -> None:

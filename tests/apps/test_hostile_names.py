@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import ROOT, completed, new_folder, started
+from tests.forks import forked
 from tests.report.test_html import HOSTILE, hostile_dump
 
 pytestmark = pytest.mark.slow
@@ -57,19 +57,17 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_no_name_is_obeyed_by_a_terminal_or_a_log(name: str, hostile: Path) -> None:
+def test_no_name_is_obeyed_by_a_terminal_or_a_log(
+    name: str, hostile: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     places = {"DIR": str(hostile), "FILE": str(hostile / f"e{NAME}.hlo")}
     words = [*COMMANDS[name]]
     for place, path in places.items():
         words = [re.sub(f"^{place}", lambda _, path=path: path, word) for word in words]  # type: ignore[misc]
-    ran = subprocess.run(
-        [sys.executable, "-m", "hlo_lint", *words],
-        capture_output=True,
-        env={**os.environ, "COLUMNS": "200"},
-        cwd=hostile.parent,
-    )
-    assert ran.returncode in (0, 1, 2)
-    for output in (ran.stdout, ran.stderr):
+    monkeypatch.chdir(hostile.parent)
+    status, *outputs = forked(words, {**os.environ, "COLUMNS": "200"})
+    assert status in (0, 1, 2)
+    for output in outputs:
         text = output.decode()  # strictly: it is UTF-8
         assert not UNSAFE.search(text), text
         assert "Traceback" not in text
