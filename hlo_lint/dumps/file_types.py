@@ -41,11 +41,10 @@ EMITTER_TEXT = ".triton-to-llvm.txt"
 CUTLASS_START = "TMA Desc Addr:"
 FMHA_START = "tmaFormat:"
 ATTRIBUTE_START = "#triton_xla.tma_descriptor<"
-MESSAGE_START = "TmaDescriptor{"
-DESCRIPTOR_STARTS = (CUTLASS_START, FMHA_START, ATTRIBUTE_START, MESSAGE_START)
-"""The starts of a printed tensor descriptor: CUTLASS, FMHA, XLA's two."""
+DESCRIPTOR_STARTS = (CUTLASS_START, FMHA_START, ATTRIBUTE_START)
+"""The starts of a printed tensor descriptor: CUTLASS, FMHA, XLA."""
 
-_DESCRIPTORS = ("TMA", "tma", "TmaDescriptor")
+_DESCRIPTORS = ("TMA", "tma")
 """Words of texts with tensor descriptors: every such text has at least one."""
 
 
