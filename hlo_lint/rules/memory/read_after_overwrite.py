@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from hlo_lint.analysis.calls import uncalled_computations
-from hlo_lint.analysis.overwrites import (
-    Overwrite,
-    kept_writes,
-    overwrites,
-    swapped_elements,
-    swapped_results,
-)
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import spelled_index
 from hlo_lint.rules.base import Bad, Compilation, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding, Severity
+
+if TYPE_CHECKING:
+    from hlo_lint.analysis.overwrites import Overwrite
 
 _COPIED: Final = "after_removing_unnecessary_copies"
 _PROGRAM = """
@@ -196,7 +192,9 @@ class ReadAfterOverwrite(Rule):
 
 
 def _all(module: Module, severity: Severity | None, file: int = 0) -> Findings:
-    swapped = list(swapped_elements(module))
+    from hlo_lint.analysis import overwrites as shared  # few texts are scheduled
+
+    swapped = list(shared.swapped_elements(module))
     for root, element, target in swapped:
         yield Finding(
             root,
@@ -205,7 +203,7 @@ def _all(module: Module, severity: Severity | None, file: int = 0) -> Findings:
             severity=severity,
             file=file,
         )
-    for root, index, value in swapped_results(module):
+    for root, index, value in shared.swapped_results(module):
         yield Finding(
             root,
             f"result {spelled_index(index)} is %{value.name}, but aliases a different parameter: a "
@@ -216,7 +214,7 @@ def _all(module: Module, severity: Severity | None, file: int = 0) -> Findings:
     if swapped:
         return  # their buffers are merged: all further overwrites follow from that
     writers: set[Instruction] = set()
-    for overwrite in overwrites(module):
+    for overwrite in shared.overwrites(module):
         if overwrite.writer.computation in uncalled_computations(module):
             continue  # dead code: XLA's canonical form prints fusion bodies without a caller
         writers.add(overwrite.writer)
@@ -226,7 +224,7 @@ def _all(module: Module, severity: Severity | None, file: int = 0) -> Findings:
         message = f"this overwrites {_spelled(overwrite)}, which {after}"
         note = f"both share a buffer, and no copy preserves {_spelled(overwrite)}"
         yield Finding(overwrite.writer, message, (note,), severity=severity, file=file)
-    for writer, (kept, index) in kept_writes(module):
+    for writer, (kept, index) in shared.kept_writes(module):
         # Handwritten modules often initialize a loop's counter with a constant.
         is_counter = severity is Severity.WARNING and kept.type_text.endswith("[]")
         if writer not in writers and not (is_counter and kept.opcode == "constant"):

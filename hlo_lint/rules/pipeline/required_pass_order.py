@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from hlo_lint.analysis.loops import loops
 from hlo_lint.dumps.passes_run import Breach, breaches
 from hlo_lint.rules.base import Bad, Compilation, DumpFolder, Findings, Good, Rule, first_line
 from hlo_lint.rules.evidence import PublicReport
@@ -96,6 +95,8 @@ class RequiredPassOrder(Rule):
         for number, dump in enumerate(compilation.dumps):
             if dump.name is None or dump.name.after != _READS_TRIP_COUNTS:
                 continue
+            from hlo_lint.analysis.loops import loops  # few compilations have such a dump
+
             for loop in loops(dump.module):
                 instruction, counter = loop.instruction, loop.counter
                 if _PIPELINED not in instruction.attributes_text or counter is None:

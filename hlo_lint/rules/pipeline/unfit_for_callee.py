@@ -141,7 +141,8 @@ class UnfitForCallee(Rule):
     """
 
     severity = Severity.ERROR
-    opcodes = frozenset({"call", "custom-call", "fusion"})
+    opcodes = frozenset({"custom-call"})
+    mentions = ("address_computation", "command_buffer", "xla_cpu_small_call")
     evidence = (
         RefusedByXla("output_shape.dimensions().size() == num_batch_dims", passes="none"),
         PublicReport("openxla/xla@24c1fac9bb"),
