@@ -157,6 +157,8 @@ def check_shape(
         return ShapeCheck(inferred, _errors(inference, operation, inferred, inferred)[0])
     if inference.free_type and isinstance(inferred, ArrayShape) and isinstance(shape, ArrayShape):
         inferred = inferred._replace(dtype=shape.dtype)
+    if inferred == shape and inference.check is None:
+        return ShapeCheck(inferred)
     errors, precision_error = _errors(inference, operation, inferred, shape)
     layout_error = exact_error = ""
     if inference.keeps_layout and not errors and not isinstance(inferred, Refusal | Open):
