@@ -12,7 +12,7 @@ from hlo_lint.analysis.diff.normalize import without_origin
 from hlo_lint.engine.diagnose import origin_of
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.text.edits import first_difference
-from hlo_lint.text.phrases import counted
+from hlo_lint.text.phrases import counted, shortened
 from hlo_lint.text.source import shown
 
 WIDTH: Final = 140
@@ -111,8 +111,7 @@ def _differing(before: str, after: str) -> tuple[str, str]:
 
 
 def _cut(text: str) -> str:
-    text = _flat(text)
-    return text if len(text) <= WIDTH else text[:WIDTH] + "…"
+    return shortened(_flat(text), WIDTH)
 
 
 def _flat(text: str) -> str:

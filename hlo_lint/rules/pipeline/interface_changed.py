@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from hlo_lint.analysis.buffers import donated_parts, input_output_aliases
 from hlo_lint.analysis.pass_pairs import PassPair
@@ -22,6 +22,7 @@ from hlo_lint.rules.base import (
     Rule,
     Severity,
 )
+from hlo_lint.text.phrases import listed
 from hlo_lint.text.source import Span
 
 _DONATED = """
@@ -172,7 +173,7 @@ def _donations(before: Module, after: Module) -> Iterator[tuple[str, str]]:
     lost = [spelled_part(f"parameter {number}", index) for number, index in sorted(given - kept)]
     if lost:
         note = "the module before it has it in input_output_alias or buffer_donor"
-        yield f"lost the donation of {_first_of(lost)}", note
+        yield f"lost the donation of {listed(lost, 1)}", note
         return
     aliases = input_output_aliases(after)
     results = {alias.output_index for alias in aliases}
@@ -185,7 +186,7 @@ def _donations(before: Module, after: Module) -> Iterator[tuple[str, str]]:
     ]
     if moved:
         note = "the module before it has a different parameter or kind in input_output_alias"
-        yield f"changed the alias of {_first_of(moved)}", note
+        yield f"changed the alias of {listed(moved, 1)}", note
 
 
 def _spaces(before: Module, after: Module) -> Iterator[tuple[str, str]]:
@@ -204,11 +205,7 @@ def _spaces(before: Module, after: Module) -> Iterator[tuple[str, str]]:
     ]
     if lost:
         note = "before it, entry_computation_layout had it"
-        yield f"lost the memory space {_first_of(lost)}", note
-
-
-def _first_of(places: Sequence[str]) -> str:
-    return places[0] + (f" and {len(places) - 1} more" if len(places) > 1 else "")
+        yield f"lost the memory space {listed(lost, 1)}", note
 
 
 def _told(module: Module) -> ProgramShape | None:
