@@ -53,6 +53,12 @@ class Context(NamedTuple):
             context = context.caller
 
 
+def in_iteration(context: Context | None) -> str:
+    """` in iteration 3 of %while`, of the innermost loop; empty outside of loops."""
+    loop = next(context.loops, None) if context is not None else None
+    return "" if loop is None else f" in iteration {loop.iteration} of %{loop.call.name}"
+
+
 def _iterations(call: Instruction) -> Sequence[int]:
     """The sampled iterations of a loop; empty if its trip count is unknown."""
     if call.opcode != "while":

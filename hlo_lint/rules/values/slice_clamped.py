@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hlo_lint.analysis.calls import instructions_of
-from hlo_lint.analysis.loop_values import LoopValues
+from hlo_lint.analysis.loop_values import LoopValues, in_iteration
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.walks import reached
 from hlo_lint.hlo.arrays import operand_array
@@ -223,13 +223,11 @@ def _clamped(instruction: Instruction, first: int, values: LoopValues) -> Findin
             index = values.value(operand, context)
             if index is not None and not 0 <= index <= size - taken:
                 used = min(max(index, 0), size - taken)
-                loop = next(iter(context.loops), None) if context is not None else None
-                turn = f" in iteration {loop.iteration} of %{loop.call.name}" if loop else ""
                 return Finding(
                     instruction,
                     f"this {instruction.opcode} starts at {index} in dimension {dimension}"
-                    f"{turn}, but XLA clamps the start to {used}: it takes {taken} "
-                    f"of {size} elements",
+                    f"{in_iteration(context)}, but XLA clamps the start to {used}: "
+                    f"it takes {taken} of {size} elements",
                 )
     return None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hlo_lint.analysis.buffers import source_of
-from hlo_lint.analysis.loop_values import Context, LoopValues
+from hlo_lint.analysis.loop_values import LoopValues, in_iteration
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.kernels.calls import fused_calls
 from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, MeasuredHarm, Rule
@@ -65,7 +65,7 @@ class OperandMisaligned(Rule):
                             call,
                             f"the kernel requires operand {number} aligned to {divisor} bytes, "
                             f"but %{source.name} starts {offset} bytes into its array"
-                            f"{_iteration(context)}",
+                            f"{in_iteration(context)}",
                             notes=(
                                 "the launcher rejects the call at run time",
                                 "--xla_disable_hlo_passes=dynamic-slice-fusion-rewriter-v2 makes "
@@ -94,8 +94,3 @@ def _divisors(call: Instruction) -> dict[int, int]:
             if isinstance(parameter, Array) and parameter.ptr_divisibility:
                 divisors[number] = max(divisors.get(number, 1), parameter.ptr_divisibility)
     return divisors
-
-
-def _iteration(context: Context | None) -> str:
-    loop = next(context.loops, None) if context is not None else None
-    return "" if loop is None else f" in iteration {loop.iteration} of %{loop.call.name}"
