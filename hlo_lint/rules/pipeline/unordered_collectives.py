@@ -7,12 +7,14 @@ from typing import Final
 
 from hlo_lint.analysis.async_chains import has_async, is_done, is_start, starts
 from hlo_lint.analysis.device_groups import device_groups
+from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import COMMUNICATES, without_sugar
 from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, Rule, Severity
 from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.text.phrases import listed
 
+_SCHEDULER: Final = "latency-hiding-scheduler"
 _MAX_COLLECTIVES: Final = 400
 """The largest number of collectives of a computation that are compared with each other."""
 _PROGRAM = """
@@ -51,11 +53,11 @@ class UnorderedCollectives(Rule):
     start ensures that.
 
     The rule skips unscheduled modules, and groups with a single common device, as along two axes of
-    a mesh. Collectives of the same groups run in order as long as they are on the same stream: that
-    is information, since XLA:GPU's scheduler does not overlap collectives that share two devices
-    (`GpuScheduleCrossesOverlapLimit`). Nothing is reported on a TPU, whose scheduler starts
-    permutes of different pairs while a permute is in flight. `hlo-lint ranks` compares the orders
-    of several processes.
+    a mesh. Collectives of the same groups run in order as long as they are on the same stream: they
+    are reported where XLA:GPU's latency-hiding scheduler overlapped them, which does not overlap
+    collectives that share two devices (`GpuScheduleCrossesOverlapLimit`). Nothing is reported on a
+    TPU, whose scheduler starts permutes of different pairs while a permute is in flight. `hlo-lint
+    ranks` compares the orders of several processes.
     """
 
     severity = Severity.WARNING
@@ -63,7 +65,16 @@ class UnorderedCollectives(Rule):
     evidence = (PublicReport("openxla/xla#20025"),)
     examples = (
         Bad(_MARKED),
-        Bad(_MARKED.replace("{{0,1,2,3}}", "{{0,1},{2,3}}")),
+        Bad(
+            _MARKED.replace("{{0,1,2,3}}", "{{0,1},{2,3}}"),
+            file=f"module_0001.m.0002.{_SCHEDULER}.after_{_SCHEDULER}.before_pipeline-end.txt",
+            beside={
+                f"module_0001.m.0001.{_SCHEDULER}.after_pipeline-start.before_{_SCHEDULER}.txt": (
+                    _PROGRAM.format(body=f"{_ENDS}\n{_START}")
+                )
+            },
+        ),
+        Good(_OVERLAPPING.replace("{{0,1,2,3}}", "{{0,1},{2,3}}")),
         Good(_PROGRAM.format(body=f"{_ENDS}\n{_START}")),
         Good(
             _OVERLAPPING.replace("is_scheduled=true", f"is_scheduled=true, {_LAYOUT}").replace(
@@ -75,9 +86,17 @@ class UnorderedCollectives(Rule):
 
     def check(self, final: FinalModule) -> Findings:
         """Collectives that start while another collective is in flight on the same devices."""
-        module = final.module
-        if not module.is_scheduled or module.has_tiles or not has_async(module):
-            return
+        yield from _overlaps(final.module, are_same=False)
+
+    def check_scheduled(self, pair: PassPair) -> Findings:
+        """Collectives of the same groups that the scheduler overlapped."""
+        if pair.pass_name == _SCHEDULER:
+            yield from _overlaps(pair.after, are_same=True)
+
+
+def _overlaps(module: Module, *, are_same: bool) -> Findings:
+    """Starts while another collective, of the same groups or of others, is in flight."""
+    if module.is_scheduled and not module.has_tiles and has_async(module):
         for computation in module.nonfusion_computations:
             collectives = [start for start in starts(computation) if _communicates(start)]
             if not 1 < len(collectives) <= _MAX_COLLECTIVES:
@@ -88,16 +107,15 @@ class UnorderedCollectives(Rule):
             reported: set[str] = set()
             for first, second in _in_flight(computation):
                 shared = _shared(groups.get(first.name, ()), groups.get(second.name, ()))
+                is_same = set(groups.get(first.name, ())) == set(groups.get(second.name, ()))
+                if is_same is not are_same or (is_same and _is_permute(first, second)):
+                    continue  # permutes are point to point
                 if shared and second.name not in reported:
-                    is_same = set(groups[first.name]) == set(groups[second.name])
-                    if is_same and _is_permute(first, second):
-                        continue  # point to point
                     reported.add(second.name)
                     yield Finding(
                         second,
                         f"this {second.opcode} starts while %{first.name} is in flight, and "
                         f"devices {listed(shared, 4)} take part in both",
-                        severity=Severity.INFO if is_same else None,
                     )
 
 
