@@ -65,15 +65,30 @@ class InterfaceChanged(Rule):
         PublicReport("openxla/xla@8cb19d9776"),
     )
     examples = (
-        Bad.step("""
-            -HloModule m, entry_computation_layout={(f32[8,4]{1,0})->f32[8,4]{0,1}}
+        Bad.step(
+            """
+            -HloModule m, entry_computation_layout={(f32[8,4])->f32[8,4]{0,1}}
             +HloModule m, entry_computation_layout={(f32[8,4]{1,0})->f32[8,4]{1,0}}  // error
 
             ENTRY e {
             - ROOT c = f32[8,4]{0,1} copy(f32[8,4]{1,0} p)
             + ROOT c = f32[8,4]{1,0} copy(f32[8,4]{1,0} p)
             }
-        """),
+            """,
+            by="layout-assignment",
+        ),
+        Good.step(
+            """
+            -HloModule m, entry_computation_layout={(f32[8,4]{1,0})->f32[8,4]}
+            +HloModule m, entry_computation_layout={(f32[8,4]{1,0})->f32[8,4]{0,1}}
+
+            ENTRY e {
+            - ROOT c = f32[8,4]{1,0} copy(f32[8,4]{1,0} p)
+            + ROOT c = f32[8,4]{0,1} copy(f32[8,4]{1,0} p)
+            }
+            """,
+            by="layout-assignment",
+        ),
         Bad.step("""
               n = f32[8]{0} negate(f32[8]{0} p)
             - ROOT c = f32[8]{0} copy(n)
