@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
+from hlo_lint.analysis.buffers import ResultPart, origins
 from hlo_lint.analysis.calls import with_opcodes
 from hlo_lint.analysis.loops import loops
 from hlo_lint.analysis.merges import merges
-from hlo_lint.analysis.pass_pairs import PassPair
+from hlo_lint.analysis.pass_pairs import ChangedComputation, PassPair
 from hlo_lint.analysis.side_effects import (
     MARKERS,
     REPEATED,
@@ -29,6 +31,7 @@ from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.text.phrases import an
 
 _BARRIER: Final = "opt-barrier"
+_HANDS_ON: Final = frozenset({"tuple", "get-tuple-element", _BARRIER})
 _REPLACES: Final = frozenset(
     "async-start call conditional custom-call fusion recv send while".split()
 )
@@ -50,8 +53,9 @@ class SideEffectLost(Rule):
     Two operations on the same operands must not be merged if they differ in configuration, devices
     or sharding, or if only one runs on the host or on a different stream.
 
-    Only the pass made for it may remove an `opt-barrier` or a call that marks a value for a pass:
-    `MoveToHost`, `Sharding`, `LayoutConstraint`.
+    An operation behind an `opt-barrier` is computed again on purpose: a pass must not merge it with
+    the same operation before it. Only the pass made for it may remove an `opt-barrier` or a call
+    that marks a value for a pass: `MoveToHost`, `Sharding`, `LayoutConstraint`.
 
     The rule checks the entry, which always runs once, and computations that are still called under
     the same name: other computations may have been dead. If the pass added a call, a fusion or
@@ -142,6 +146,16 @@ class SideEffectLost(Rule):
             - e = token[] send-done(s), channel_id=1, is_host_transfer=true
               ROOT n = f32[8] negate(p)  // error
         """),
+        Bad.step("""
+              p = f32[8] parameter(0)
+              e = f32[8] exponential(p)  // error
+              t = (f32[8], f32[8]) tuple(p, e)
+              b = (f32[8], f32[8]) opt-barrier(t)
+              g = f32[8] get-tuple-element(b), index=0
+            - f = f32[8] exponential(g)
+            - ROOT s = f32[8] subtract(e, f)
+            + ROOT s = f32[8] subtract(e, e)
+        """),
         Good.step(
             """
             - h = f32[8] custom-call(f32[8] p), custom_call_target="MoveToHost"
@@ -207,9 +221,12 @@ class SideEffectLost(Rule):
                 yield from _moved(effect, ours, theirs, pair)
 
     def check_barriers(self, pair: PassPair) -> Findings:
-        """Values that are read past a removed barrier or marker."""
+        """Values that are read past a barrier, or past a removed marker."""
         for computation in pair.changed:
             before, after = computation.before, computation.after
+            for behind, kept in _merged_across(computation):
+                message = f"merged %{behind.name}, behind an opt-barrier, into this {kept.opcode}"
+                yield Finding(after.at(after.index[kept.name]), f"{pair.pass_name} {message}")
             gone = {
                 value.name: mark
                 for mark in with_opcodes(before, (_BARRIER, "custom-call"))
@@ -247,6 +264,25 @@ class SideEffectLost(Rule):
                 f"{pair.pass_name} merged %{gone.name} into this {kept.opcode}, which has "
                 f"{difference}",
             )
+
+
+def _merged_across(computation: ChangedComputation) -> Iterator[tuple[Instruction, Instruction]]:
+    """Removed readers of barriers, each with its replacement, a reader of the barrier's operand."""
+    before = computation.before
+    barriers = before.with_opcode(_BARRIER)
+    values = chain.from_iterable((barrier, *barrier.users) for barrier in barriers)
+    for gone in dict.fromkeys(chain.from_iterable(value.users for value in values)):
+        new = computation.replacement(gone)
+        kept = None if new is None else before.instruction(new.name)
+        if kept is None or kept.opcode != gone.opcode or gone.opcode in _HANDS_ON:
+            continue
+        if _sources(kept) == _sources(gone, _BARRIER) != _sources(gone):
+            yield gone, kept
+
+
+def _sources(instruction: Instruction, *renames: str) -> Sequence[ResultPart]:
+    """The values that an instruction reads, behind tuples and operations that rename them."""
+    return [list(origins(value, (), renames))[-1] for value in instruction.producers]
 
 
 def _lost(
