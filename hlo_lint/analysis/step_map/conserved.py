@@ -330,7 +330,7 @@ PROPERTIES: Final = (
     _row("infeed_config", has_value=True),
     _row("is_composite"),
     _row("is_host_transfer"),
-    _row("is_stable", _HERE | {LinkKind.REPLACED}, fits=_may_be_unstable),
+    _row("is_stable", _HERE | {LinkKind.MERGED, LinkKind.REPLACED}, fits=_may_be_unstable),
     _row("operand_layout_constraints"),
     Property(
         "origin=",

@@ -24,7 +24,7 @@ from hlo_lint.text.patterns import late
 T = TypeVar("T", bound=Hashable)
 IsRelevant = Callable[[InstructionRecord], bool]
 
-_ABSORBED: Final = COMMUNICATES | {"convolution", "dot", "reduce"}
+_ABSORBED: Final = COMMUNICATES | {"convolution", "dot", "reduce", "sort"}
 """Opcodes of which passes combine several into one."""
 _NUMBERS = late(r"(\.(\d+|clone))+$")
 """The end of the name of a clone."""
@@ -266,8 +266,8 @@ class StepMap:
         return made if self._left else ()
 
     def _absorbed(self, gone: Sequence[Instruction]) -> Iterator[Link]:
-        """Links to the only sum or exchange in the replacement of all readers, of the same opcode
-        if there is one."""
+        """Links to the only instruction of the same opcode, else to the only exchange, in the
+        replacement of all readers."""
         for old in gone:
             body = self._bodies.get(id(old.computation))
             if body is None or old.opcode not in _ABSORBED or not old.users:
