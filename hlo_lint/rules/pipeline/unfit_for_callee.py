@@ -68,10 +68,8 @@ small {{
   ROOT t = c64[8]{{0}} call(c64[8]{{0}} s), to_apply=body
 }}
 
-ENTRY e {{
-  ROOT c = c64[8]{{0}} call(c64[8]{{0}} p), to_apply=small, \
+ROOT c = c64[8]{{0}} call(c64[8]{{0}} p), to_apply=small, \
 frontend_attributes={{xla_cpu_small_call="true"}}{mark}
-}}
 """
 _COMMANDS = """
 moved {{
@@ -85,9 +83,7 @@ command_buffer {{
   ROOT r = f32[32]{{0}} fusion-done(s)
 }}
 
-ENTRY e {{
-  ROOT c = f32[32]{{0}} call(f32[64]{{0}} p), to_apply=command_buffer{mark}
-}}
+ROOT c = f32[32]{{0}} call(f32[64]{{0}} p), to_apply=command_buffer{mark}
 """
 _MOVE = "dynamic-slice(x, i), dynamic_slice_sizes={32}"
 _CONVOLUTION = """

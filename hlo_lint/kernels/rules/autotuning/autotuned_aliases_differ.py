@@ -28,11 +28,7 @@ if TYPE_CHECKING:  # loaded where a module has such a call
 _PROGRAM = r"""
 HloModule adds_in_place
 
-ENTRY e {
-  x = f32[512]{0} parameter(0)
-  y = f32[512]{0} parameter(1)
-  ROOT c = f32[512]{0} custom-call(x, y), custom_call_target="triton_kernel_call", output_to_operand_aliasing={{}: (1, {})}, backend_config="%s"%s
-}
+ROOT c = f32[512]{0} custom-call(f32[512]{0} x, f32[512]{0} y), custom_call_target="triton_kernel_call", output_to_operand_aliasing={{}: (1, {})}, backend_config="%s"%s
 """  # noqa: E501
 # Two minimal payloads, for two pointers: one saves (1, 0, 2048), the other (1, 2, 2048).
 _WRONG = r"x\234\023R\346b\314\026\022\347\022\346b\0062\004\030%\030\025\030\265\230\270\030@X\210A\212\225\203Q\242A\000\000;\006\003\016"  # noqa: E501
@@ -59,8 +55,8 @@ class AutotunedAliasesDiffer(Rule):
     opcodes = frozenset({"custom-call"})
     evidence = (PublicReport("NVIDIA/TransformerEngine#2814", "payloads/add_wrong_legacy"),)
     examples = (
-        Bad(_PROGRAM % (_WRONG, "  // error"), fixed=_PROGRAM % (_RIGHT, "")),
-        Good(_PROGRAM % (_RIGHT, "")),
+        Bad.entry(_PROGRAM % (_WRONG, "  // error"), fixed=_PROGRAM % (_RIGHT, "")),
+        Good.entry(_PROGRAM % (_RIGHT, "")),
     )
 
     def check(self, final: FinalModule) -> Findings:

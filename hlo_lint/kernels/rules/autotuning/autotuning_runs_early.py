@@ -31,10 +31,7 @@ if TYPE_CHECKING:  # loaded where a module has such a call
 _PROGRAM = r"""
 HloModule doubles, is_scheduled=true
 
-ENTRY e {
-  x = f32[512]{0} parameter(0)
-  ROOT c = f32[512]{0} custom-call(x), custom_call_target="triton_kernel_call_ffi", api_version=API_VERSION_TYPED_FFI, backend_config={opaque = "x\9C\13\92\E1b\CC\16\12\E7\12\E6b\062\04\18%\18\15\18\B5\98\B8\18@X\88\01\00(1\027"}<mark>
-}
+ROOT c = f32[512]{0} custom-call(f32[512]{0} x), custom_call_target="triton_kernel_call_ffi", api_version=API_VERSION_TYPED_FFI, backend_config={opaque = "x\9C\13\92\E1b\CC\16\12\E7\12\E6b\062\04\18%\18\15\18\B5\98\B8\18@X\88\01\00(1\027"}<mark>
 """  # noqa: E501
 _ASSIGNMENT = """
 BufferAssignment:
@@ -55,11 +52,8 @@ c.fill.computation {
   ROOT c.fill.zeros = f32[512]{0} broadcast(c.fill.zero), dimensions={}
 }
 
-ENTRY e {
-  x = f32[512]{0} parameter(0)
-  c.fill = f32[512]{0} fusion(), kind=kLoop, calls=c.fill.computation
-  ROOT c = f32[512]{0} custom-call(x, c.fill), custom_call_target="triton_kernel_call_ffi", api_version=API_VERSION_TYPED_FFI, output_to_operand_aliasing={{}: (1, {})}, backend_config={opaque = "x\9C\13R\E5b\CC\16\12\E7\12\E6b\062\04\18%\18\15\18\B5\98\B8\18@X\88A\8A\9D\83Q\80I\A2A\00\00@\86\03$"}
-}
+c.fill = f32[512]{0} fusion(), kind=kLoop, calls=c.fill.computation
+ROOT c = f32[512]{0} custom-call(f32[512]{0} x, c.fill), custom_call_target="triton_kernel_call_ffi", api_version=API_VERSION_TYPED_FFI, output_to_operand_aliasing={{}: (1, {})}, backend_config={opaque = "x\9C\13R\E5b\CC\16\12\E7\12\E6b\062\04\18%\18\15\18\B5\98\B8\18@X\88A\8A\9D\83Q\80I\A2A\00\00@\86\03$"}
 """  # noqa: E501
 
 
@@ -89,12 +83,12 @@ class AutotuningRunsEarly(Rule):
         ),
     )
     examples = (
-        Bad(
+        Bad.entry(
             _PROGRAM.replace("<mark>", "  // error"),
             fixed=_FIXED,
             artefacts={"-buffer-assignment.txt": _DONATED},
         ),
-        Good(_PROGRAM.replace("<mark>", ""), artefacts={"-buffer-assignment.txt": _APART}),
+        Good.entry(_PROGRAM.replace("<mark>", ""), artefacts={"-buffer-assignment.txt": _APART}),
     )
 
     def is_applicable(self, module: Module) -> bool:

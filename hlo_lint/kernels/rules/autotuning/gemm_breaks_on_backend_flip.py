@@ -9,15 +9,11 @@ GEMM = """
 HloModule split
 
 gemm {
-  a = f16[2,8,64,128]{3,2,1,0} parameter(0)
-  b = f16[2,8,32,64]{3,2,1,0} parameter(1)
-  ROOT d = f32[2,8,128,32]{%s} dot(a, b), lhs_batch_dims={0,1}, lhs_contracting_dims={2}, rhs_batch_dims={0,1}, rhs_contracting_dims={3}
+  ROOT d = f32[2,8,128,32]{%s} dot(f16[2,8,64,128]{3,2,1,0} a, f16[2,8,32,64]{3,2,1,0} b), lhs_batch_dims={0,1}, lhs_contracting_dims={2}, rhs_batch_dims={0,1}, rhs_contracting_dims={3}
 }
 
 ENTRY e {
-  x = f16[2,8,64,128]{3,2,1,0} parameter(0)
-  y = f16[2,8,32,64]{3,2,1,0} parameter(1)
-  ROOT f = f32[2,8,128,32]{%s} fusion(x, y), kind=kCustom, calls=gemm, backend_config={"fusion_backend_config":{"kind":"__triton_gemm"}}%s
+  ROOT f = f32[2,8,128,32]{%s} fusion(f16[2,8,64,128]{3,2,1,0} x, f16[2,8,32,64]{3,2,1,0} y), kind=kCustom, calls=gemm, backend_config={"fusion_backend_config":{"kind":"__triton_gemm"}}%s
 }
 """  # noqa: E501
 """The result of splitting the contracted dimension: a dot with two batch dimensions."""
@@ -26,15 +22,11 @@ ONE_BATCH = """
 HloModule whole
 
 gemm {
-  a = f16[16,64,128]{2,1,0} parameter(0)
-  b = f16[16,32,64]{2,1,0} parameter(1)
-  ROOT d = f32[16,128,32]{1,2,0} dot(a, b), lhs_batch_dims={0}, lhs_contracting_dims={1}, rhs_batch_dims={0}, rhs_contracting_dims={2}
+  ROOT d = f32[16,128,32]{1,2,0} dot(f16[16,64,128]{2,1,0} a, f16[16,32,64]{2,1,0} b), lhs_batch_dims={0}, lhs_contracting_dims={1}, rhs_batch_dims={0}, rhs_contracting_dims={2}
 }
 
 ENTRY e {
-  x = f16[16,64,128]{2,1,0} parameter(0)
-  y = f16[16,32,64]{2,1,0} parameter(1)
-  ROOT f = f32[16,128,32]{1,2,0} fusion(x, y), kind=kCustom, calls=gemm, backend_config={"fusion_backend_config":{"kind":"__triton_gemm"}}
+  ROOT f = f32[16,128,32]{1,2,0} fusion(f16[16,64,128]{2,1,0} x, f16[16,32,64]{2,1,0} y), kind=kCustom, calls=gemm, backend_config={"fusion_backend_config":{"kind":"__triton_gemm"}}
 }
 """  # noqa: E501
 

@@ -10,8 +10,7 @@ _PROGRAM = r"""
 HloModule two_results
 
 ENTRY e {
-  x = f32[512]{0} parameter(0)
-  ROOT c = (f32[512]{0}, f32[512]{0}) custom-call(x), custom_call_target="triton_kernel_call", backend_config="%s"%s
+  ROOT c = (f32[512]{0}, f32[512]{0}) custom-call(f32[512]{0} x), custom_call_target="triton_kernel_call", backend_config="%s"%s
 }
 """  # noqa: E501
 # Two minimal payloads: a kernel of two pointers, and one of three.

@@ -17,8 +17,7 @@ _PROGRAM = """
 HloModule reads_backwards
 
 body {
-  p = (s32[], f32[8,64]{1,0}, f32[1,64]{1,0}) parameter(0)
-  i = s32[] get-tuple-element(p), index=0
+  i = s32[] get-tuple-element((s32[], f32[8,64]{1,0}, f32[1,64]{1,0}) p), index=0
   x = f32[8,64]{1,0} get-tuple-element(p), index=1
   seven = s32[] constant(7)
   zero = s32[] constant(0)
@@ -35,13 +34,11 @@ condition {
   ROOT less = pred[] compare(i, eight), direction=LT
 }
 
-ENTRY e {
-  zero = s32[] constant(0)
-  x = f32[8,64]{1,0} parameter(0)
-  row = f32[1,64]{1,0} parameter(1)
-  t = (s32[], f32[8,64]{1,0}, f32[1,64]{1,0}) tuple(zero, x, row)
-  ROOT w = (s32[], f32[8,64]{1,0}, f32[1,64]{1,0}) while(t), condition=condition, body=body, backend_config={"known_trip_count":{"n":"8"},"known_init_step":{"init":"0","step":"1"},"known_induction_variable":{"tuple_index":"0"}}
-}
+zero = s32[] constant(0)
+x = f32[8,64]{1,0} parameter(0)
+row = f32[1,64]{1,0} parameter(1)
+t = (s32[], f32[8,64]{1,0}, f32[1,64]{1,0}) tuple(zero, x, row)
+ROOT w = (s32[], f32[8,64]{1,0}, f32[1,64]{1,0}) while(t), condition=condition, body=body, backend_config={"known_trip_count":{"n":"8"},"known_init_step":{"init":"0","step":"1"},"known_induction_variable":{"tuple_index":"0"}}
 """  # noqa: E501
 
 _LINEAR = '"loop_index":"0","byte_offset":"%d","byte_stride":"%d"'
@@ -78,11 +75,11 @@ class DynamicSliceConfigDisagrees(Rule):
     opcodes = frozenset({"dynamic-slice", "dynamic-update-slice"})
     evidence = (PublicReport("openxla/xla#46231"), PublicReport("openxla/xla@f246ea6945"))
     examples = (
-        Bad(_with(_LINEAR) % (0, 256, "  // error"), fixed=_with(_LINEAR) % (1792, -256, "")),
-        Bad(_with(_NESTED) % (0, 256, "  // error"), fixed=_with(_NESTED) % (1792, -256, "")),
-        Good(_with(_LINEAR) % (1792, -256, "")),
-        Good(_with(_NESTED) % (1792, -256, "")),
-        Good(_with(_TABLE) % ""),
+        Bad.entry(_with(_LINEAR) % (0, 256, "  // error"), fixed=_with(_LINEAR) % (1792, -256, "")),
+        Bad.entry(_with(_NESTED) % (0, 256, "  // error"), fixed=_with(_NESTED) % (1792, -256, "")),
+        Good.entry(_with(_LINEAR) % (1792, -256, "")),
+        Good.entry(_with(_NESTED) % (1792, -256, "")),
+        Good.entry(_with(_TABLE) % ""),
     )
 
     def check(self, module: Module, stage: Stage) -> Findings:

@@ -15,8 +15,7 @@ _PROGRAM = r"""
 HloModule reads_a_slice
 
 body {
-  p = f32[1024]{0} parameter(0)
-  s = f32[512]{0} slice(p), slice={[%d:%d]}
+  s = f32[512]{0} slice(f32[1024]{0} p), slice={[%d:%d]}
   ROOT c = f32[512]{0} custom-call(s), custom_call_target="triton_kernel_call_ffi", api_version=API_VERSION_TYPED_FFI, backend_config={opaque = "x\DA\E3\92\E6b\E7b\CC\16`1\88\12`\94`T`\D4b\E1b\12\10\80\90\00&M\02J"}%s
 }
 
