@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -43,6 +43,24 @@ def new_folder(path: Path) -> Path:
 def completed(command: Sequence[str | Path], **options: Any) -> subprocess.CompletedProcess[str]:
     """A process that is over, with what it wrote as text."""
     return subprocess.run(command, capture_output=True, text=True, **options)
+
+
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """A folder that one of the processes of pytest-xdist makes for all of them."""
+    import os
+
+    from hlo_lint.text.files import lock
+
+    base = factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    made = folder.with_suffix(".made")
+    with folder.with_suffix(".lock").open("w") as file:
+        lock(file, wait=True)
+        if not made.exists():
+            folder.mkdir(exist_ok=True)
+            make(folder)
+            made.touch()
+    return folder
 
 
 _OBEYS = """\

@@ -20,17 +20,18 @@ import hlo_lint
 from hlo_lint.dumps.directory import FIXED
 from hlo_lint.report.html.page import GRAPH_LIBRARIES
 from hlo_lint.report.links import SITE
-from tests.conftest import CRASH, ROOT, present
+from tests.conftest import CRASH, ROOT, made_once, present
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out)]
-    subprocess.run([*command, str(ROOT)], check=True, capture_output=True)
-    (made,) = out.glob("*.whl")
+    def build(out: Path) -> None:
+        command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out)]
+        subprocess.run([*command, str(ROOT)], check=True, capture_output=True)
+
+    (made,) = made_once(tmp_path_factory, "wheel", build).glob("*.whl")
     return made
 
 

@@ -15,7 +15,7 @@ import yaml
 from markdown_it import MarkdownIt
 
 from hlo_lint import __version__
-from tests.conftest import CRASH, DUMPS, ROOT
+from tests.conftest import CRASH, DUMPS, ROOT, made_once
 from tests.docs import GOLDENS
 
 pytestmark = pytest.mark.slow
@@ -111,23 +111,25 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A clone of this repository with the program committed as it stands now."""
     if shutil.which("git") is None:
         pytest.skip("there is no git here")
-    path = tmp_path_factory.mktemp("hlo_lint_checkout")
-    for name in SHIPPED:
-        if (ROOT / name).is_dir():
-            ignored = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(ROOT / name, path / name, ignore=ignored)
-        else:
-            shutil.copy(ROOT / name, path / name)
-    git(path, "init", "-q", "-b", "main")
-    git(path, "add", "-A")
-    git(path, "commit", "-q", "-m", "as it stands")
-    return path
+
+    def commit(path: Path) -> None:
+        for name in SHIPPED:
+            if (ROOT / name).is_dir():
+                ignored = shutil.ignore_patterns("__pycache__")
+                shutil.copytree(ROOT / name, path / name, ignore=ignored)
+            else:
+                shutil.copy(ROOT / name, path / name)
+        git(path, "init", "-q", "-b", "main")
+        git(path, "add", "-A")
+        git(path, "commit", "-q", "-m", "as it stands")
+
+    return made_once(tmp_path_factory, "hlo_lint_checkout", commit)
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder in which pre-commit keeps its environments, for all tests here."""
-    return tmp_path_factory.mktemp("pre_commit_home")
+    return made_once(tmp_path_factory, "pre_commit_home", lambda _: None)
 
 
 @pytest.fixture

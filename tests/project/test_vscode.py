@@ -19,7 +19,7 @@ import pytest
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.records import name_of, opcode_of, references_of
 from hlo_lint.text.source import decode
-from tests.conftest import CRASH, DUMPS, ROOT, ROUNDTRIP, completed, present, started
+from tests.conftest import CRASH, DUMPS, ROOT, ROUNDTRIP, completed, made_once, present, started
 from tests.docs import GOLDENS
 from tests.report.conftest import CHROMIUM
 
@@ -212,16 +212,18 @@ def extension(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The extension as `make extension` builds it."""
     if shutil.which("npm") is None:
         pytest.skip("npm is not installed")
-    folder = tmp_path_factory.mktemp("checkout")
-    shutil.copytree(EXTENSION, folder / "editors/vscode")
-    shutil.copy(ROOT / "Makefile", folder)
-    (folder / "tests").mkdir()
-    shutil.copy(ROOT / "tests/constraints.txt", folder / "tests")
-    ran = subprocess.run(["make", "extension"], cwd=folder, capture_output=True, text=True)
-    if ran.returncode and "npm error" in ran.stderr:
-        pytest.skip(f"npm cannot install what builds the extension: {ran.stderr[-200:]}")
-    assert ran.returncode == 0, ran.stderr
-    return folder / "build/hlo-lint.vsix"
+
+    def build(folder: Path) -> None:
+        shutil.copytree(EXTENSION, folder / "editors/vscode", dirs_exist_ok=True)
+        shutil.copy(ROOT / "Makefile", folder)
+        (folder / "tests").mkdir(exist_ok=True)
+        shutil.copy(ROOT / "tests/constraints.txt", folder / "tests")
+        ran = completed(["make", "extension"], cwd=folder)
+        if ran.returncode and "npm error" in ran.stderr:
+            pytest.skip(f"npm cannot install what builds the extension: {ran.stderr[-200:]}")
+        assert ran.returncode == 0, ran.stderr
+
+    return made_once(tmp_path_factory, "extension", build) / "build/hlo-lint.vsix"
 
 
 def test_the_extension_is_one_script_without_modules_of_node(extension: Path) -> None:
