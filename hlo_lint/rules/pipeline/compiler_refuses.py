@@ -11,11 +11,9 @@ HloModule m, is_scheduled=true
 
 f {{ ROOT n = {dtype}[8]{{0}} {opcode}({dtype}[8]{{0}} a) }}
 
-ENTRY e {{
-  ROOT r = {dtype}[8]{{0}} fusion({dtype}[8]{{0}} p), kind=kCustom, calls=f, backend_config=\
+ROOT r = {dtype}[8]{{0}} fusion({dtype}[8]{{0}} p), kind=kCustom, calls=f, backend_config=\
 {{"fusion_backend_config":{{"kind":"__triton","block_level_fusion_config":\
 {{"output_tiles":[{{"sizes":["8"]}}],"num_warps":"1","num_ctas":"1","num_stages":"1"}}}}}}{mark}
-}}
 """
 
 
@@ -52,6 +50,6 @@ class CompilerRefuses(Rule):
     enabled_by_default = False
     evidence = (RefusedByXla("Complex types are unsupported in Triton codegen", passes="none"),)
     examples = (
-        Bad(_FUSION.format(dtype="c64", opcode="negate", mark="  // error"), file=_FILE),
-        Good(_FUSION.format(dtype="f32", opcode="negate", mark=""), file=_FILE),
+        Bad.entry(_FUSION.format(dtype="c64", opcode="negate", mark="  // error"), file=_FILE),
+        Good.entry(_FUSION.format(dtype="f32", opcode="negate", mark=""), file=_FILE),
     )

@@ -29,12 +29,10 @@ yes {{
 
 no {{ ROOT q = f32[8] parameter(0) }}
 
-ENTRY e {{
-  d = u32[] replica-id()
-  two = u32[] constant(2)
-  first-half = pred[] compare(d, two), direction=LT
-  ROOT o = f32[8] conditional(first-half, f32[8] x, x), true_computation=yes, false_computation=no
-}}
+d = u32[] replica-id()
+two = u32[] constant(2)
+first-half = pred[] compare(d, two), direction=LT
+ROOT o = f32[8] conditional(first-half, f32[8] x, x), true_computation=yes, false_computation=no
 """
 )
 _LOOP = (
@@ -55,11 +53,9 @@ condition {{
   ROOT l = pred[] compare(i, limit), direction=LT
 }}
 
-ENTRY e {{
-  zero = u32[] constant(0)
-  first = (u32[], f32[8]) tuple(zero, f32[8] p)
-  ROOT w = (u32[], f32[8]) while(first), condition=condition, body=body
-}}
+zero = u32[] constant(0)
+first = (u32[], f32[8]) tuple(zero, f32[8] p)
+ROOT w = (u32[], f32[8]) while(first), condition=condition, body=body
 """
 )
 
@@ -81,10 +77,10 @@ class DivergentCollective(Rule):
     opcodes = frozenset({"conditional", "while"})
     evidence = (RefusedByXla("Termination timeout", by="cpu 0.10.2"),)
     examples = (
-        Bad(_PROGRAM.format(groups="{{0,1,2,3}}", mark="  // error")),
-        Good(_PROGRAM.format(groups="{{0,1},{2,3}}", mark="")),
-        Bad(_LOOP.format(limit="replica-id()", mark="  // error")),
-        Good(_LOOP.format(limit="constant(4)", mark="")),
+        Bad.entry(_PROGRAM.format(groups="{{0,1,2,3}}", mark="  // error")),
+        Good.entry(_PROGRAM.format(groups="{{0,1},{2,3}}", mark="")),
+        Bad.entry(_LOOP.format(limit="replica-id()", mark="  // error")),
+        Good.entry(_LOOP.format(limit="constant(4)", mark="")),
     )
 
     def check(self, module: Module, stage: Stage) -> Findings:

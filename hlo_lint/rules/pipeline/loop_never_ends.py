@@ -62,11 +62,9 @@ class LoopNeverEnds(Rule):
               ROOT goes-on = pred[] constant(true)
             }
 
-            ENTRY e {
-              zero = s32[] constant(0)
-              first = (s32[]) tuple(zero)
-              ROOT w = (s32[]) while(first), condition=condition, body=body  // error
-            }
+            zero = s32[] constant(0)
+            first = (s32[]) tuple(zero)
+            ROOT w = (s32[]) while(first), condition=condition, body=body  // error
         """),
         Bad(_PROGRAM.format(step=-1, limit=10, direction="LT", mark=_ERROR)),
         Bad(_PROGRAM.format(step=0.1, limit=1, direction="NE", mark=_ERROR).replace("s32", "f32")),

@@ -29,11 +29,9 @@ condition {
   ROOT goes-on = pred[] compare(j, limit), direction=LT
 }
 
-ENTRY e {
-  zero = s32[] constant(0)
-  first = (f32[8], s32[]) tuple(f32[8] y, zero)
-  ROOT w = (f32[8], s32[]) while(first), condition=condition, body=body
-}
+zero = s32[] constant(0)
+first = (f32[8], s32[]) tuple(f32[8] y, zero)
+ROOT w = (f32[8], s32[]) while(first), condition=condition, body=body
 """
 _OPCODES: Final = ("collective-permute", "collective-permute-start", "send", "recv")
 _ATTRIBUTE: Final = "_xla_send_recv_validation"
@@ -57,12 +55,12 @@ class ValidationBeyondTripCount(Rule):
     mentions = ("source_target_pairs",)
     evidence = (PublicReport("openxla/xla#13278 (loop-double-buffer-transformer)"),)
     examples = (
-        Bad(_PROGRAM.replace("LAST", "4").replace("MARK", "  // error")),
+        Bad.entry(_PROGRAM.replace("LAST", "4").replace("MARK", "  // error")),
         Bad.entry("""
             x = f32[8] collective-permute(f32[8] p), source_target_pairs={{0,1},{1,0}},  // error
                 frontend_attributes={_xla_send_recv_validation="{{1,3}}"}
         """),
-        Good(_PROGRAM.replace("LAST", "3").replace("MARK", "")),
+        Good.entry(_PROGRAM.replace("LAST", "3").replace("MARK", "")),
     )
 
     def check(self, module: Module) -> Findings:

@@ -12,9 +12,7 @@ gemm {
   ROOT d = f32[2,8,128,32]{%s} dot(f16[2,8,64,128]{3,2,1,0} a, f16[2,8,32,64]{3,2,1,0} b), lhs_batch_dims={0,1}, lhs_contracting_dims={2}, rhs_batch_dims={0,1}, rhs_contracting_dims={3}
 }
 
-ENTRY e {
-  ROOT f = f32[2,8,128,32]{%s} fusion(f16[2,8,64,128]{3,2,1,0} x, f16[2,8,32,64]{3,2,1,0} y), kind=kCustom, calls=gemm, backend_config={"fusion_backend_config":{"kind":"__triton_gemm"}}%s
-}
+ROOT f = f32[2,8,128,32]{%s} fusion(f16[2,8,64,128]{3,2,1,0} x, f16[2,8,32,64]{3,2,1,0} y), kind=kCustom, calls=gemm, backend_config={"fusion_backend_config":{"kind":"__triton_gemm"}}%s
 """  # noqa: E501
 """The result of splitting the contracted dimension: a dot with two batch dimensions."""
 
@@ -25,9 +23,7 @@ gemm {
   ROOT d = f32[16,128,32]{1,2,0} dot(f16[16,64,128]{2,1,0} a, f16[16,32,64]{2,1,0} b), lhs_batch_dims={0}, lhs_contracting_dims={1}, rhs_batch_dims={0}, rhs_contracting_dims={2}
 }
 
-ENTRY e {
-  ROOT f = f32[16,128,32]{1,2,0} fusion(f16[16,64,128]{2,1,0} x, f16[16,32,64]{2,1,0} y), kind=kCustom, calls=gemm, backend_config={"fusion_backend_config":{"kind":"__triton_gemm"}}
-}
+ROOT f = f32[16,128,32]{1,2,0} fusion(f16[16,64,128]{2,1,0} x, f16[16,32,64]{2,1,0} y), kind=kCustom, calls=gemm, backend_config={"fusion_backend_config":{"kind":"__triton_gemm"}}
 """  # noqa: E501
 
 DYING = "gpu-jax0.10.0"
@@ -49,9 +45,9 @@ class GemmBreaksOnBackendFlip(Rule):
     mentions = ("__triton_gemm",)
     evidence = (PublicReport("ROCm/xla#817", "flips/breaks/result_moves.before.hlo"),)
     examples = (
-        Bad(GEMM % ("2,3,1,0", "2,3,1,0", "  // error")),
-        Good(GEMM % ("3,2,1,0", "3,2,1,0", "")),
-        Good(ONE_BATCH),
+        Bad.entry(GEMM % ("2,3,1,0", "2,3,1,0", "  // error")),
+        Good.entry(GEMM % ("3,2,1,0", "3,2,1,0", "")),
+        Good.entry(ONE_BATCH),
     )
 
     def check(self, before: BeforeAutotuner) -> Findings:

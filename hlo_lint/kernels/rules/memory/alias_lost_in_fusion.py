@@ -20,9 +20,7 @@ body {
   ROOT c = f32[64]{0} custom-call(x, half), custom_call_target="adds_in_place", output_to_operand_aliasing={{}: (0, {})}
 }
 
-ENTRY e {
-  ROOT f = f32[64]{0} fusion(f32[64]{0} x, f32[32]{0} y)%s, kind=kCustom, calls=body%s
-}
+ROOT f = f32[64]{0} fusion(f32[64]{0} x, f32[32]{0} y)%s, kind=kCustom, calls=body%s
 """  # noqa: E501
 _SLICED = """
 HloModule adds_to_a_slice
@@ -34,9 +32,7 @@ body {
   ROOT c = f32[32]{0} custom-call(x, half), custom_call_target="adds_in_place", output_to_operand_aliasing={{}: (1, {})}
 }
 
-ENTRY e {
-  ROOT f = f32[32]{0} fusion(f32[32]{0} x, f32[64]{0} y), kind=kCustom, calls=body  // error
-}
+ROOT f = f32[32]{0} fusion(f32[32]{0} x, f32[64]{0} y), kind=kCustom, calls=body  // error
 """  # noqa: E501
 
 
@@ -68,12 +64,12 @@ class AliasLostInFusion(Rule):
         ),
     )
     examples = (
-        Bad(
+        Bad.entry(
             _PROGRAM % ("", "  // error"),
             fixed=_PROGRAM % ("", ", output_to_operand_aliasing={{}: (0, {})}"),
         ),
-        Good(_PROGRAM % (", output_to_operand_aliasing={{}: (0, {})}", "")),
-        Bad(_SLICED),
+        Good.entry(_PROGRAM % (", output_to_operand_aliasing={{}: (0, {})}", "")),
+        Bad.entry(_SLICED),
     )
 
     def check(self, module: Module) -> Findings:
