@@ -28,6 +28,14 @@ if TYPE_CHECKING:
 SHOWN = 3
 """Maximum number of passes that a message names."""
 
+_GIVEN = """
+HloModule m
+
+ENTRY e {
+  p = f32[3,8]{1,0} parameter(0)
+  ROOT r = f32[24]{0} reshape(p)
+}
+"""
 _LAYOUTS = "layout_normalization.after_pipeline-start.before_move_copy_to_users"
 _SPREAD = "layout_assignment.after_layout-assignment.before_sub-byte-size-setter"
 
@@ -54,53 +62,21 @@ class CompilationDied(Rule):
     severity = Severity.WARNING
     evidence = (PublicReport("ROCm/xla#817", "dumps/gpu-jax0.10.0/cublaslt_fission_crash"),)
     examples = (
-        Bad(
-            """
-            HloModule jit_f, entry_computation_layout={(f32[8,3]{1,0})->f32[24]{0}}
-
-            ENTRY %main (x: f32[8,3]) -> f32[24] {
-              %x = f32[8,3]{1,0} parameter(0)
-              %t = f32[3,8]{0,1} transpose(%x), dimensions={1,0}
-              ROOT %r = f32[24]{0} reshape(%t)  // error
-            }
-            """,
-            file=f"module_0001.jit_f.0013.{_LAYOUTS}.txt",
+        Bad.entry(
+            "ROOT r = f32[24]{0} reshape(f32[3,8]{0,1} p)  // error",
+            file=f"module_0001.m.0013.{_LAYOUTS}.txt",
             beside={
-                "module_0001.jit_f.before_optimizations.txt": """
-                HloModule jit_f, entry_computation_layout={(f32[8,3]{1,0})->f32[24]{0}}
-
-                ENTRY %main (x: f32[8,3]) -> f32[24] {
-                  %x = f32[8,3]{1,0} parameter(0)
-                  %t = f32[3,8]{1,0} transpose(%x), dimensions={1,0}
-                  ROOT %r = f32[24]{0} reshape(%t)
-                }
-                """,
-                "module_0001.jit_f.debug_options": """
+                "module_0001.m.before_optimizations.txt": _GIVEN,
+                "module_0001.m.debug_options": """
                 xla_disable_hlo_passes: "reshape-decomposer"
                 xla_dump_hlo_pass_re: ".*"
                 """,
             },
         ),
-        Good(
-            """
-            HloModule jit_f, entry_computation_layout={(f32[8,3]{1,0})->f32[24]{0}}
-
-            ENTRY %main (x: f32[8,3]) -> f32[24] {
-              %x = f32[8,3]{1,0} parameter(0)
-              %t = f32[3,8]{0,1} transpose(%x), dimensions={1,0}
-              ROOT %r = f32[24]{0} reshape(%t)
-            }
-            """,
-            file=f"module_0001.jit_f.0012.{_SPREAD}.txt",
-            beside={
-                "module_0001.jit_f.sm_9.0_gpu_after_optimizations.txt": """
-                HloModule jit_f, is_scheduled=true
-
-                ENTRY %main (x: f32[8,3]) -> f32[24] {
-                  ROOT %x = f32[24]{0} parameter(0)
-                }
-                """
-            },
+        Good.entry(
+            "ROOT r = f32[24]{0} reshape(f32[3,8]{0,1} p)",
+            file=f"module_0001.m.0012.{_SPREAD}.txt",
+            beside={"module_0001.m.sm_9.0_gpu_after_optimizations.txt": _GIVEN},
         ),
     )
 
