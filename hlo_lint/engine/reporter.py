@@ -21,6 +21,7 @@ from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.source import Span
 
 if TYPE_CHECKING:
+    from hlo_lint.dumps.artefacts import Artefact
     from hlo_lint.engine.findings import Diagnostic, PassRef
     from hlo_lint.engine.suppressions.comments import CheckedFile
     from hlo_lint.text.edits import Fix
@@ -170,17 +171,16 @@ class Reporter:
             self._skips.add((dump.path, reason))
             self.result.skipped.append(Skipped(str(dump.path), reason, rule.name(), minor=minor))
 
-    def add_unread(self, compilation: Compilation, artefact: object) -> None:
+    def add_unread(self, compilation: Compilation, artefact: Artefact) -> None:
         """Add the parse errors of a requested artefact, once."""
-        path, text = getattr(artefact, "path", None), getattr(artefact, "text", "")
-        chosen = self.rules.named("unreadable-text")
+        path, chosen = artefact.path, self.rules.named("unreadable-text")
         if chosen is None or path is None or str(path) in self.unread:
             return
         rule = chosen.rule
         self.unread.add(str(path))
         module = compilation.dumps[0].name.module if compilation.dumps[0].name else ""
-        dump = PassDump.of(HloFile.of_text(text, path, module), path)
-        for problem in getattr(artefact, "problems", ()):
+        dump = PassDump.of(HloFile.of_text(artefact.text, path, module), path)
+        for problem in artefact.problems:
             span = Span(problem.start, problem.end)
             self.add(LocatedFinding(rule, Finding(span, problem.message), dump, None))
 

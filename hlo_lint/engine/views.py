@@ -45,6 +45,7 @@ from hlo_lint.text.stored import on_disk
 
 if TYPE_CHECKING:
     from hlo_lint.analysis.pass_pairs import PassPair
+    from hlo_lint.dumps.artefacts import Artefact
     from hlo_lint.dumps.artefacts.buffer_assignment import BufferAssignment
     from hlo_lint.engine.findings import PassRef
 
@@ -59,7 +60,7 @@ class Run:
     reporter: Reporter
     texts: dict[tuple[PassDump, str], object] = field(default_factory=dict)
     """Parsed files that are not HLO."""
-    artefacts: dict[str, object | None] = field(default_factory=dict)
+    artefacts: dict[str, Artefact | None] = field(default_factory=dict)
     """Each requested artefact by its type; None if it is missing."""
 
     def may_need(self, artefact: str) -> bool:
@@ -419,7 +420,7 @@ class ArtefactType(NamedTuple):
 
     title: str
     ending: str
-    read: Callable[[Compilation], object | None]
+    read: Callable[[Compilation], Artefact | None]
 
     def is_there(self, compilation: Compilation) -> bool:
         """True if a compilation has it."""
