@@ -7,7 +7,7 @@ After copy insertion the values of one buffer are never alive at once
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from hlo_lint.analysis.async_chains import is_async
 from hlo_lint.analysis.buffers import (
@@ -34,8 +34,7 @@ from hlo_lint.hlo.records import name_of, opcode_of, references_of, type_of
 from hlo_lint.hlo.shape import Index
 
 
-@dataclass(frozen=True, slots=True)
-class Overwrite:
+class Overwrite(NamedTuple):
     """A read of a value after another value was written into its buffer."""
 
     writer: Instruction

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.pass_dump import NumberedDump, PassDump
@@ -13,8 +13,7 @@ from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.records import name_of, references_of, root_mark_of
 
 
-@dataclass(frozen=True)
-class Disagreement:
+class Disagreement(NamedTuple):
     """Two consecutive dumps whose difference contradicts the pass's report."""
 
     before: PassDump

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.text.patterns import late
@@ -27,8 +26,7 @@ _OF_THE_RUN = ("xla_dump", "xla_gpu_dump", "entry_computation_layout")
 _unsafe = late(r"[/\\\[\] ]")
 
 
-@dataclass(frozen=True)
-class DebugOptions:
+class DebugOptions(NamedTuple):
     """The flags that differ from their defaults, as `*.debug_options` lists them.
 
     >>> options = read_debug_options('xla_disable_hlo_passes: "reshape-decomposer"\\n')

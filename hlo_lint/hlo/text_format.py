@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from hlo_lint.hlo.attributes.cursor import unescape
 from hlo_lint.text.source import ParseError, Span, shown
@@ -99,8 +99,7 @@ class Message:
         return " ".join(map(str, self.fields))
 
 
-@dataclass(frozen=True, slots=True)
-class TextField:
+class TextField(NamedTuple):
     """A field with its place in the text; a list of values gives a field for each."""
 
     name: str

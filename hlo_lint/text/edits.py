@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from hlo_lint.text.phrases import short_repr
 from hlo_lint.text.source import Lines, Position, Span, encode
@@ -19,15 +19,15 @@ class Safety(Enum):
     """A value or the cost may change."""
 
 
-@dataclass(frozen=True, slots=True, order=True, repr=False)
-class Edit:
+class Edit(NamedTuple):
     """A replacement for a stretch of a file."""
 
     span: Span
     """In characters of the file."""
     text: str
 
-    __repr__ = short_repr
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 def first_difference(before: str, after: str) -> int:
@@ -49,8 +49,7 @@ def edited(text: str, edits: Iterable[Edit]) -> str:
     return "".join([*pieces, text[place:]])
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Region:
+class Region(NamedTuple):
     """A stretch of a file, in the units of other programs."""
 
     start: Position
@@ -61,7 +60,8 @@ class Region:
     end_byte: int
     """Exclusive."""
 
-    __repr__ = short_repr
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     @classmethod
     def of(cls, span: Span, lines: Lines) -> Region:
@@ -80,8 +80,7 @@ def _bytes_before(offset: int, column: int, text: str) -> int:
     return column - 1 if text.isascii() else len(encode(text[offset - column + 1 : offset]))
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Fix:
+class Fix(NamedTuple):
     """A change of the text that resolves a finding."""
 
     title: str
@@ -91,4 +90,5 @@ class Fix:
     adds_bitcast: bool = False
     """True if layout-assignment would refuse the fixed text, because of a `bitcast`."""
 
-    __repr__ = short_repr
+    def __repr__(self) -> str:
+        return short_repr(self)

@@ -82,7 +82,7 @@ def evil(crash: Report) -> Report:
         resolved_by=PassRef(EVIL, EVIL, None, EVIL),
         origin=SourceLine(EVIL, 3, EVIL),
         notes=(EVIL, EVIL),
-        fix=replace(finding.fix, title=EVIL, edits=(replace(edit, text=EVIL),)),
+        fix=finding.fix._replace(title=EVIL, edits=(edit._replace(text=EVIL),)),
         excerpt=EVIL,
         pipeline=EVIL,
         op_name=EVIL,
@@ -557,7 +557,7 @@ def test_a_suggestion_of_rdjson_counts_bytes_and_is_what_fix_writes(
 def test_a_fix_is_no_suggestion_where_half_of_it_could_be_taken(crash: Report) -> None:
     (finding,) = crash.findings
     assert finding.fix is not None
-    twice = replace(finding.fix, edits=finding.fix.edits * 2)
+    twice = finding.fix._replace(edits=finding.fix.edits * 2)
     found = replace(finding, fix=twice, regions=(*finding.regions, finding.regions[1]))
     (diagnostic,) = json.loads(render(replace(crash, findings=(found,)), "rdjson"))["diagnostics"]
     assert "suggestions" not in diagnostic

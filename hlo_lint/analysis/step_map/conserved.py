@@ -4,9 +4,8 @@ arrive."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from hlo_lint.analysis.callees import configuration
 from hlo_lint.analysis.device_groups import pairs_in, transfer_pairs
@@ -74,8 +73,7 @@ def is_same_operation(link: Link) -> bool:
     )
 
 
-@dataclass(frozen=True)
-class Property:
+class Property(NamedTuple):
     """A property of instructions, and how it travels."""
 
     word: str

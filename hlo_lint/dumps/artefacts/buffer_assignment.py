@@ -15,6 +15,7 @@ import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from hlo_lint.dumps.artefacts.buffer_values import SHORT, BufferValues, read_values_from
 from hlo_lint.dumps.artefacts.records import (
@@ -40,8 +41,7 @@ _values_begin = re.compile(r"^(?:\r?\n)*Total bytes used: |^Used values:", re.M)
 _live_ranges_begin = re.compile(r"^HloLiveRange ", re.M).search
 
 
-@dataclass(frozen=True, slots=True)
-class AllocationSlice:
+class AllocationSlice(NamedTuple):
     """A range of bytes in an allocation.
 
     >>> AllocationSlice(6, 0, 64).overlaps(AllocationSlice(6, 32, 64))

@@ -18,6 +18,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from hlo_lint.dumps.artefacts.records import (
     COUNT,
@@ -63,8 +64,7 @@ class HloUse:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class HloValue:
+class HloValue(NamedTuple):
     """A value: its definition, its other positions, its uses."""
 
     id: int

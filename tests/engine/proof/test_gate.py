@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import runpy
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,10 +50,10 @@ def planned(
             checker.check_compilation(compilation)
             plans: dict[PassDump, list[PlannedFix]] = {}
             for plan in checker.reporter.fixes:
-                edits = tuple(replace(e, text=e.text.replace(old, new)) for e in plan.fix.edits)
+                edits = tuple(e._replace(text=e.text.replace(old, new)) for e in plan.fix.edits)
                 assert (edits != plan.fix.edits) is bool(old)
                 plans.setdefault(plan.dump, []).append(
-                    plan._replace(fix=replace(plan.fix, edits=edits))
+                    plan._replace(fix=plan.fix._replace(edits=edits))
                 )
             gate.admit(compilation, plans)
     return tuple(gate.verdicts)
