@@ -48,8 +48,8 @@ class InterfaceChanged(Rule):
     or bytes of a different type. In a text without the attribute, the types of the entry's
     parameters and root count.
 
-    A pass that rewrites the layouts must keep the memory spaces: host memory is S(5). Otherwise an
-    offloaded result takes device memory, or a kernel reads an address of the wrong memory.
+    A layout includes the memory space: host memory is S(5). If a pass drops it, an offloaded result
+    takes device memory, or a kernel reads an address of the wrong memory.
 
     `input_output_alias` and `buffer_donor` state which parameters the caller donates, so that
     results reuse their memory. Without them the program needs memory for both and may run out, or a
@@ -144,7 +144,7 @@ class InterfaceChanged(Rule):
         """The first parameter or result of which each property changed."""
         before, after = pair.before, pair.after
         if before.header != after.header:
-            for lost, note in (*_donations(before, after), *_spaces(before, after)):
+            for lost, note in _donations(before, after):
                 yield Finding(header_span(after), f"{pair.pass_name} {lost}", notes=(note,))
         is_told = "entry_computation_layout" in before.header
         if (is_told and before.header == after.header) or may(pair.pass_name, "interface"):
@@ -204,25 +204,6 @@ def _donations(before: Module, after: Module) -> Iterator[tuple[str, str]]:
         yield f"changed the alias of {listed(moved, 1)}", note
 
 
-def _spaces(before: Module, after: Module) -> Iterator[tuple[str, str]]:
-    """The parameters and results that lost their memory space."""
-    ours, theirs = _told(before), _told(after)
-    if ours is None or theirs is None or ":S(" not in before.header:
-        return
-    now = theirs.arrays()
-    lost = [
-        f"S({shape.memory_space}) of {place}"
-        for place, shape in ours.arrays().items()
-        if shape.memory_space
-        and place in now
-        and not now[place].memory_space
-        and (shape.dtype, shape.dims) == (now[place].dtype, now[place].dims)
-    ]
-    if lost:
-        note = "before it, entry_computation_layout had it"
-        yield f"lost the memory space {listed(lost, 1)}", note
-
-
 def _told(module: Module) -> ProgramShape | None:
     """The types and layouts in the header; None if it has none."""
     if "entry_computation_layout" not in module.header:
@@ -253,6 +234,7 @@ def _difference(ours: ProgramShape, theirs: ProgramShape) -> str:
         new = news[name]
         layouts = [shape.layout for shape in (old, new) if shape.layout is not None]
         orders = {layout.minor_to_major for layout in layouts}
-        if (old.dtype, old.dims) != (new.dtype, new.dims) or len(orders) > 1:
+        is_lost = bool(old.memory_space) and not new.memory_space
+        if (old.dtype, old.dims) != (new.dtype, new.dims) or len(orders) > 1 or is_lost:
             return f"{name} was {old}, now {new}"
     return ""
