@@ -21,6 +21,7 @@ from hlo_lint.analysis.side_effects import (
     has_effect,
     runs_of,
 )
+from hlo_lint.analysis.step_map.conserved import HANDS_ON
 from hlo_lint.analysis.walks import reached
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.ir import Instruction
@@ -31,7 +32,6 @@ from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.text.phrases import an
 
 _BARRIER: Final = "opt-barrier"
-_HANDS_ON: Final = frozenset({"tuple", "get-tuple-element", _BARRIER})
 _REPLACES: Final = frozenset(
     "async-start call conditional custom-call fusion recv send while".split()
 )
@@ -274,7 +274,7 @@ def _merged_across(computation: ChangedComputation) -> Iterator[tuple[Instructio
     for gone in dict.fromkeys(chain.from_iterable(value.users for value in values)):
         new = computation.replacement(gone)
         kept = None if new is None else before.instruction(new.name)
-        if kept is None or kept.opcode != gone.opcode or gone.opcode in _HANDS_ON:
+        if kept is None or kept.opcode != gone.opcode or gone.opcode in HANDS_ON:
             continue
         if _sources(kept) == _sources(gone, _BARRIER) != _sources(gone):
             yield gone, kept

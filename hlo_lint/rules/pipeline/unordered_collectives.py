@@ -108,7 +108,10 @@ def _overlaps(module: Module, *, are_same: bool) -> Findings:
             for first, second in _in_flight(computation):
                 shared = _shared(groups.get(first.name, ()), groups.get(second.name, ()))
                 is_same = set(groups.get(first.name, ())) == set(groups.get(second.name, ()))
-                if is_same is not are_same or (is_same and _is_permute(first, second)):
+                is_permute = (
+                    "source_target_pairs=" in first.attributes_text + second.attributes_text
+                )
+                if is_same is not are_same or (is_same and is_permute):
                     continue  # permutes are point to point
                 if shared and second.name not in reported:
                     reported.add(second.name)
@@ -122,11 +125,6 @@ def _overlaps(module: Module, *, are_same: bool) -> Findings:
 def _communicates(start: Instruction) -> bool:
     """True for a collective, also if its start is printed with the wrapped opcode."""
     return start.opcode in COMMUNICATES or without_sugar(start.opcode) in COMMUNICATES
-
-
-def _is_permute(*collectives: Instruction) -> bool:
-    """True if any of the collectives has source-target pairs."""
-    return any("source_target_pairs=" in start.attributes_text for start in collectives)
 
 
 def _cliques(collective: Instruction, module: Module) -> Iterator[tuple[int, ...]]:
