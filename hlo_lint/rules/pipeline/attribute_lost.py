@@ -251,11 +251,7 @@ class AttributeLost(Rule):
               m = s32[] add(n, one)
               ROOT t = (s32[], s32[]) tuple(m, one)
             }
-            c {
-              k = s32[] get-tuple-element((s32[], s32[]) y), index=0
-              five = s32[] constant(5)
-              ROOT less = pred[] compare(k, five), direction=LT
-            }
+            c { ROOT t = pred[] custom-call((s32[], s32[]) y), custom_call_target="test" }
             ENTRY e {
               p = s32[] parameter(0)
             + one.1 = s32[] constant(1), origin={{"w#*/one"}}

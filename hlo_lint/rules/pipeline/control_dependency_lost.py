@@ -92,21 +92,10 @@ class ControlDependencyLost(Rule):
               ROOT t = (s32[], s32[]) tuple(a, b)
         """),
         Bad.step("""
-            b {
-            - x = (s32[], s32[]) parameter(0)
-            + x = (s32[]) parameter(0)
-              i = s32[] get-tuple-element(x), index=0
-              n = s32[] negate(i)
-            - ROOT t = (s32[], s32[]) tuple(n, i)
-            + ROOT t = (s32[]) tuple(n)
-            }
-
-            c {
-            - y = (s32[], s32[]) parameter(0)
-            + y = (s32[]) parameter(0)
-              ROOT c = pred[] custom-call(y), custom_call_target="test"
-            }
-
+            -b { ROOT x = (s32[], s32[]) copy((s32[], s32[]) y) }
+            +b { ROOT x = (s32[]) copy((s32[]) y) }
+            -c { ROOT t = pred[] custom-call((s32[], s32[]) z), custom_call_target="test" }
+            +c { ROOT t = pred[] custom-call((s32[]) z), custom_call_target="test" }
             ENTRY e {
               a = s32[] custom-call(s32[] p), custom_call_target="first"
             - u = (s32[], s32[]) tuple(p, p)
