@@ -41,10 +41,11 @@ EMITTER_TEXT = ".triton-to-llvm.txt"
 CUTLASS_START = "TMA Desc Addr:"
 FMHA_START = "tmaFormat:"
 ATTRIBUTE_START = "#triton_xla.tma_descriptor<"
-DESCRIPTOR_STARTS = (CUTLASS_START, FMHA_START, ATTRIBUTE_START)
-"""The starts of a printed tensor descriptor: CUTLASS, FMHA, XLA."""
+MESSAGE_START = "TmaDescriptor{"
+DESCRIPTOR_STARTS = (CUTLASS_START, FMHA_START, ATTRIBUTE_START, MESSAGE_START)
+"""The starts of a printed tensor descriptor: CUTLASS, FMHA, XLA's two."""
 
-_DESCRIPTORS = ("TMA", "tma")
+_DESCRIPTORS = ("TMA", "tma", "TmaDescriptor")
 """Words of texts with tensor descriptors: every such text has at least one."""
 
 

@@ -616,6 +616,11 @@ ATTRIBUTE = (
 )
 SWIZZLED = ATTRIBUTE.format(mode=', swizzle_mode = "128b"')
 PLAIN = ATTRIBUTE.format(mode="")
+MESSAGE = (
+    "TmaDescriptor{element_size: 4, global_dims: {128,1,32}, global_strides: {4,512}, "
+    "box_dims: {32,1,1}, element_strides: {1,1,1}, interleave: 0, swizzle: 3, l2_promotion: 2, "
+    "float_oob_fill: 0}"
+)
 
 
 @pytest.mark.parametrize(("text", "swizzle"), [(PLAIN, 0), (SWIZZLED, 3)])
@@ -671,23 +676,44 @@ def test_a_descriptor_that_each_pass_prints_is_read_once() -> None:
         PLAIN.replace("128]", "9" * 5000 + "]"),
         PLAIN[:-1],
         SWIZZLED.replace("128b", "96b"),
+        MESSAGE[:-1],
     ],
 )
 def test_what_is_no_descriptor_of_xla_is_left_out(text: str) -> None:
     assert list(read_descriptors(text)) == []
 
 
-@pytest.mark.parametrize("text", [PLAIN, SWIZZLED])
+def test_xla_prints_a_descriptor_in_a_message() -> None:
+    text = f"INVALID_ARGUMENT: {MESSAGE} was refused"
+    (located,) = read_descriptors(text)
+    assert located.descriptor.global_dims == (128, 1, 32)
+    found = violations(located.descriptor, located.consumer)
+    assert [(v.condition, v.field, v.degenerate) for v in found] == [
+        ("stride-alignment", "global_strides[1]", True),
+        ("stride-covers-dim", "global_strides[1]", True),
+    ]
+    assert text[slice(*located.place("global_strides[1]"))] == "4"
+    repaired = present(repair(located.descriptor))
+    assert violations(repaired, Consumer.XLA) == ()
+
+
+@pytest.mark.parametrize("text", [PLAIN, SWIZZLED, MESSAGE])
 def test_the_grammar_reads_the_numbers_of_xla(text: str) -> None:
     (located,) = read_descriptors(text)
     read = grammar_numbers(text)
     descriptor = located.descriptor
-    assert read["dims"] == [str(n) for n in reversed(descriptor.global_dims)]
-    assert read["steps"] == ["2", "1", "0"]
+    if text == MESSAGE:
+        assert read["dims"] == [str(n) for n in descriptor.global_dims]
+        assert read["strides"] == [str(n) for n in descriptor.global_strides]
+        assert read["box"] == [str(n) for n in descriptor.box_dims]
+    else:
+        assert read["dims"] == [str(n) for n in reversed(descriptor.global_dims)]
+        assert read["steps"] == ["2", "1", "0"]
 
 
 def test_a_text_of_xla_is_known_by_its_words() -> None:
     assert file_type_of("run.log", PLAIN) is FileType.TMA_LOG
+    assert file_type_of("run.log", MESSAGE) is FileType.TMA_LOG
     assert file_type_of("run.log", "tt.tma_descriptor = #tma_descriptor1") is FileType.HLO
 
 

@@ -1,8 +1,9 @@
-"""TMA descriptors of XLA's own Triton fusions, as printed in dumps.
+"""TMA descriptors of XLA's own Triton fusions, as printed in dumps and messages.
 
 `*.triton-to-llvm.txt` prints `#triton_xla.tma_descriptor<...>` in the IR before and after each pass
 (`xla/backends/gpu/codegen/triton/ir/triton_xla_attrs.td`). It has no strides: `CreateTmaDescriptor`
-assumes a dense array in the given layout.
+assumes a dense array in the given layout. The other form is `TmaDescriptor::ToString`
+(`xla/stream_executor/gpu/tma_metadata.cc`).
 """
 
 from __future__ import annotations
@@ -34,6 +35,13 @@ _attribute = re.compile(
     rf", layout = \[(?P<layout>{_LIST})\], element_byte_size = (?P<size>{_INT})"
     r'(?:, swizzle_mode = "(?P<swizzle>none|32b|64b|128b)")?+>'
 )
+_message = re.compile(
+    rf"TmaDescriptor\{{element_size: (?P<size>{_INT}), global_dims: \{{(?P<global_dims>{_LIST})\}}"
+    rf", global_strides: \{{(?P<global_strides>{_LIST})\}}, box_dims: \{{(?P<box_dims>{_LIST})\}}"
+    rf", element_strides: \{{(?P<element_strides>{_LIST})\}}, interleave: (?P<interleave>{_INT})"
+    rf", swizzle: (?P<swizzle>{_INT}), l2_promotion: (?P<l2_promotion>{_INT})"
+    rf", float_oob_fill: (?P<oob_fill>{_INT})\}}"
+)
 _integer = re.compile(r"-?[0-9]++")
 
 
@@ -42,13 +50,18 @@ def read_descriptors(text: str) -> Iterator[Located]:
 
     A dump prints each descriptor once per pass, some hundred times.
     """
-    first: dict[str, re.Match[str]] = {}
-    for match in _attribute.finditer(text):
-        first.setdefault(match[0], match)
-    yield from filter(None, map(_located, first.values()))
+    seen: set[str] = set()
+    for pattern, locate in ((_attribute, _locate_attribute), (_message, _locate_message)):
+        for match in pattern.finditer(text):
+            if match[0] in seen:
+                continue
+            seen.add(match[0])
+            located = locate(match)
+            if located is not None:
+                yield located
 
 
-def _located(match: re.Match[str]) -> Located | None:
+def _locate_attribute(match: re.Match[str]) -> Located | None:
     shape, tile, steps, layout = (
         _numbers(match, name) for name in ("shape", "tile", "steps", "layout")
     )
@@ -88,6 +101,37 @@ def _located(match: re.Match[str]) -> Located | None:
         tuple(box),
         tuple(steps[i][0] for i in order),
         swizzle=swizzle,
+    )
+    return Located(descriptor, Consumer.XLA, Span(*match.span()), places)
+
+
+def _locate_message(match: re.Match[str]) -> Located | None:
+    places = {
+        name: Span(*match.span(name))
+        for name in ("interleave", "swizzle", "l2_promotion", "oob_fill")
+    }
+    places["element_size"] = places["data_type"] = Span(*match.span("size"))
+    places["rank"] = Span(*match.span("global_dims"))
+
+    def entries(name: str, missing: int = 0) -> tuple[int, ...]:
+        places[name] = Span(*match.span(name))
+        numbers = _numbers(match, name)
+        for dimension, (_, place) in enumerate(numbers, missing):
+            places[f"{name}[{dimension}]"] = place
+        return tuple(value for value, _ in numbers)
+
+    dims = entries("global_dims")
+    descriptor = Descriptor(
+        element_type_of_size(int(match["size"])),
+        len(dims),
+        dims,
+        entries("global_strides", missing=1),
+        entries("box_dims"),
+        entries("element_strides"),
+        interleave=int(match["interleave"]),
+        swizzle=int(match["swizzle"]),
+        l2_promotion=int(match["l2_promotion"]),
+        oob_fill=int(match["oob_fill"]),
     )
     return Located(descriptor, Consumer.XLA, Span(*match.span()), places)
 
