@@ -7,7 +7,6 @@ would be no later dump. From there the defect is followed back to the first boun
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Set
-from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.layout_evidence import Evidence, evidence_in
@@ -22,9 +21,6 @@ from hlo_lint.engine.timeline import Timeline
 from hlo_lint.rules.base import Rule, UnmetPrecondition
 from hlo_lint.rules.checks import Check
 from hlo_lint.rules.findings import Severity
-
-if TYPE_CHECKING:  # loaded with the first defect that stops a compile
-    pass
 
 UNASSIGNED = (
     "rules about layouts: the text looks like a module before layout-assignment "
