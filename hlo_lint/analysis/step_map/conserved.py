@@ -161,7 +161,7 @@ def _is_no_tuple(link: Link) -> bool:
 
 def _still(word: str) -> Callable[[Link], bool]:
     """True for links to instructions whose attributes have a word."""
-    return lambda link: word in link.new.attributes_text
+    return lambda link: any(word in part.attributes_text for part in link.parts)
 
 
 def _is_in_place(link: Link) -> bool:
@@ -289,7 +289,8 @@ def _row(
 
 def _config(held: Callable[[Instruction], Held], word: str = "backend_config=") -> Property:
     """Fields of a configuration that remains."""
-    return Property("backend_config=", held, _KEPT, is_of_name=False, fits=_still(word))
+    over = _KEPT | {LinkKind.MOVED}
+    return Property("backend_config=", held, over, is_of_name=False, fits=_still(word))
 
 
 PROPERTIES: Final = (

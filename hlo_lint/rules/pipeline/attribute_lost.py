@@ -125,6 +125,18 @@ class AttributeLost(Rule):
             }
         """),
         Bad.step("""
+            +b {
+            + x = f32[8] parameter(0)
+            + ROOT n.1 = f32[8] negate(x)  // error
+            +}
+
+            ENTRY e {
+            - ROOT n.2 = f32[8] negate(f32[8] p), backend_config={"operation_queue_id":"3"}
+            + ROOT c = f32[8] fusion(f32[8] p), kind=kLoop, calls=b,
+            +     backend_config={"operation_queue_id":"0"}
+            }
+        """),
+        Bad.step("""
             -b { x = f32[8] parameter(0) ROOT n.1 = f32[8] negate(x) }
             ENTRY e {
             - ROOT c = f32[8] call(f32[8] p), to_apply=b, frontend_attributes={inlineable="false"}
