@@ -142,7 +142,6 @@ def test_from_python_no_file_is_read_unless_it_is_asked_for() -> None:
     write("hlo_lint.toml", 'ignore = ["layout"]')
     assert hlo_lint.lint(path).findings
     assert not hlo_lint.lint(path, settings=hlo_lint.load_settings([path])).findings
-    assert load_settings([path], isolated=True) == Settings()
 
 
 def test_patterns_and_the_baseline_are_relative_to_the_file_not_to_the_working_directory(

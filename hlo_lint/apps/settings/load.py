@@ -19,19 +19,17 @@ SECTION = ("tool", "hlo_lint")
 
 
 def load_settings(
-    paths: Sequence[str | Path] = (), *, config: str | Path | None = None, isolated: bool = False
+    paths: Sequence[str | Path] = (), *, config: str | Path | None = None
 ) -> Settings:
     """The settings that hold for paths.
 
     They stand in the `hlo_lint.toml`, or the `[tool.hlo_lint]` of the `pyproject.toml`, that is
     nearest above all the paths, else above the working directory; of two in one folder the first.
-    `config` names the file instead. `isolated` reads none.
+    `config` names the file instead.
 
     Raises:
         ConfigError: for a file that cannot be read, a key that is none, a value that does not fit.
     """
-    if isolated:
-        return Settings()
     path = Path(config) if config is not None else find_file(paths)
     return Settings() if path is None else read_file(path)
 
