@@ -327,6 +327,25 @@ def test_a_violation_of_equal_computations_is_reported_in_each() -> None:
         ]
 
 
+@pytest.mark.parametrize(("layout", "checks"), [("{2,1,0}", set()), ("", {"gather-shape"})])
+def test_windows_of_updates_may_be_turned_where_layouts_are_assigned(
+    layout: str, checks: set[str]
+) -> None:
+    module = hlo_lint.parse(f"""HloModule m
+
+set {{ a = f32[] parameter(0) ROOT b = f32[] parameter(1) }}
+
+ENTRY e {{
+  p = f32[8,4] parameter(0)
+  i = s32[2,2] parameter(1)
+  u = f32[2,4,3]{layout} parameter(2)
+  ROOT s = f32[8,4] scatter(p, i, u), update_window_dims={{2,1}}, inserted_window_dims={{}},
+    scatter_dims_to_operand_dims={{0,1}}, index_vector_dim=1, to_apply=set
+}}
+""")
+    assert Verifier().violations(module, Stage()).by_check.keys() == checks
+
+
 @pytest.mark.parametrize("counts", [(4, 8, 4), (8, 4, 8)])
 def test_equal_collectives_are_judged_by_the_counts_of_their_module(
     counts: tuple[int, ...],

@@ -415,7 +415,8 @@ def _demand_scatter_dims(
             f"the updates of scatter need {len(scattered) + len(windows)} dimensions, got "
             f"{update.rank}"
         )
-    _demand_dims("update_window_dims", windows, update.rank)
+    # XLA:GPU's layout_normalization turns the updates, and scatter_simplifier sorts them again.
+    _demand_dims("update_window_dims", windows, update.rank, ordered=update.layout is None)
     _demand_dims("inserted_window_dims", inserted, operand.rank)
     _demand_dims("input_batching_dims", batching, operand.rank)
     if len(windows) + len(inserted) + len(batching) != operand.rank:
