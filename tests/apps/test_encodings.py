@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import io
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from hlo_lint import lint
 from hlo_lint.apps.cli.program import main
 from hlo_lint.hlo.parser.module import parse_file
-from tests.apps.test_cli import run
+from tests.apps.test_cli import command, environment
 
 TEXT = """HloModule m
 
@@ -106,8 +107,8 @@ def test_a_fix_keeps_the_bytes_of_a_file(encoding: str, monkeypatch: pytest.Monk
 def test_utf_16_is_told_and_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     path = Path("größe.hlo")
     path.write_bytes(data := TEXT.encode("utf-16"))
-    for command in ("check", "fix"):
-        status, output, errors = program("ascii", (command, str(path)), monkeypatch)
+    for name in ("check", "fix"):
+        status, output, errors = program("ascii", (name, str(path)), monkeypatch)
         assert status == 1
         assert b"this is UTF-16" in output + errors
     assert path.read_bytes() == data
@@ -115,9 +116,10 @@ def test_utf_16_is_told_and_stays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_the_variable_of_python_decides() -> None:
-    ran = run("check", "größe.hlo", PYTHONIOENCODING="ascii")
-    assert ran.status == 1
-    assert b"gr\\xf6\\xdfe.hlo:5:3" in ran.output
+    given = environment(PYTHONIOENCODING="ascii")  # Python reads it when it starts
+    ran = subprocess.run(command("check", "größe.hlo"), env=given, capture_output=True)
+    assert ran.returncode == 1
+    assert b"gr\\xf6\\xdfe.hlo:5:3" in ran.stdout
 
 
 @pytest.mark.parametrize(
