@@ -8,7 +8,7 @@ GEMMs and convolutions among them have flops.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Final
 
@@ -160,8 +160,9 @@ def _parameter_reads(body: Computation) -> Mapping[int, int]:
             continue
         read = 0
         whole = not parameter.users
-        for name in reached([parameter.name], partial(_renamed, body)):
-            for user in _users(body, name):
+        for source in reached([parameter], _bitcasts_of):
+            name = source.name
+            for user in source.users:
                 if user.opcode == "bitcast":
                     continue
                 is_first = user.operand_names[0].partition("#")[0] == name
@@ -174,13 +175,8 @@ def _parameter_reads(body: Computation) -> Mapping[int, int]:
     return reads
 
 
-def _users(body: Computation, name: str) -> Sequence[Instruction]:
-    instruction = body.instruction(name)
-    return () if instruction is None else instruction.users
-
-
-def _renamed(body: Computation, name: str) -> list[str]:
-    return [user.name for user in _users(body, name) if user.opcode == "bitcast"]
+def _bitcasts_of(instruction: Instruction) -> list[Instruction]:
+    return [user for user in instruction.users if user.opcode == "bitcast"]
 
 
 def _results(body: Computation) -> list[Instruction]:
