@@ -182,8 +182,7 @@ class Scanner(TextPieces):
         self.may_look_on = True
         """True if a statement may extend beyond the next line that begins a statement."""
         self.next_statement = -1
-        """The offset of the first line after the current one that begins a statement; -1 before
-        the first search."""
+        """The offset of the next line that begins a statement; -1 until it has been looked for."""
         self.is_bare = False
         """True while statements outside of computations are read."""
         self.parse_errors: list[ParseError] = []
