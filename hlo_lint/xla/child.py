@@ -203,11 +203,21 @@ class Child:
             ChildDied: the child did not survive it, or took too long.
             NoTimeLeft: the time for all requests is up.
         """
+        return self.call_within(self.limits.seconds, function, *blocks, **arguments)
+
+    def call_within(
+        self,
+        seconds: float,
+        function: Callable[_P, Answer],
+        /,
+        *blocks: _P.args,
+        **arguments: _P.kwargs,
+    ) -> Answer:
+        """As `call`, with a limit of its own in seconds."""
         self.limits.deadline.check()
         self.limits.deadline.ends(self)
         self.start()
-        request = _request(function, arguments, self.limits.seconds)
-        return self._answer(self.limits.seconds, request, blocks)
+        return self._answer(seconds, _request(function, arguments, seconds), blocks)
 
     def log(self) -> str:
         """The end of the child's output since its last request."""

@@ -14,10 +14,9 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import cache, lru_cache
 from importlib import import_module
-from math import prod
+from math import inf, prod
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
@@ -149,7 +148,7 @@ class XlaCpu(Child):
         *,
         flags: Flags | None = None,
         plain: bool = False,
-        seconds: float | None = None,
+        seconds: float = inf,
     ) -> list[NDArray[Any]]:
         """The results of a module: the leaves of its root, in order.
 
@@ -165,21 +164,16 @@ class XlaCpu(Child):
             DumpError: jaxlib is not installed.
         """
         types, blocks = pack_arrays(inputs)
-        limits = self.limits
-        if seconds is not None:
-            self.limits = replace(limits, seconds=min(seconds, limits.seconds))
+        own: dict[str, Any] = {"types": types, "flags": dict(flags or {}), "plain": plain}
+        limit = min(seconds, self.limits.seconds)
         try:
-            types, results = self.call(
-                run_text, encode(text), *blocks, types=types, flags=dict(flags or {}), plain=plain
-            )
+            types, results = self.call_within(limit, run_text, encode(text), *blocks, **own)
         except (ChildDied, NoTimeLeft) as death:
             raise NotRun(f"{death}") from None
         except ChildError as error:
             if error.class_name == "ImportError":
                 raise DumpError(f"pip install 'hlo-lint[xla]' to run modules: {error}") from None
             raise NotRun(shown(xla_message(f"{error}")) or error.class_name) from None
-        finally:
-            self.limits = limits
         self.texts_run += 1
         return unpack_arrays(types, results)
 

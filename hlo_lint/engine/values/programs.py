@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from math import isfinite, prod
+from math import inf, isfinite, prod
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -219,7 +219,8 @@ class Runs:
             flags = JUDGE if is_judge else OPTIMIZED if size > MIN_OPTIMIZED_BYTES else {}
             begun = monotonic()
             try:
-                results = self.xla.run(text, arguments, flags=flags, seconds=self._limit(seed))
+                limit = self._hang_limit if seed >= HOSTILE else inf
+                results = self.xla.run(text, arguments, flags=flags, seconds=limit)
             except NotRun as error:
                 if seed < HOSTILE or SECONDS not in f"{error}":  # other numbers may end its loops
                     self._failures[key] = error
@@ -229,9 +230,10 @@ class Runs:
 
         return self._once((inputs, seed, program.graph.number, bool(types), is_judge), run)
 
-    def _limit(self, seed: int) -> float | None:
-        """The seconds after which a run on hostile inputs counts as endless; None for others."""
-        return max(HANG_SECONDS, SLOWER * self._longest) if seed >= HOSTILE else None
+    @property
+    def _hang_limit(self) -> float:
+        """The seconds after which a run on hostile inputs counts as endless."""
+        return max(HANG_SECONDS, SLOWER * self._longest)
 
     def _text(self, program: Program, types: Mapping[str, str]) -> str:
         key = program.graph.number, bool(types)
@@ -360,8 +362,7 @@ class Runs:
         self, before: Program, after: Program, inputs: Inputs, verdict: Comparison
     ) -> Iterator[Comparison]:
         """A change where the program before the step ends on inputs, and the other does not."""
-        limit = self._limit(verdict.seed)
-        assert limit is not None
+        limit = self._hang_limit
         if SECONDS not in verdict.reason or limit > self.xla.limits.seconds:
             return
         try:
