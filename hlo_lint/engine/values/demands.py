@@ -60,8 +60,6 @@ class Addends:
     """The operations between the sum and the parameter, the nearest to the parameter last."""
 
 
-SIDES: Final = (0, 1)
-"""The sides of a product that select elements of the other side, each in runs of its own."""
 SUMMED: Final = 2
 """The use of a parameter whose own elements are summed."""
 
@@ -75,7 +73,8 @@ class Demands:
     counts: set[int] = field(default_factory=set)
     """The parameters that decide how often a loop runs."""
     addends: dict[int, dict[int, Addends]] = field(default_factory=dict)
-    """The sums of elements of a parameter, by the side of the product that it is, or `SUMMED`."""
+    """The sums of elements of a parameter, by the side of the product that it is, 0 or 1, or by
+    `SUMMED`."""
 
 
 def demands(

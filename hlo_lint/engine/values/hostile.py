@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import isqrt, log, prod
 from typing import TYPE_CHECKING, Any, Final
 
-from hlo_lint.engine.values.demands import SIDES, SUMMED, Addends, demands, ends_of
+from hlo_lint.engine.values.demands import SUMMED, Addends, demands, ends_of
 from hlo_lint.engine.values.inputs import not_finite, value
 from hlo_lint.hlo.dtypes import BITS, ELEMENT_TYPES, PART_OF_COMPLEX, is_integer
 from hlo_lint.hlo.parser.literals import numpy_dtype
@@ -281,7 +281,8 @@ def _selected(
 
     assert input_.wanted is not None
     uses, dims = dict(input_.wanted.addends or ()), ordinary.shape
-    if (addends := uses.get(SELECTING.index(run % 16))) is not None:
+    side = SELECTING.index(run % 16)
+    if (addends := uses.get(side)) is not None:
         return _one_each(random, addends).astype(ordinary.dtype)
     numbers = [n for n in wanted if abs(n) <= MAX_SELECTED] or [1]
     shares = 1 / (1 + np.abs(np.array(numbers, float)))
@@ -291,7 +292,7 @@ def _selected(
     kind = random.integers(0, 8, dims)
     choices = [np.array(numbers, ordinary.dtype)[places], np.zeros_like(ordinary)]
     array = np.select([kind < end for end in ends], choices, ordinary)
-    if SELECTING.index(run % 16) == 0 and SUMMED in uses:
+    if side == 0 and SUMMED in uses:
         others = [n for n in numbers[run // 16 % len(numbers) :] + numbers if n]
         array = _one_each(random, uses[SUMMED], np.array(others or [1], ordinary.dtype))
     return array.astype(ordinary.dtype)
@@ -371,7 +372,7 @@ def _floats(random: numpy.random.Generator, dtype: str, input_: Input, seed: int
         turn, share = run // 3 % 4, 8
         is_large = turn % 2 or input_.leaf % 2 == turn // 2 or run % 3 == 2
         is_graded = turn == 0 and run % 3 < 2 and prod(dims) > 1
-        side = SIDES[1 - (run + run // 12) % 2]
+        side = 1 - (run + run // 12) % 2
         if is_graded and (addends := dict(input_.wanted.addends or ()).get(side)) is not None:
             return _one_each(random, addends).astype(target)
         numbers = _extremes(dtype, run) if is_large and not is_graded else [1.0, -1.0]
