@@ -330,6 +330,23 @@ def test_a_signal_in_a_callback_that_may_not_raise_is_not_lost(tree: Path) -> No
     assert (ran.returncode, ran.stdout, ran.stderr) == (143, "", "terminated\n")
 
 
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="this system has no such signals")
+def test_a_signal_that_interrupts_no_wait_is_obeyed_within_a_second() -> None:
+    code = (
+        "import signal, sys, threading, time\n"
+        "from hlo_lint.apps.cli.program import handle_signals\n"
+        "handle_signals(lambda *_: sys.exit(3))\n"
+        "def kill():\n"
+        "    time.sleep(0.5)\n"
+        "    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)\n"
+        "threading.Thread(target=kill).start()\n"
+        "threading.Event().wait(60)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run([sys.executable, "-c", code], env=environment, timeout=30, check=False)
+    assert ran.returncode == 3
+
+
 def test_a_report_that_is_interrupted_is_not_there(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     code = (

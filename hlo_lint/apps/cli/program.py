@@ -59,6 +59,10 @@ def handle_signals(handler: Callable[[int, FrameType | None], None]) -> None:
         number = getattr(signal, name, None)  # Windows has no SIGHUP
         if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # as of `nohup`
             signal.signal(number, handler)
+    if hasattr(signal, "setitimer"):
+        # A signal that arrives as a wait begins does not end the wait: the alarm each second does.
+        signal.signal(signal.SIGALRM, lambda *_: None)
+        signal.setitimer(signal.ITIMER_REAL, 1, 1)
 
 
 def _raise(number: int, _: object) -> None:
