@@ -18,7 +18,6 @@ import pytest
 
 import hlo_lint
 from hlo_lint.dumps.directory import FIXED
-from hlo_lint.report.html.page import GRAPH_LIBRARIES
 from hlo_lint.report.links import SITE
 from tests.conftest import CRASH, ROOT, made_once, present
 
@@ -45,8 +44,6 @@ def test_the_wheel_carries_what_is_no_python(wheel: Path) -> None:
     assert "hlo_lint/apps/examples/crash.tar.xz" in names
     for part in ("html", "css", "js"):
         assert f"hlo_lint/report/html/page.{part}" in names
-    for script in ("graph.js", *GRAPH_LIBRARIES):
-        assert f"hlo_lint/report/html/{script}" in names
 
 
 def test_a_newcomer_does_what_the_readme_begins_with(wheel: Path, tmp_path: Path) -> None:

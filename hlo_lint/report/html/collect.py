@@ -16,7 +16,6 @@ from hlo_lint.engine.findings import Diagnostic, PassRef, SuppressedFinding
 from hlo_lint.report.costs import measured_table
 from hlo_lint.report.groups import grouped
 from hlo_lint.report.html.detail import Detail, details_of
-from hlo_lint.report.html.module_graph import MAX_ON_PAGE, graph_of
 from hlo_lint.report.html.pass_diff import DifferenceBudget
 from hlo_lint.report.html.timeline import Differences, PassTimeline, no_timeline, timeline
 from hlo_lint.report.html.visible import deflated
@@ -114,8 +113,6 @@ class Compiled(TypedDict):
     timeline: PassTimeline
     measured: list[tuple[str, ...]]
     """A head, then the instructions that took the most time; empty without a profile."""
-    graph: int | None
-    """Index into `graphs`; None for a module without findings, or too large."""
     differences: int | None
     """Index into `differences`; None if no pass changed the module."""
 
@@ -138,8 +135,6 @@ class Collected(TypedDict):
 
     index: PageIndex
     details: list[Detail]
-    graphs: list[str]
-    """Modules as graphs, packed."""
     differences: list[str]
     """The changes of each pass of a timeline, or null; packed, one entry per module."""
 
@@ -190,8 +185,7 @@ def collect(
     folders = {compilation: compilation.dumps[0].path.parent.absolute() for compilation in shown}
     root = commonpath(folders.values()) if folders else ""
     profiles = Profiles(folders.values())
-    room, instructions, budget = MAX_PASSES, MAX_ON_PAGE, DifferenceBudget()
-    graphs: list[str] = []
+    room, budget = MAX_PASSES, DifferenceBudget()
     differences: list[str] = []
     for number, compilation in enumerate(shown, 1):
         progress(f"drawing module {number} of {len(shown)}: {compilation.title}")
@@ -209,11 +203,6 @@ def collect(
             "resolved" if finding.is_resolved else finding.severity.value
             for finding in own.values()
         )
-        # The dump with the module's worst finding is drawn.
-        paths = [own[number].path for number in sorted(own)]
-        dumps = {str(dump.path): dump for dump in compilation.dumps}
-        drawn = next((dumps[path] for path in paths if path in dumps), None)
-        graph = None if drawn is None else graph_of(compilation, drawn, instructions)
         modules.append(
             Compiled(
                 # The title of a file without a module's name is its path.
@@ -227,13 +216,9 @@ def collect(
                 counts=dict(counts),
                 timeline=line,
                 measured=profiles.table(compilation, folders[compilation]),
-                graph=len(graphs) if graph is not None else None,
                 differences=len(differences) if any(lines) else None,
             )
         )
-        if graph is not None:
-            graphs.append(deflated(graph))
-            instructions -= len(graph["names"])
         if any(lines):
             differences.append(deflated(lines))
         worst = {number: finding for number, finding in own_listed.items() if number in detailed}
@@ -261,10 +246,7 @@ def collect(
         left_out=left_out,
     )
     return Collected(
-        index=index,
-        details=[details[number] for number in detail_of],
-        graphs=graphs,
-        differences=differences,
+        index=index, details=[details[number] for number in detail_of], differences=differences
     )
 
 

@@ -30,7 +30,6 @@ function showModule(number) {
     make("p", { class: "above" }, about(module)),
     ...timeline(number, ""),
     ...measured(number),
-    wholeModule(number, ""),
   ]);
 }
 
@@ -127,7 +126,6 @@ function route(asked = true) {
 function theme(dark) {
   document.documentElement.dataset.theme = dark ? "dark" : "light";
   byId("theme").textContent = dark ? "Light" : "Dark";
-  if (moduleView && moduleView.holder.isConnected) moduleView.draw();
 }
 
 fill(

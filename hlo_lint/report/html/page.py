@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markdown_it import MarkdownIt
 
-_PROGRAM = ("graph", "timeline", "elements", "list", "finding", "drawings", "page")
+_PROGRAM = ("timeline", "elements", "list", "finding", "drawings", "page")
 """The scripts in order: the last runs the functions of the others."""
-GRAPH_LIBRARIES = ("vendor/graphology-0.26.0.min.js", "vendor/sigma-3.0.3.min.js")
 
 
 def render_html(
@@ -47,9 +46,7 @@ def render_html(
     markdown = MarkdownIt("commonmark", {"html": False}).disable(["link", "image"])
     collected = collect(dump, report, [Path(source) for source in sources], progress)
     style = content_of("page.css")
-    # A third of a small page: omitted without a graph.
-    libraries = GRAPH_LIBRARIES if collected["graphs"] else ()
-    program = ";\n".join(map(content_of, (*libraries, *(f"{name}.js" for name in _PROGRAM))))
+    program = "".join(content_of(f"{name}.js") for name in _PROGRAM)
     policy = (
         "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
         f"style-src {digest(style)}; script-src {digest(program)}; "
@@ -62,7 +59,6 @@ def render_html(
         policy=policy,
         style=style,
         program=program,
-        graphs=collected["graphs"],
         differences=collected["differences"],
         stats=report.stats,
         infos=report.stats["infos"] - len(report.resolved),
