@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import chain
 from typing import NamedTuple
 
 from hlo_lint.hlo.ir import Computation, HloFile, Instruction, Module, called_names
@@ -240,40 +239,6 @@ class SymbolTable:
                 continue
             if symbol.place.begin == place.begin and symbol.number == number:
                 yield symbol
-
-    def statements(self, span: Span) -> Iterator[Statement]:
-        """The heads and the instructions in a stretch of the file, each with its own tokens.
-
-        Nested instructions are left out: their tokens belong to the outer instruction.
-        """
-        for place in self.places:
-            if place.end < span.start or place.begin > span.end:
-                continue
-            inline = [
-                Span(declared.start, declared.start + len(declared.computation.text))
-                for declared in chain.from_iterable(place.computation.inline.values())
-            ]
-            yield self.head(place)
-            for number in range(self._first(place, span.start), len(place.computation.rows)):
-                if number in place.computation.nested:
-                    continue
-                if self.span(place, number).start > span.end:
-                    break
-                statement = self.statement(place, number)
-                start = statement.begin - place.begin
-                tokens = [
-                    token
-                    for token in statement.tokens
-                    if not any(begin <= start + token.start < end for begin, end in inline)
-                ]
-                yield statement._replace(tokens=tuple(tokens))
-
-    def _first(self, place: ComputationPlace, offset: int) -> int:
-        """The first instruction of a computation that ends after an offset in the file."""
-        if place.computation.nested or offset <= place.begin:
-            return 0
-        rows = range(len(place.computation.rows))
-        return bisect_left(rows, offset, key=lambda number: self.span(place, number).end)
 
     def called_by(self, place: ComputationPlace, number: int) -> tuple[ComputationPlace, ...]:
         """The defined computations that an instruction calls by name."""

@@ -19,7 +19,7 @@ from pygls.exceptions import JsonRpcException
 
 import hlo_lint
 from hlo_lint.hlo.parser.module import parse_file
-from tests.conftest import CRASH, ROOT, ROUNDTRIP, completed, present, started
+from tests.conftest import CRASH, ROOT, completed, present, started
 from tests.editor import Editor
 
 pytestmark = pytest.mark.slow
@@ -370,43 +370,6 @@ def test_references_are_all_places_of_a_name(editor: Editor) -> None:
     ]
 
 
-def rename(editor: Editor, uri: str, where: types.Position, name: str) -> types.WorkspaceEdit:
-    return present(
-        editor.wait(
-            editor.client.text_document_rename_async(
-                types.RenameParams(types.TextDocumentIdentifier(uri), where, name)
-            )
-        )
-    )
-
-
-def test_a_new_name_is_written_in_all_places(editor: Editor) -> None:
-    uri = editor.open(SMALL, "/nowhere/names.hlo")
-    after = edited(SMALL, rename(editor, uri, editor.at(uri, "%p#1", 1), "%pair"))
-    assert after == SMALL.replace("%p", "%pair").replace("(p:", "(pair:")
-    after = edited(SMALL, rename(editor, uri, editor.at(uri, "to_apply=%add", 11), "plus"))
-    assert after == SMALL.replace("%add", "%plus")
-
-
-def test_a_name_that_cannot_be_given_is_refused(editor: Editor) -> None:
-    uri = editor.open(SMALL, "/nowhere/names.hlo")
-    x = editor.at(uri, "%x = ", 1)
-    for name, why in (
-        ("y", "%y exists in %add"),
-        ("a b", "'a b' is not a name: letters, digits, `_`, `.`, `-`"),
-    ):
-        with pytest.raises(JsonRpcException, match=why):
-            rename(editor, uri, x, name)
-    with pytest.raises(JsonRpcException, match="a computation %body exists"):
-        rename(editor, uri, editor.at(uri, "to_apply=%add", 11), "%body")
-    named = types.TextDocumentIdentifier(uri)
-    prepared = editor.wait(
-        editor.client.text_document_prepare_rename_async(types.PrepareRenameParams(named, x))
-    )
-    assert isinstance(prepared, types.PrepareRenamePlaceholder)
-    assert (prepared.placeholder, text_at(SMALL, prepared.range)) == ("x", "x")
-
-
 # Fixes
 
 
@@ -551,84 +514,6 @@ def test_computations_tables_modules_and_comments_fold(editor: Editor) -> None:
         "%condition (", f"{end}\n%condition (", 1
     )
     assert (10, 16) in folds(editor, editor.open(region))
-
-
-# What is shown within the text
-
-
-def test_operands_have_their_shapes_before_them(editor: Editor) -> None:
-    uri = editor.open(SMALL, "/nowhere/hints.hlo")
-    whole = types.Range(types.Position(0, 0), types.Position(99, 0))
-
-    def hints(where: types.Range) -> list[tuple[str, str]]:
-        params = types.InlayHintParams(types.TextDocumentIdentifier(uri), where)
-        found = editor.wait(editor.client.text_document_inlay_hint_async(params))
-        lines = SMALL.split("\n")
-        return [
-            (str(each.label), lines[each.position.line][each.position.character :][:5])
-            for each in found or ()
-        ]
-
-    assert hints(whole) == [
-        ("f32[]", "%x, %"),
-        ("f32[]", "%y)"),
-        ("s32[]", "%p#0,"),
-        ("f32[8]{0}", "%p#1)"),
-        ("f32[4,8]{1,0}", "%a, %"),
-        ("f32[]", "%zero"),
-        ("s32[]", "%one,"),
-        ("f32[8]{0}", "%tota"),
-        ("(s32[], f32[8]{0})", "%star"),
-    ]
-    one = editor.at(uri, "%next = ")
-    assert hints(types.Range(one, one)) == [("s32[]", "%p#0,"), ("f32[8]{0}", "%p#1)")]
-    typed = SMALL.replace("add(%x, %y)", "add(f32[] %x, f32[] %y)")
-    editor.change(uri, types.TextDocumentContentChangeWholeDocument(typed))
-    assert hints(types.Range(types.Position(4, 0), types.Position(8, 0))) == []
-
-
-@pytest.mark.parametrize(
-    "name", ["while_with_inline_computations", "nested_instruction_as_operand"]
-)
-def test_words_have_colours(editor: Editor, name: str) -> None:
-    for text in (SMALL, (ROUNDTRIP / f"{name}.hlo").read_text()):
-        uri = editor.open(text, "/nowhere/colours.hlo")
-        found = present(
-            editor.wait(
-                editor.client.text_document_semantic_tokens_full_async(
-                    types.SemanticTokensParams(types.TextDocumentIdentifier(uri))
-                )
-            )
-        )
-        provider = editor.started.capabilities.semantic_tokens_provider
-        assert provider is not None
-        kinds = provider.legend.token_types
-        lines, told = text.split("\n"), []
-        line, column, end = 0, 0, -1
-        for at in range(0, len(found.data), 5):
-            down, right, length, kind, modifiers = found.data[at : at + 5]
-            line, column = line + down, right if down else column + right
-            assert down or column >= end  # no two overlap
-            end = column + length
-            told.append((lines[line][column:end], kinds[kind], modifiers))
-        names = [word for word, _, modifiers in told if modifiers]
-        module = parse_file(text).modules[0]
-        given = {each.name for each in module.instructions() if not each.is_nested}
-        given |= {each.name for each in module.computations if not each.name.startswith("_")}
-        assert {each.removeprefix("%") for each in names} == given
-        if text == SMALL:
-            for word in (
-                ("ENTRY", "keyword", 0),
-                ("%main", "class", 1),
-                ("%total", "variable", 1),
-                ("f32", "type", 0),
-                ("reduce", "function", 0),
-                ("%zero", "variable", 0),
-                ("to_apply", "property", 0),
-                ("%add", "class", 0),
-                ("a", "parameter", 0),
-            ):
-                assert word in told
 
 
 # The server as a process

@@ -368,10 +368,8 @@ def editor(data: bytes) -> None:
 
     utf16 = types.PositionEncodingKind.Utf16
     from hlo_lint.apps.lsp.documents import Document
-    from hlo_lint.apps.lsp.hints import hints
     from hlo_lint.apps.lsp.hover import hover
     from hlo_lint.apps.lsp.outline import folds, symbols
-    from hlo_lint.apps.lsp.semantic_tokens import semantic_tokens
     from hlo_lint.apps.lsp.texts import Text
 
     places, source = data[:8].ljust(8, b"\0"), decode_text(data[8:])
@@ -384,8 +382,6 @@ def editor(data: bytes) -> None:
         document = Document(text, Memo())
         symbols(document)
         folds(document)
-        semantic_tokens(document)
-        list(hints(document, text.span(types.Range(positions[2], positions[3]))))
         for position in positions:
             offset = text.offset(position)
             _expect(0 <= offset <= len(text.source), "a position is in the text")
@@ -401,13 +397,8 @@ METHODS = (
     "textDocument/definition",
     "textDocument/references",
     "textDocument/documentHighlight",
-    "textDocument/prepareRename",
-    "textDocument/rename",
     "textDocument/documentSymbol",
     "textDocument/foldingRange",
-    "textDocument/inlayHint",
-    "textDocument/semanticTokens/full",
-    "textDocument/semanticTokens/range",
     "textDocument/codeAction",
     "codeAction/resolve",
     "workspace/didChangeConfiguration",

@@ -62,12 +62,6 @@ class Session:
         for found in self.editor.references(self.uri, place):
             yield self._shown(found)
 
-    def rename(self, place: types.Position, name: str) -> Iterator[str]:
-        params = types.RenameParams(self.named, place, name)
-        found = present(self.editor.wait(self.editor.client.text_document_rename_async(params)))
-        for edit in (found.changes or {})[self.uri]:
-            yield f"{_spelled(edit.range.start)}-{_spelled(edit.range.end)}: {edit.new_text}"
-
     def actions(self, place: types.Position) -> Iterator[str]:
         for action in self.editor.actions(self.uri, types.Range(place, place)):
             yield f"{action.title} ({getattr(action.kind, 'value', action.kind)})"

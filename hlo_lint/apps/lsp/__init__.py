@@ -1,6 +1,5 @@
 """The language server for HLO texts open in an editor.
 
 `texts` converts positions of the client; `documents` parses each version of a text once; `hover`,
-`hints`, `tokens`, `outline`, `renaming`, `checking` and `fixing` answer requests; `app` is the
-server.
+`outline`, `checking` and `fixing` answer requests; `app` is the server.
 """

@@ -25,11 +25,8 @@ from hlo_lint import __version__
 from hlo_lint.apps.lsp.checking import Checked, OutdatedError, check
 from hlo_lint.apps.lsp.documents import Document
 from hlo_lint.apps.lsp.fixing import FIX_ALL, allowances, fix_all, quick_fixes
-from hlo_lint.apps.lsp.hints import hints
 from hlo_lint.apps.lsp.hover import hover
 from hlo_lint.apps.lsp.outline import folds, symbols
-from hlo_lint.apps.lsp.renaming import RenameError, new_name
-from hlo_lint.apps.lsp.semantic_tokens import LEGEND, semantic_tokens
 from hlo_lint.apps.lsp.text_settings import SECTION, Options, read_options
 from hlo_lint.apps.lsp.texts import Text, Texts
 from hlo_lint.engine.memo import RunMemo
@@ -45,8 +42,6 @@ MAX_DELAY = 2.0
 GARBAGE = 100_000_000
 """Characters of replaced versions before a garbage collection. A version is a few large objects, so
 Python's own thresholds are reached late."""
-REQUEST_FAILED = -32803
-"""`LSPErrorCodes.RequestFailed`: a valid request that cannot be done; the message says why."""
 
 log = logging.getLogger("hlo_lint.apps.lsp")
 _P = ParamSpec("_P")
@@ -261,7 +256,7 @@ def _read(opened: _OpenText, text: Text, serial: int) -> Document:
 
 
 def _answers(handler: Callable[_P, Awaitable[_T]]) -> Callable[_P, Awaitable[_T]]:
-    """Turn the errors of a handler into responses: content modified, request failed."""
+    """Tell a client whose text has changed since its request that it has."""
 
     @wraps(handler)
     async def answer(*args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -269,8 +264,6 @@ def _answers(handler: Callable[_P, Awaitable[_T]]) -> Callable[_P, Awaitable[_T]
             return await handler(*args, **kwargs)
         except OutdatedError:
             raise JsonRpcContentModified("the text has changed") from None
-        except RenameError as error:
-            raise JsonRpcException(str(error), REQUEST_FAILED) from None
 
     return answer
 
@@ -323,23 +316,21 @@ def _offer_texts(server: HloServer) -> None:
 def _offer_answers(server: HloServer) -> None:
     """Offer the features that need only the parsed text; the answer is None for a closed text."""
 
-    def offer(feature: str, answer: Callable[[Document, Any], Any], options: Any = None) -> None:
-        @server.feature(feature, options)
+    def offer(feature: str, answer: Callable[[Document, Any], Any]) -> None:
+        @server.feature(feature)
         @_answers
         async def handle(params: Any) -> Any:
             document = await server.document(params.text_document.uri)
             return None if document is None else answer(document, params)
 
-    def offer_of_symbol(
-        feature: str, answer: Callable[[Document, Symbol, Any], Any], options: Any = None
-    ) -> None:
+    def offer_of_symbol(feature: str, answer: Callable[[Document, Symbol, Any], Any]) -> None:
         """Offer a feature for the name at a position; without a name the answer is None."""
 
         def answer_for_name(document: Document, params: Any) -> Any:
             symbol = document.symbol_at(document.text.offset(params.position))
             return None if symbol is None else answer(document, symbol, params)
 
-        offer(feature, answer_for_name, options)
+        offer(feature, answer_for_name)
 
     def show(document: Document, params: types.HoverParams) -> types.Hover | None:
         offset, markdown = document.text.offset(params.position), server.reads_markdown
@@ -354,25 +345,8 @@ def _offer_answers(server: HloServer) -> None:
     offer_of_symbol(types.TEXT_DOCUMENT_DEFINITION, _definition)
     offer_of_symbol(types.TEXT_DOCUMENT_REFERENCES, _references)
     offer_of_symbol(types.TEXT_DOCUMENT_DOCUMENT_HIGHLIGHT, _highlights)
-    offer_of_symbol(types.TEXT_DOCUMENT_PREPARE_RENAME, _placeholder)
-    renames = types.RenameOptions(prepare_provider=True)
-    offer_of_symbol(types.TEXT_DOCUMENT_RENAME, _renamed, renames)
     offer(types.TEXT_DOCUMENT_DOCUMENT_SYMBOL, lambda document, _: symbols(document))
     offer(types.TEXT_DOCUMENT_FOLDING_RANGE, lambda document, _: folds(document))
-    offer(
-        types.TEXT_DOCUMENT_INLAY_HINT,
-        lambda document, params: list(hints(document, document.text.span(params.range))),
-    )
-    offer(
-        types.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL,
-        lambda document, _: semantic_tokens(document),
-        LEGEND,
-    )
-    offer(
-        types.TEXT_DOCUMENT_SEMANTIC_TOKENS_RANGE,
-        lambda document, params: semantic_tokens(document, document.text.span(params.range)),
-        LEGEND,
-    )
 
 
 def _location(document: Document, symbol: Symbol) -> types.Location:
@@ -402,23 +376,6 @@ def _highlights(document: Document, symbol: Symbol, _: object) -> list[types.Doc
         )
         for occurrence in document.occurrences(symbol)
     ]
-
-
-def _placeholder(
-    document: Document, symbol: Symbol, _: object
-) -> types.PrepareRenamePlaceholder | None:
-    if document.definition(symbol) is None:
-        return None
-    return types.PrepareRenamePlaceholder(document.text.range(symbol.span), symbol.name)
-
-
-def _renamed(document: Document, symbol: Symbol, params: types.RenameParams) -> types.WorkspaceEdit:
-    name = new_name(document, symbol, params.new_name)
-    edits = [
-        types.TextEdit(document.text.range(occurrence.span), name)
-        for occurrence in document.occurrences(symbol)
-    ]
-    return types.WorkspaceEdit(changes={document.text.uri: edits})
 
 
 def _offer_fixes(server: HloServer) -> None:

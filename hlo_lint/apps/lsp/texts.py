@@ -123,10 +123,6 @@ class Text(TextDocument):
         """The range of a span."""
         return types.Range(self.position(span.start), self.position(span.end))
 
-    def span(self, range: types.Range) -> Span:
-        """The span of a range."""
-        return Span(self.offset(range.start), self.offset(range.end))
-
     def line_of(self, offset: int) -> int:
         """The line number of an offset, from 0."""
         return bisect_right(self.starts, offset) - 1
