@@ -54,7 +54,6 @@ ENDINGS = {
     "text": "txt",
     "concise": "concise.txt",
     "json": "json",
-    "json-lines": "jsonl",
     "sarif": "sarif",
     "github": "github.txt",
     "gitlab": "gitlab.json",

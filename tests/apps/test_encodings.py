@@ -32,7 +32,6 @@ COMMANDS = (
     ("explain", "reshape-moves-data"),
     ("diff", "größe.hlo", "other.hlo"),
     ("match", "reshape()", "größe.hlo"),
-    ("check", "größe.hlo", "--statistics"),
     ("check", "--help"),
 )
 ENCODINGS = ("cp1252", "latin-1", "ascii")

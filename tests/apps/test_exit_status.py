@@ -90,7 +90,6 @@ CASES: dict[tuple[str, int], tuple[str, ...]] = {
     ("bisect", 1): (*map(str, (BISECTED / "all", BISECTED / "without")),),
     ("diff", 2): ("nothing.hlo", "bad.hlo"),
     ("capture", 2): ("nothing.py:f",),
-    ("completion", 0): ("bash",),
     ("reduce", 0): ("bad.hlo", "--finding", "reshape-moves-data", "-q"),
     ("reduce", 2): ("good.hlo", "--finding", "reshape-moves-data", "-q"),
 }

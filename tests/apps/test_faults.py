@@ -190,7 +190,6 @@ SLOW = {
     "validate": ["validate", "steps"],
     "all steps": ["validate", "--all-steps", "-j", "2", "steps"],
     "reduce": ["reduce", "--interesting", "sh -c 'sleep 100'", "loop.hlo"],
-    "watch": ["check", "--no-cache", "--watch", "loop.hlo"],
     "server": ["server"],
 }
 

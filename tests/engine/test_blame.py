@@ -350,8 +350,8 @@ def test_a_history_is_written_to_a_file_as_it_is_printed(tmp_path: Path) -> None
     assert "\x1b[" in coloured.output
 
 
-@pytest.mark.parametrize("option", ["--fix", "--diff", "--statistics"])
-def test_a_history_goes_with_no_fix_and_no_statistics(option: str) -> None:
+@pytest.mark.parametrize("option", ["--fix", "--diff"])
+def test_a_history_goes_with_no_fix(option: str) -> None:
     refused = CliRunner().invoke(cli, ["check", "--blame", option, str(CRASH)])
     assert (refused.exit_code, refused.stdout) == (2, "")
 

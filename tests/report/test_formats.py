@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import chdir
 from dataclasses import replace
@@ -29,7 +30,6 @@ from hlo_lint.report import markdown, sarif
 from hlo_lint.report.formats import FORMATS, NO_ROOM, render
 from hlo_lint.report.groups import grouped
 from hlo_lint.report.report import Report
-from hlo_lint.report.statistics import counts, render_statistics
 from hlo_lint.text.errors import UsageError
 from hlo_lint.text.source import decode
 from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT, completed
@@ -173,8 +173,8 @@ def test_what_is_allowed_counts_for_nothing_and_is_told_where_a_format_has_a_wor
     assert run_of(report)["properties"]["allowed"] == 1
     for name in ("text", "markdown"):
         assert "no findings in 1 file, 1 module of HLO, 1 allowed" in render(report, name)
-    *_, allowed, _ = map(json.loads, render(report, "json-lines").splitlines())
-    assert (allowed["type"], allowed["reason"]) == ("allowed", "as it should be")
+    (allowed,) = json.loads(render(report, "json"))["allowed"]
+    assert allowed["reason"] == "as it should be"
     of_the_file, passed = suites(report)
     ((skipped,),) = [case.result for case in of_the_file]
     assert skipped.message == "allowed by comment: as it should be"
@@ -524,15 +524,6 @@ def test_junit_reads_whatever_a_dump_says(evil: Report) -> None:
 # JSON
 
 
-def test_json_lines_are_the_json_report_line_by_line(everything: Report) -> None:
-    *findings, summary = map(json.loads, render(everything, "json-lines").splitlines())
-    report = json.loads(render(everything, "json"))
-    assert [{"type": "finding", **each} for each in report["findings"]] == findings
-    assert summary.pop("type") == "summary"
-    assert summary == {name: report[name] for name in ("version", "skipped", "stats")}
-    assert report["allowed"] == []
-
-
 def test_bytes_that_are_no_utf_8_survive_in_json(tmp_path: Path) -> None:
     text = render(moving(tmp_path / "m.hlo", "caf\udce9"), "json")
     ((edit,),) = [each["fix"]["edits"] for each in json.loads(text)["findings"]]
@@ -560,10 +551,13 @@ def test_markdown_counts_by_rule(everything: Report) -> None:
         r"^\| `(.+)` \| (\d+) \| (\d+) \| (\d+) \|", render(everything, "markdown"), re.M
     )
     by_rule = {rule: [int(number) for number in numbers] for rule, *numbers in rows}
-    expected = {
-        each.rule: [each.errors, each.warnings, each.infos] for each in counts(everything.findings)
+    counts = Counter((found.rule, found.severity) for found in everything.findings)
+    assert by_rule == {
+        found.rule: [counts[found.rule, severity] for severity in Severity]
+        for found in everything.findings
     }
-    assert by_rule == expected
+    totals = [sum(numbers) for numbers in by_rule.values()]
+    assert totals == sorted(totals, reverse=True)
 
 
 def test_a_summary_that_is_too_long_says_how_much_is_left_out(
@@ -579,27 +573,6 @@ def test_a_summary_that_is_too_long_says_how_much_is_left_out(
     left = f"{sum(1 + len(group.rest) for group in rest)} findings do not fit"
     assert said == [f"Markdown: {left} (8000 bytes)"]
     assert text.endswith(f"… {left}.\n")
-
-
-# Counts
-
-
-def test_statistics_count_the_findings_of_each_rule(everything: Report) -> None:
-    rows = json.loads(render_statistics(everything, "json"))
-    assert sum(row["count"] for row in rows) == len(everything.findings)
-    for row in rows:
-        mine = [finding for finding in everything.findings if finding.rule == row["rule"]]
-        assert row["count"] == len(mine) == row["errors"] + row["warnings"] + row["infos"]
-        assert row["fixable"] == sum(finding.fix is not None for finding in mine)
-    numbers = [row["count"] for row in rows]
-    assert numbers == sorted(numbers, reverse=True)
-
-
-def test_statistics_as_text_are_a_table(crash: Report, clean: Report) -> None:
-    assert render_statistics(crash) == (
-        "1  reshape-moves-data  1 error  1 fixable\n1 error in 33 files, 33 modules of HLO\n"
-    )
-    assert render_statistics(clean) == "no findings in 1 file, 1 module of HLO\n"
 
 
 # The page
@@ -637,6 +610,6 @@ def test_the_page_shows_what_the_program_prints(command: str, said: str, folder:
     assert re.fullmatch(shown, done.stdout), done.stdout
 
 
-def test_the_page_shows_every_format_but_the_one_of_long_lines() -> None:
+def test_the_page_shows_every_format() -> None:
     shown = {shlex.split(command)[-1] for command, _ in sessions()}
-    assert {name for name in FORMATS if name not in shown} == {"text", "json-lines"}
+    assert {name for name in FORMATS if name not in shown} == {"text"}

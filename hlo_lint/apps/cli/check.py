@@ -87,7 +87,6 @@ MAX_FINDINGS = 1000
 @click.option(
     "--show-files", is_flag=True, help="Print the files that would be read, and check nothing."
 )
-@click.option("--watch", is_flag=True, help="Check again whenever a file changes; Ctrl-C ends it.")
 @parameters.color_option
 @click.pass_context
 def command(
@@ -102,7 +101,6 @@ def command(
     prune_baseline: Path | None,
     exit_zero: bool,
     show_files: bool,
-    watch: bool,
     options: printing.ReportOptions,
     shared: common.SharedOptions,
 ) -> None:
@@ -111,8 +109,6 @@ def command(
     The PATH `-` is standard input. Without one it is the folder that XLA_FLAGS dumps to
     (`--xla_dump_to`), else the working directory.
     """
-    if options.blame and options.statistics:
-        raise click.UsageError("--blame goes without --statistics")
     if strict:
         shared = shared._replace(extend_select=(*shared.extend_select, "parser-refuses"))
         if shared.jax is not None:  # here, where its progress is shown
@@ -132,19 +128,11 @@ def command(
                 click.echo(shown(str(file.path)))
         return
     if (baseline := write_baseline or prune_baseline) is not None:
-        if watch or options.blame or (write_baseline and prune_baseline):
+        if options.blame or (write_baseline and prune_baseline):
             raise click.UsageError(
-                "--write-baseline and --prune-baseline go without each other, --blame and --watch"
+                "--write-baseline and --prune-baseline go without each other and --blame"
             )
         ctx.exit(_update_baseline(baseline, paths, options, shared, prune=write_baseline is None))
-    if watch:
-        from hlo_lint.apps.cli import watching
-
-        settings_file = partial(common.settings_file, paths, shared)
-        watching.watch(
-            paths, settings_file, partial(_checked, paths, options, shared), options.output
-        )
-        return
     report = _checked(paths, options, shared)
     ctx.exit(common.exit_status(report, shared, exit_zero=exit_zero))
 
@@ -156,8 +144,6 @@ def _checked(
     settings = common.settings_of(paths, shared).overridden(output_format=options.output_format)
     if settings.max_findings is None:
         settings = settings.overridden(max_findings=MAX_FINDINGS)
-    if options.statistics and settings.output_format not in ("text", "concise", "json"):
-        raise UsageError(f"--statistics is text or json, not {settings.output_format}")
     dump = common.open_given(paths, settings, shared)
     report, jobs = _run(dump, settings, options)
     if options.asked is not None:

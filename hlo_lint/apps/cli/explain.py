@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hlo_lint.apps.cli import common, completion, parameters
+from hlo_lint.apps.cli import common, parameters
 from hlo_lint.dumps.crash import MAX_LOG_BYTES
 from hlo_lint.report.rule_page import render_page
 from hlo_lint.rules.registry import find_rule, rule_entries
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command("explain")
-@click.argument("rule", metavar="RULE|MESSAGE|LOG|-", shell_complete=completion.rules)
+@click.argument("rule", metavar="RULE|MESSAGE|LOG|-", shell_complete=parameters.complete_rules)
 @click.argument("dump", required=False, type=parameters.PATH)
 def command(rule: str, dump: Path | None) -> None:
     """Print the page of a rule, or the origin of a message of XLA.

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 import click
 
-from hlo_lint.apps.cli import completion
 from hlo_lint.apps.cli.common import SharedOptions, choose_color
 from hlo_lint.apps.settings.settings import LEVELS, SEVERITIES
 from hlo_lint.apps.settings.settings import MAX_COUNT as MAX_COUNT
@@ -21,6 +20,8 @@ from hlo_lint.text.source import whole_number
 Command = TypeVar("Command", bound=Callable[..., object])
 
 PATH = click.Path(path_type=Path)
+_ANY_PATH = click.Path(readable=False)
+"""A path that a shell completes; also `-`, and paths that the command itself refuses."""
 
 
 def output_option(name: str = "out", **settings: Any) -> Callable[[Any], Any]:
@@ -39,9 +40,7 @@ def two_folders(command: Callable[..., object]) -> Callable[..., object]:
     return click.argument("before", metavar="A", type=PATH)(after(command))
 
 
-paths_argument = click.argument(
-    "paths", nargs=-1, required=True, metavar="PATH…", shell_complete=completion.paths
-)
+paths_argument = click.argument("paths", nargs=-1, required=True, metavar="PATH…", type=_ANY_PATH)
 
 
 def _or_dump(_: click.Context, __: click.Parameter, paths: tuple[str, ...]) -> tuple[str, ...]:
@@ -57,7 +56,7 @@ def _or_dump(_: click.Context, __: click.Parameter, paths: tuple[str, ...]) -> t
 
 
 dump_argument = click.argument(
-    "paths", nargs=-1, metavar="[PATH…]", shell_complete=completion.paths, callback=_or_dump
+    "paths", nargs=-1, metavar="[PATH…]", type=_ANY_PATH, callback=_or_dump
 )
 module_option = click.option(
     "--module",
@@ -89,12 +88,19 @@ _FILE = (
 )
 
 
+def complete_rules(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
+    """The names of rules and families that a shell offers."""
+    from hlo_lint.rules.registry import known_names
+
+    return sorted(name for name in known_names() if name.startswith(begun))
+
+
 def _rules_option(flag: str, text: str) -> Callable[[Command], Command]:
     return click.option(
         flag,
         multiple=True,
         metavar="RULE",
-        shell_complete=completion.rules,
+        shell_complete=complete_rules,
         help=f"{text} (repeatable).",
     )
 
@@ -108,13 +114,11 @@ RULES = (
         "--severity",
         multiple=True,
         metavar="RULE=LEVEL",
-        shell_complete=completion.levels,
         help=f"The severity of a rule or a family: {', '.join(LEVELS)} (repeatable).",
     ),
     click.option(
         "--before",
         metavar="PASS",
-        shell_complete=completion.pass_names,
         help="The pass that comes next, if the dump does not say: layout_normalization, autotuner.",
     ),
     click.option(
@@ -308,7 +312,6 @@ def target_option(
         name,
         multiple=multiple,
         metavar="CHIP",
-        shell_complete=completion.targets,
         help="The chip, present or not: h100, h200, the path of a gpu_target_config.pbtxt from a "
         f"dump, or a TPU: v5e, v5p, v6e{_repeatable(multiple)}.",
         **settings,
@@ -336,13 +339,7 @@ jobs_option = click.option(
 )
 
 
-report_options = (
-    findings_format,
-    report_output,
-    click.option(
-        "--statistics", is_flag=True, help="Print the number of findings of each rule instead."
-    ),
-)
+report_options = (findings_format, report_output)
 """The options that say how a report is printed, and where."""
 
 
