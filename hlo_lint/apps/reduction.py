@@ -39,7 +39,7 @@ from hlo_lint.engine.reduce.interest import (
     shape_errors,
     skeleton,
 )
-from hlo_lint.engine.reduce.search import Reduction, ReductionProgress, ReductionState, Search
+from hlo_lint.engine.reduce.search import Reduction, ReductionProgress, Search
 from hlo_lint.engine.reduce.transformations.base import Transformation
 from hlo_lint.engine.reduce.transformations.passes import ApplyPass
 from hlo_lint.engine.stages import Stages
@@ -86,16 +86,14 @@ def reduce_problem(
     *,
     jobs: int = 1,
     repeat: int = 1,
-    state: Path | None = None,
 ) -> Reduction:
     """Find the smallest module that still shows a problem and that XLA's parser accepts.
 
     A problem of XLA's compiler stays legal: XLA's verifier refuses no more than in the input.
-    The other arguments are as in `Search`; `state` is a file.
+    The other arguments are as in `Search`.
 
     Raises:
         UsageError: the text does not show the problem.
-        DumpError: the state file cannot be written.
     """
     allowed = _violated(problem.text) if problem.ending is not None else None
     with parser() as reads:
@@ -103,8 +101,7 @@ def reduce_problem(
         def accepts(text: str) -> bool:
             return reads(text) and (allowed is None or _violated(text) <= allowed)
 
-        kept = ReductionState(state, problem.test.key) if state else None
-        search = Search(problem.test, accepts, jobs, repeat, kept, progress, problem.extra)
+        search = Search(problem.test, accepts, jobs, repeat, progress, problem.extra)
         return search.run(problem.comments + problem.text, problem.comments)
 
 

@@ -42,7 +42,6 @@ class ReduceOptions(NamedTuple):
     passes: str
     inputs: Path | None
     message: str
-    state: Path | None
     jobs: int | None
     repeat: int
     timeout: float
@@ -69,7 +68,6 @@ class ReduceOptions(NamedTuple):
                 lambda change, left, _, run: note(f"{change}: {left} instructions, {run} tests"),
                 jobs=jobs,
                 repeat=self.repeat,
-                state=self.state,
             )
 
     @property
@@ -127,12 +125,6 @@ _OPTIONS = (
     parameters.inputs_option,
     click.option(
         "--message", default="", metavar="REGEX", help="A crash counts if its message matches."
-    ),
-    click.option(
-        "--state",
-        type=parameters.PATH,
-        metavar="FILE",
-        help="Keep verdicts and the smallest module in this file; a later run continues from it.",
     ),
     parameters.jobs_option,
     click.option(

@@ -53,11 +53,6 @@ class InterestTest(Protocol):
         """The verdict on a text."""
         ...
 
-    @property
-    def key(self) -> str:
-        """A text that identifies the problem of the test; a state file belongs to a single key."""
-        ...
-
 
 def skeleton(message: str) -> str:
     """A message without shapes, names and numbers, which identifies the kind of problem.
@@ -92,11 +87,6 @@ class FindingTest:
     release: Recognition | None = None
     """The release recognized from the other dumps; None for a single file."""
     memo: RunMemo = field(default_factory=RunMemo, compare=False, repr=False)
-
-    @property
-    def key(self) -> str:
-        """The rule and the skeleton of its message."""
-        return f"{self.rule.name()} {self.opcode} {self.message}"
 
     def findings(self, text: str) -> list[tuple[Module, Diagnostic]]:
         """The findings of the rule in a text, each with its module."""
@@ -153,11 +143,6 @@ class CommandTest:
 
     command: tuple[str, ...]
     timeout: float
-
-    @property
-    def key(self) -> str:
-        """The command."""
-        return " ".join(self.command)
 
     def __call__(self, text: str) -> InterestVerdict:
         """The verdict on a text; a command that times out means not interesting."""
@@ -237,11 +222,6 @@ class CrashTest:
     """The cause of the ending to look for; empty if `message` is used."""
     message: str = ""
     """A regular expression for the message."""
-
-    @property
-    def key(self) -> str:
-        """The cause of the ending, and the flags."""
-        return f"{self.cause} {self.message} {self.flags}"
 
     def ending(self, text: str) -> Ending:
         """The end of the compilation of a text."""

@@ -46,11 +46,6 @@ class ValuesTest(AbstractContextManager["ValuesTest"]):
         self.pass_name = pass_name
         self._children = xla_cpus()
 
-    @property
-    def key(self) -> str:
-        """The pass, and the flags."""
-        return f"values {self.flags}"
-
     def __exit__(self, *_: object) -> None:
         self._children.close()
 

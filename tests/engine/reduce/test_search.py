@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from threading import Lock
 import pytest
 
 from hlo_lint.engine.reduce.interest import CommandTest, Guard, InterestVerdict
-from hlo_lint.engine.reduce.search import ReductionState, Search
+from hlo_lint.engine.reduce.search import Search
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.text.errors import UsageError
 from hlo_lint.xla.child import Pool
@@ -32,7 +31,6 @@ class HasOpcode:
     with_anchor: bool = True
     asked: Counter[str] = field(default_factory=Counter)
     lock: Lock = field(default_factory=Lock)
-    key: str = "has an opcode"
 
     def __call__(self, text: str) -> InterestVerdict:
         with self.lock:
@@ -88,35 +86,6 @@ def test_without_jaxlib_what_is_malformed_is_never_taken() -> None:
     assert reads(text)
     assert not reads(text.replace("parameter(0)", "parameter(0", 1))
     assert not reads(text.replace("dimensions=", "dimension=", 1))
-
-
-def test_a_run_goes_on_from_its_state(tmp_path: Path, reads: Guard) -> None:
-    text, path = random_module(6), tmp_path / "state"
-
-    class Stopping(HasOpcode):
-        def __call__(self, text: str) -> InterestVerdict:
-            if self.asked.total() == 12:
-                raise KeyboardInterrupt
-            return super().__call__(text)
-
-    first = Stopping(with_anchor=False)
-    with pytest.raises(KeyboardInterrupt):
-        Search(first, reads, state=ReductionState(path, "k")).run(text)
-    path.write_text(path.read_text() + '{"of": "cut o')
-    second = HasOpcode(with_anchor=False)
-    resumed = Search(second, reads, state=ReductionState(path, "k")).run(text)
-    whole = Search(HasOpcode(with_anchor=False), reads).run(text)
-    assert resumed.text == whole.text
-    assert not first.asked.keys() & second.asked.keys()
-    third = HasOpcode(with_anchor=False)
-    assert Search(third, reads, state=ReductionState(path, "k")).run(text).text == whole.text
-    assert not (first.asked.keys() | second.asked.keys()) & third.asked.keys()
-
-
-def test_a_state_of_another_reduction_is_refused(tmp_path: Path, reads: Guard) -> None:
-    path = written(tmp_path / "state", json.dumps({"input": "another", "test": "k"}) + "\n")
-    with pytest.raises(UsageError, match="another reduction"):
-        Search(HasOpcode(), reads, state=ReductionState(path, "k")).run(random_module(0))
 
 
 def test_a_problem_that_does_not_always_show_is_asked_for_again(reads: Guard) -> None:
