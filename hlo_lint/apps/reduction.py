@@ -40,8 +40,6 @@ from hlo_lint.engine.reduce.interest import (
     skeleton,
 )
 from hlo_lint.engine.reduce.search import Reduction, ReductionProgress, Search
-from hlo_lint.engine.reduce.transformations.base import Transformation
-from hlo_lint.engine.reduce.transformations.passes import ApplyPass
 from hlo_lint.engine.stages import Stages
 from hlo_lint.engine.verifier import Verifier
 from hlo_lint.hlo.parser.module import parse_file
@@ -76,8 +74,6 @@ class Problem:
     """The flags of the run that wrote the dump."""
     release: str = ""
     """The release of jax that wrote the dump; empty if unknown."""
-    extra: tuple[Transformation, ...] = ()
-    """Additional transformations, for this kind of problem."""
 
 
 def reduce_problem(
@@ -101,7 +97,7 @@ def reduce_problem(
         def accepts(text: str) -> bool:
             return reads(text) and (allowed is None or _violated(text) <= allowed)
 
-        search = Search(problem.test, accepts, jobs, repeat, progress, problem.extra)
+        search = Search(problem.test, accepts, jobs, repeat, progress)
         return search.run(problem.comments + problem.text, problem.comments)
 
 
@@ -316,8 +312,7 @@ def values_problem(
                 f"{name} of jax {interpreter.jax} does not change the values of {file.path}"
             )
         ending = Ending("changed", f"{name} changes the values: {change.comparison.difference}")
-        extra = (ApplyPass(test.text_after),)
-        yield Problem(text, test, file.path, ending=ending, flags=given, extra=extra)
+        yield Problem(text, test, file.path, ending=ending, flags=given)
 
 
 def _crashed(path: Path, module: str | None) -> Compilation:

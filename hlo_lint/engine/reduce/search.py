@@ -55,8 +55,6 @@ class Search:
     repeat: int = 1
     """The most runs of the test for a text; a single one has to show the problem."""
     progress: ReductionProgress = lambda *_: None
-    extra: Sequence[Transformation] = ()
-    """Further transformations for this problem."""
     tests: int = 0
     _verdicts: dict[bytes, InterestVerdict] = field(default_factory=dict)
 
@@ -83,7 +81,7 @@ class Search:
         return Reduction(current.text, before, current, self.tests, verdict.anchor)
 
     def _reduced(self, current: Draft, verdict: InterestVerdict) -> tuple[Draft, InterestVerdict]:
-        for group in (COARSE, (*COARSE, *FINE, *self.extra), LAST):
+        for group in (COARSE, (*COARSE, *FINE), LAST):
             for _ in range(MAX_ROUNDS if group is not LAST else 1):
                 start = current.text
                 for transformation in group:

@@ -68,14 +68,6 @@ class ValuesTest(AbstractContextManager["ValuesTest"]):
                         return change
         return None
 
-    def text_after(self, text: str) -> str | None:
-        """The module after the pass; None if it is unchanged."""
-        with self._steps(text) as runs:
-            for _, steps in runs:
-                for dump in filter(self._is_after, steps):
-                    return dump.module.text
-        return None
-
     @contextmanager
     def _steps(self, text: str) -> Iterator[list[tuple[str, list[PassDump]]]]:
         """The title and dumps of each run, where only the pass compiles a text."""

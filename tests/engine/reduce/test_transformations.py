@@ -17,7 +17,6 @@ from hlo_lint.engine.reduce.transformations.parameters import (
     DropLoopState,
     DropOutputs,
 )
-from hlo_lint.engine.reduce.transformations.passes import ApplyPass
 from hlo_lint.engine.reduce.transformations.shapes import ShrinkDimensions
 from hlo_lint.engine.reduce.transformations.slices import KeepSlice
 from hlo_lint.hlo.parser.module import parse_file
@@ -136,17 +135,19 @@ def test_a_reshape_keeps_the_product_of_its_sizes() -> None:
   %p = f32[16,5]{1,0} parameter(0)
   ROOT %r = f32[2,8,5]{0,2,1} reshape(%p)
 """)
-    targets = ShrinkDimensions(1).targets(Draft.of(parse_file(text).modules[0]), None)
-    sizes = {
+    draft = Draft.of(parse_file(text).modules[0])
+    targets = ShrinkDimensions(1).targets(draft, None)
+    assert targets == [(16,), (8,), (5,), (2,)]
+    assert ShrinkDimensions(1).apply(draft, [(16,)]) is None  # 2 or 8 would have to shrink, too
+    sizes = [
         changed(text, ShrinkDimensions(1), only=number).partition("%p = ")[2]
-        for number, target in enumerate(targets)
-        if target[1] != "p"
-    }
-    assert sizes == {
-        "f32[8,5]{1,0} parameter(0)\n  ROOT %r = f32[1,8,5]{0,2,1} reshape(%p)\n}",
+        for number in (1, 2, 3)
+    ]
+    assert sizes == [
         "f32[2,5]{1,0} parameter(0)\n  ROOT %r = f32[2,1,5]{0,2,1} reshape(%p)\n}",
         "f32[16,1]{1,0} parameter(0)\n  ROOT %r = f32[2,8,1]{0,2,1} reshape(%p)\n}",
-    }
+        "f32[8,5]{1,0} parameter(0)\n  ROOT %r = f32[1,8,5]{0,2,1} reshape(%p)\n}",
+    ]
 
 
 def test_a_slice_makes_the_computation_of_the_problem_the_entry() -> None:
@@ -195,7 +196,7 @@ def test_elements_of_a_tuple_that_is_made_here_are_read_directly() -> None:
 
 
 def test_instructions_of_a_fusion_become_constants() -> None:
-    assert "ROOT %r = f32[4] constant({...})" in changed(FUSION, ZeroOut(sweeps=True))
+    assert "ROOT %r = f32[4] constant({...})" in changed(FUSION, ZeroOut())
 
 
 def test_attributes_that_the_opcode_needs_stay() -> None:
@@ -227,42 +228,3 @@ def test_what_was_unused_before_a_change_stays() -> None:
   ROOT %r = f32[4] tanh(%a)
 """)
     assert "%dead" in changed(text, CutOperands(), only=1)
-
-
-def test_a_part_gives_way_to_what_the_pass_makes_of_it() -> None:
-    """The call's scratch memory goes: nothing but the product is read."""
-    text = main("""
-  %a = f32[4,4] parameter(0)
-  %c = f32[4,4] parameter(1)
-  %d = f32[4,4] dot(%a, %c), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  %s = f32[4,4] add(%d, %c)
-  ROOT %r = f32[4,4] negate(%s)
-""")
-    parts = []
-
-    def rewritten(part: str) -> str:
-        parts.append(part)
-        return """HloModule m
-ENTRY %main {
-  %x = f32[4,4] parameter(0)
-  %y = f32[4,4] parameter(1)
-  %call = (f32[4,4], s8[9]) custom-call(%x, %y), custom_call_target="gemm"
-  ROOT %d = f32[4,4] get-tuple-element(%call), index=0
-}
-"""
-
-    assert changed(text, ApplyPass(rewritten), only=0) == main_of("""
-  %a = f32[4,4] parameter(0)
-  %c = f32[4,4] parameter(1)
-  %call = f32[4,4] custom-call(%a, %c), custom_call_target="gemm"
-  ROOT %r = f32[4,4] negate(%call)
-""")
-    assert "negate" not in parts[0]
-
-
-def test_a_part_that_the_pass_does_not_shorten_stays() -> None:
-    draft = Draft.of(parse_file(LOOP).modules[0])
-    for transformation in (ApplyPass(lambda _: None), ApplyPass(lambda part: part)):
-        targets = transformation.targets(draft, None)
-        assert [target[0] for target in targets] == ["loop", "start"]
-        assert not any(transformation.apply(draft, [target]) for target in targets)

@@ -22,8 +22,7 @@ COARSE: Final[tuple[Transformation, ...]] = (
     slices.MoveRoot(),
     slices.PromoteComputation(),
     parameters.CutOperands(),
-    instructions.DropUnread(sweeps=True),
-    instructions.DropUnread(sweeps=False),
+    instructions.DropUnread(),
 )
 """Transformations that make a large module small."""
 FINE: Final[tuple[Transformation, ...]] = (
@@ -31,17 +30,14 @@ FINE: Final[tuple[Transformation, ...]] = (
     instructions.MergeValues(),
     instructions.InlineCallee(),
     instructions.ForwardElement(),
-    instructions.ZeroOut(sweeps=True),
-    instructions.ZeroOut(sweeps=False),
+    instructions.ZeroOut(),
     parameters.DropCalleeParameters(),
     parameters.DropLoopState(),
-    instructions.DropControlDependencies(),
     shapes.ShortenLiterals(),
     shapes.LowerConstants(),
     attributes.DropAttributes(),
     *(shapes.ShrinkDimensions(size) for size in (1, 2, 3, 4, 8, 16, 32, 64, 128, 256)),
     shapes.PlainElementTypes(),
-    instructions.MergeValues(),
 )
 """Transformations of single instructions, attributes and dimensions."""
 LAST: Final[tuple[Transformation, ...]] = (attributes.Rename(),)

@@ -21,8 +21,7 @@ class Transformation(ABC):
     """A phrase that begins with a verb, for the progress bar."""
     alternatives: ClassVar[bool] = False
     """True if only a single target can be changed at a time, instead of many."""
-
-    sweeps: bool = True
+    sweeps: ClassVar[bool] = True
     """True if parts that the change leaves unused are dropped."""
 
     @abstractmethod

@@ -30,9 +30,6 @@ class DropUnread(InstructionTransformation):
 
     name = "drop unread instructions"
 
-    def __init__(self, *, sweeps: bool) -> None:
-        self.sweeps = sweeps
-
     def is_target(self, body: DraftComputation, row: DraftInstruction) -> bool:
         is_unread = not body.users[row.name] and row.name != body.root
         return is_unread and (body.is_entry or row.opcode != "parameter")
@@ -45,18 +42,6 @@ class DropUnread(InstructionTransformation):
             if any(computation == body.name for computation, _ in gone)
         }
         return draft.with_bodies(bodies)
-
-
-class DropControlDependencies(InstructionReplacement):
-    """Drop control dependencies."""
-
-    name = "drop control dependencies"
-
-    def is_target(self, body: DraftComputation, row: DraftInstruction) -> bool:
-        return bool(row.predecessors)
-
-    def changed(self, row: DraftInstruction) -> DraftInstruction:
-        return row.without_predecessors(row.predecessors)
 
 
 class _Forward(InstructionTransformation):
@@ -137,9 +122,7 @@ class ZeroOut(InstructionReplacement):
     """Turn instructions of called computations, which cannot become parameters, into constants."""
 
     name = "turn instructions into constants"
-
-    def __init__(self, *, sweeps: bool) -> None:
-        self.sweeps = sweeps
+    sweeps = False  # the instructions that it no longer reads may be the problem
 
     def is_target(self, body: DraftComputation, row: DraftInstruction) -> bool:
         is_made = not body.is_entry and row.opcode not in ("parameter", "constant")
