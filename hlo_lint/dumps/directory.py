@@ -191,7 +191,7 @@ def open_dump(
         path = _existing(path_or_folder)
         if exclude_given and excludes(path):
             dump.skipped.append(Skipped(str(path), EXCLUDED, minor=True))
-        elif path.is_dir() or is_archive(path.name):
+        elif on_disk(path).is_dir() or is_archive(path.name):
             folders.append(path)
         else:
             picked.setdefault(path.parent, []).append(path)
@@ -222,11 +222,12 @@ def held_dump(file: HloFile, path: Path) -> Dump:
 def _existing(given: str | Path) -> Path:
     if not str(given):
         raise DumpError("the path is empty; `.` is the current folder")
-    if "://" in str(given):
-        from hlo_lint.dumps.remote import remote_path
+    text = str(given).removeprefix("file://")
+    if "://" in text:
+        from hlo_lint.text.remote import copied
 
-        return remote_path(str(given))
-    path = Path(given)
+        return copied(text)
+    path = Path(text)
     try:
         status = path.stat()
     except FileNotFoundError as error:
@@ -276,7 +277,7 @@ def _add_directory(
             path, why = str(error.filename), f"cannot be listed: {error.strerror}"
             dump.skipped.append(Skipped(path, why))
 
-    is_folder = root.is_dir()
+    is_folder = on_disk(root).is_dir()
     for directory, folders, names in _walked(root, not_listed):
         kept_folders = [name for name in sorted(folders) if not excludes(directory / name)]
         files = {name: directory / name for name in sorted(names)}
@@ -315,7 +316,7 @@ def _add_inner_archive(
 ) -> None:
     """Add an archive in a folder that the caller named; it may not hold dumps."""
     try:
-        if (size := path.stat().st_size) > MAX_INNER_ARCHIVE:
+        if (size := on_disk(path).stat().st_size) > MAX_INNER_ARCHIVE:
             raise DumpError(f"an archive of {size} bytes; give its path to have it read")
         _add_directory(dump, path, seen, excludes, given=False)
     except (OSError, DumpError) as error:
@@ -326,18 +327,11 @@ def _walked(
     root: Path, not_listed: Callable[[OSError], None]
 ) -> Iterator[tuple[Path, list[str], list[str]]]:
     """The folders under a path, with their folders, a list to prune in place, and files."""
-    if "://" not in str(root) or not root.is_dir():
-        top = root if root.is_dir() else unpacked(root)
-        for folder, folders, names in os.walk(top, onerror=not_listed):
-            inner = Path(folder).relative_to(top)
-            yield root / inner if inner.parts else root, folders, names
-        return
-    from hlo_lint.dumps.remote import walk
-
-    try:
-        yield from walk(root)
-    except OSError as error:
-        not_listed(OSError(error.errno, str(error), str(root)))
+    local = on_disk(root)
+    top = local if local.is_dir() else unpacked(root)
+    for folder, folders, names in os.walk(top, onerror=not_listed):
+        inner = Path(folder).relative_to(top)
+        yield root / inner if inner.parts else root, folders, names
 
 
 def _add_folder(
@@ -416,11 +410,6 @@ def _add_folder(
             compilation.folder_release = releases.get(compilation.backend or "")
     compilations += [Compilation([file], []) for file in loose]
     dump.compilations += compilations
-    if texts and "://" in str(folder):
-        from hlo_lint.dumps.remote import read_ahead
-
-        for compilation in compilations:
-            read_ahead([file.path for file in compilation.dumps])
     return unread
 
 
@@ -502,7 +491,7 @@ def _add_picked(dump: Dump, folder: Path, files: list[Path]) -> None:
 
 def _tell_release(compilation: Compilation, folder: Path) -> None:
     """Set the release of a file given by name, from the names of all files of its folder."""
-    if not compilation.names or "://" in str(folder):
+    if not compilation.names:
         return
     try:
         beside = _names_in(folder, folder.stat().st_mtime_ns)

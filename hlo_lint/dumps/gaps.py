@@ -11,7 +11,7 @@ from hlo_lint.dumps.names import numbered_twice
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.phases import BEFORE_LAYOUTS
 from hlo_lint.text.phrases import NOT_LOOKED_AT, counted, listed
-from hlo_lint.text.stored import archive_of
+from hlo_lint.text.stored import on_disk
 
 NO_PASSES = f"{NOT_LOOKED_AT}what each pass did; XLA_FLAGS=--xla_dump_hlo_pass_re=.* dumps it"
 EARLIER = "an earlier run left it in this folder"
@@ -27,7 +27,7 @@ def left_over(dumps: list[PassDump]) -> list[Skipped]:
     last run that count from 0 without a gap: in a copy, times are meaningless.
     """
     names = [dump.name for dump in dumps if dump.name]
-    if numbered_twice(names) is None or "://" in str(dumps[0].path) or archive_of(dumps[0].path):
+    if numbered_twice(names) is None or on_disk(dumps[0].path) != dumps[0].path:
         return []
     times = {dump: dump.path.stat().st_mtime_ns for dump in dumps}
     starts = (d for d in dumps if d.name is not None and d.name.rest.startswith(BEFORE_LAYOUTS[0]))

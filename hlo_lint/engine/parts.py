@@ -12,7 +12,6 @@ import hlo_lint
 from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.directory import Skipped
 from hlo_lint.dumps.pass_dump import new_dump
-from hlo_lint.dumps.remote import checksum, is_url
 from hlo_lint.engine.reporter import Part
 from hlo_lint.engine.runner import Checker, Progress, Task
 from hlo_lint.engine.suppressions.comments import CheckedFile, Comment
@@ -66,12 +65,6 @@ def content_digest(task: Task, compilation: Compilation) -> bytes | None:
                 return None
             size = status.st_size
             digest.update(f"\n{size} {path.name}\n".encode(errors="surrogateescape"))
-            if is_url(stored):  # reading it twice may cost more than a check
-                checked = checksum(stored)
-                if checked is None:
-                    return None
-                digest.update(checked.encode())
-                continue
             with open(stored, "rb", buffering=0) as file:
                 # With an extra byte, the first read reaches the end of an unchanged file.
                 while chunk := file.read(min(size + 1, _CHUNK_BYTES)):

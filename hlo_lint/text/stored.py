@@ -31,7 +31,6 @@ repeat each other, and compress well."""
 ANY_EXPANSION: Final = 64 << 20
 _MAX_HEADER = 1 << 20
 _CHUNK = 1 << 20
-_REMOTE_CHUNK = 1 << 24
 _ZSTD_CHUNK = 1 << 10
 _leads_inside = late(r"\.(?:tar(?:\.\w+)?|t\w+|zip)[\\/]").search
 
@@ -52,24 +51,27 @@ def is_archive(name: str) -> bool:
 
 def archive_of(path: Path) -> Path | None:
     """The archive that contains a path, or None."""
-    is_file = _is_remote_file if "://" in str(path) else Path.is_file
     for parent in path.parents:
-        if is_archive(parent.name) and is_file(parent):
+        if is_archive(parent.name) and _local(parent).is_file():
             return parent
     return None
 
 
-@lru_cache
-def _is_remote_file(path: Path) -> bool:
-    return path.is_file()  # a request
-
-
 def on_disk(path: Path) -> Path:
-    """The path of the bytes: a file of an archive is unpacked once per process."""
+    """The path of the bytes: files of an archive or at a URL are copied once per process."""
     text = str(path)
     may_lead_inside = (".t" in text or ".zip" in text) and _leads_inside(text)
     archive = archive_of(path) if may_lead_inside else None
-    return path if archive is None else unpacked(archive) / text[len(str(archive)) + 1 :]
+    return _local(path) if archive is None else unpacked(archive) / text[len(str(archive)) + 1 :]
+
+
+def _local(path: Path) -> Path:
+    """The path itself, or the copy of a file at a URL."""
+    if "://" not in str(path):
+        return path
+    from hlo_lint.text.remote import local_copy
+
+    return local_copy(path)
 
 
 def read_stored(path: Path, size: int = -1) -> bytes:
@@ -218,13 +220,13 @@ def unpacked(archive: Path) -> Path:
             member: tarfile.TarInfo = super()._proc_member(members)  # type: ignore[misc]
             return member
 
-    folder = _own_folder()
+    folder = own_folder()
     if archive.name.endswith(".zip"):
-        with os_errors_as(f"{archive}: cannot be read"), _local_copy(archive) as file:
+        with os_errors_as(f"{archive}: cannot be read"), _local(archive).open("rb") as file:
             _unzip(file, archive, folder)
         return folder
     try:
-        with os_errors_as(f"{archive}: cannot be read"), _local_copy(archive) as file:
+        with os_errors_as(f"{archive}: cannot be read"), _local(archive).open("rb") as file:
             data = _Expanding(file, archive, MAX_ARCHIVE_BYTES)
             with tarfile.open(fileobj=data, mode="r|", tarinfo=Member) as members:  # type: ignore[call-overload]
                 for member in members:
@@ -237,7 +239,7 @@ def unpacked(archive: Path) -> Path:
     return folder
 
 
-def _own_folder() -> Path:
+def own_folder() -> Path:
     """A new folder that is removed when the process ends."""
     import atexit
     from shutil import rmtree
@@ -246,19 +248,6 @@ def _own_folder() -> Path:
     folder = Path(mkdtemp(prefix="hlo_lint_"))
     atexit.register(rmtree, folder, ignore_errors=True)
     return folder
-
-
-def _local_copy(archive: Path) -> IO[bytes]:
-    """The file itself, or a copy for a URL, whose reader cannot seek back."""
-    if "://" not in str(archive):
-        return archive.open("rb")
-    from tempfile import TemporaryFile
-
-    copy = TemporaryFile()  # noqa: SIM115  the caller closes it
-    with archive.open("rb") as file:
-        while chunk := file.read(_REMOTE_CHUNK):
-            copy.write(chunk)
-    return copy
 
 
 def _unzip(file: IO[bytes], archive: Path, folder: Path) -> None:
@@ -284,7 +273,7 @@ def _unzip(file: IO[bytes], archive: Path, folder: Path) -> None:
 def _unpack(source: IO[bytes], member: str, folder: Path) -> None:
     """Write a member of an archive below a folder, unless its name leads out of it."""
     name = PurePosixPath(member)
-    if name.is_absolute() or ".." in name.parts or "\0" in member:
+    if leads_out(name):
         return
     target = folder / name
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -293,13 +282,18 @@ def _unpack(source: IO[bytes], member: str, folder: Path) -> None:
             file.write(chunk)
 
 
+def leads_out(name: PurePosixPath) -> bool:
+    """True if the name of a file inside a folder names another place, or none."""
+    return name.is_absolute() or ".." in name.parts or "\0" in str(name)
+
+
 _HEADS = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\0": ".xz", b"\x28\xb5\x2f\xfd": ".zst", b"BZh": ".bz2"}
 """The first bytes of compressed data."""
 
 
 def kept(data: bytes, name: str) -> Path:
     """A file with some bytes, in a folder that is removed when the process ends."""
-    path = _own_folder() / name
+    path = own_folder() / name
     path.write_bytes(data)
     return path
 
