@@ -12,11 +12,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from hashlib import sha256
 
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.rules.findings import Finding
-from hlo_lint.text.digests import sha256
 from hlo_lint.text.patterns import late
 from hlo_lint.text.source import encode
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import stat
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +16,6 @@ from hlo_lint.dumps.pass_dump import new_dump
 from hlo_lint.engine.reporter import Part
 from hlo_lint.engine.runner import Checker, Progress, Task
 from hlo_lint.engine.suppressions.comments import CheckedFile, Comment
-from hlo_lint.text.digests import blake2b
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.stored import on_disk
 

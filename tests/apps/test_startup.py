@@ -27,7 +27,6 @@ LATE = (
     *(
         "concurrent",
         "ctypes",
-        "hashlib",
         "html",
         "importlib.resources",
         "jax",

@@ -7,6 +7,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import cache, lru_cache
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
@@ -14,7 +15,6 @@ from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.engine.cache.store import Store
 from hlo_lint.engine.parts import DIGEST_BYTES, files_of, relocated
 from hlo_lint.engine.reporter import Part
-from hlo_lint.text.digests import blake2b
 from hlo_lint.text.files import is_proto
 
 FromJson = Callable[[Any], Any]

@@ -6,13 +6,13 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
+from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
 
 import hlo_lint
 from hlo_lint.engine.parts import DIGEST_BYTES
 from hlo_lint.rules.entry import ChosenRules
-from hlo_lint.text.digests import blake2b
 
 
 def run_digest(rules: ChosenRules, *facts: object) -> bytes:
