@@ -309,30 +309,39 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 _Held = TypeVar("_Held", bound=AbstractContextManager[Any])
 
 
-class Pool(ExitStack, Generic[_Held]):
+class Pool(AbstractContextManager["Pool[Any]"], Generic[_Held]):
     """Holders of children, a holder for each thread at a time; ends them when it closes.
 
     A fork of this process has its own children: two clients would mix up a child's answers.
     """
 
     def __init__(self, start: Callable[[], _Held]) -> None:
-        super().__init__()
         self._start = start
+        self._others: list[ExitStack] = []
+        """Holders of the processes that this one is a fork of, which end them."""
         self._begin()
 
-    def _begin(self, others: object = None) -> None:
-        self._process, self._others = os.getpid(), others
+    def _begin(self) -> None:
+        self._process, self._held = os.getpid(), ExitStack()
         self._idle: queue.SimpleQueue[_Held] = queue.SimpleQueue()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the children."""
+        self._held.close()
 
     @contextmanager
     def one(self) -> Iterator[_Held]:
         """A holder that no other thread uses until the context ends."""
         if self._process != os.getpid():
-            self._begin(self.pop_all())  # the other process ends its own
+            self._others.append(self._held)
+            self._begin()
         try:
             holder = self._idle.get_nowait()
         except queue.Empty:
-            holder = self.enter_context(self._start())
+            holder = self._held.enter_context(self._start())
         try:
             yield holder
         finally:

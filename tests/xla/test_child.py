@@ -146,6 +146,32 @@ def test_a_pool_has_a_child_for_each_thread_at_a_time() -> None:
     assert not [process for process in processes if Path(f"/proc/{process}").exists()]
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system forks no process")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_fork_of_a_process_that_has_a_child_has_its_own() -> None:
+    def ask() -> int:
+        with pool.one() as child:
+            return int(child.call(called.about)[0]["process"])
+
+    with Pool(lambda: Child(limits=TEN_SECONDS)) as pool:
+        here = ask()
+        reader, writer = os.pipe()
+        fork = os.fork()
+        if not fork:
+            try:
+                os.write(writer, str(ask()).encode())
+                pool.close()
+            finally:
+                os._exit(0)
+        os.close(writer)
+        there = os.read(reader, 20)
+        os.close(reader)
+        os.waitpid(fork, 0)
+        assert there
+        assert int(there) != here
+        assert ask() == here
+
+
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "soon"])
 def test_a_limit_that_is_no_positive_number_is_an_error(
     value: str, monkeypatch: pytest.MonkeyPatch
