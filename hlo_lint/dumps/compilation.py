@@ -95,6 +95,11 @@ class Compilation:
         """The numbered dumps."""
         return tuple(dump for dump in self.dumps if isinstance(dump, NumberedDump))
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Every file that a check may read."""
+        return (*(dump.path for dump in self.dumps), *self.artefacts)
+
     @cached_property
     def final(self) -> PassDump | None:
         """The final dump, if the compilation ended."""
@@ -182,7 +187,7 @@ class Compilation:
 
     @cached_property
     def size(self) -> int:
-        """Bytes of its texts, cached; an unreadable file counts as 0."""
+        """Bytes of its texts; an unreadable file counts as 0."""
         size = 0
         for dump in self.dumps:
             with suppress(OSError):

@@ -154,7 +154,7 @@ def _holds_hlo(dump: PassDump) -> bool:
         if not dump.is_read and re.search(
             _MODULE_START, read_stored(dump.path, _SNIFFED_BYTES), re.M
         ):
-            return True  # without reading: the cache may have its findings
+            return True  # the check reads the rest
         modules = dump.file.modules
     except (OSError, DumpError):
         return True  # the check reports the error

@@ -1,8 +1,9 @@
-"""Decide by the size of an input if a cache and worker processes pay off."""
+"""Decide by sizes, without reading, if worker processes pay off and which files may be equal."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Final
 
 from hlo_lint.dumps.compilation import Compilation
@@ -14,21 +15,11 @@ _BYTES_PER_JOB: Final = 8 << 20
 """The bytes of dumps that pay for another process, measured on 16 processors."""
 _FILE_COST: Final = 1 << 15
 """The cost of opening a file, as the bytes that are checked in the same time."""
-CACHE_MIN_BYTES: Final = 1 << 16
-"""The bytes of dumps from which a cache lookup costs less than a check."""
-_CACHE_MIN_FILES: Final = 16
-"""The number of compilations from which a cache lookup pays off, however small they are."""
 
 
 def cost_of(compilation: Compilation) -> int:
     """The cost of checking a compilation, in bytes of a large compilation."""
     return compilation.size + _FILE_COST * len(compilation.dumps)
-
-
-def is_worth_caching(dump: Dump) -> bool:
-    """True if the dumps are large or numerous enough for a cache."""
-    few = len(dump.compilations) < _CACHE_MIN_FILES
-    return not few or sum(compilation.size for compilation in dump) >= CACHE_MIN_BYTES
 
 
 def automatic_jobs(dump: Dump) -> int:
@@ -45,6 +36,19 @@ def automatic_jobs(dump: Dump) -> int:
     if total < PARALLEL_MIN_BYTES:
         return 1
     return max(1, min(_processors(), total // _BYTES_PER_JOB, -(-total // max(costs))))
+
+
+def groups_of_equal_size(compilations: Sequence[Compilation]) -> list[list[int]]:
+    """Positions of compilations with equal sizes and names of files, as the ranks of a run write.
+
+    Compilations in no group differ from all others.
+    """
+    groups: dict[tuple[object, ...], list[int]] = {}
+    for position, compilation in enumerate(compilations):
+        names = [path.name for path in compilation.files]
+        key = compilation.lone, compilation.size, *names
+        groups.setdefault(key, []).append(position)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def _processors() -> int:

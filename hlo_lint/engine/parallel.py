@@ -1,26 +1,23 @@
-"""Check each compilation of a dump separately: from the cache, here, or on other machines.
+"""Check each compilation of a dump separately: here, in other processes, or on other machines.
 
-The result equals that of `Checker.check_dump`.
+The result equals that of `Checker.check_dump`, but compilations of equal content are checked once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import starmap
+from itertools import chain, starmap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.directory import Dump, Skipped
 from hlo_lint.engine.executors import Executor, Work, WorkersLostError, open_executor
-from hlo_lint.engine.input_size import PARALLEL_MIN_BYTES, cost_of
-from hlo_lint.engine.parts import check_part, content_digest, moved, places, relocated, signature
+from hlo_lint.engine.input_size import PARALLEL_MIN_BYTES, cost_of, groups_of_equal_size
+from hlo_lint.engine.parts import check_part, content_digest, moved, places, relocated
 from hlo_lint.engine.reporter import Part, Result
 from hlo_lint.engine.runner import Checker, Progress
-
-if TYPE_CHECKING:  # it needs sqlite3
-    from hlo_lint.engine.cache.cached_parts import CachedParts
 
 _BATCH_COST = 2 << 20
 """The cost, in bytes, of small compilations that are sent to a process together."""
@@ -33,10 +30,9 @@ def check_in_parts(
     dump: Dump,
     jobs: int = 1,
     progress: Progress = lambda _: None,
-    cache: CachedParts | None = None,
     address: str | None = None,
 ) -> Result:
-    """The result of `checker.check_dump`, by `jobs` processes or a cluster, and by a cache.
+    """The result of `checker.check_dump`, by `jobs` processes or a cluster.
 
     Pipelines whose workers died are skipped.
 
@@ -48,7 +44,7 @@ def check_in_parts(
         return checker.check_dump(dump, progress)
     check_folders = partial(checker.check_folders, dump.compilations)
     with open_executor(address, jobs, checker.task) as executor:
-        parts = parts_of(dict(enumerate(dump)), executor, progress, cache, check_folders)
+        parts = parts_of(dump.compilations, executor, progress, check_folders)
     for position, compilation in enumerate(dump):
         checker.reporter.add_part(parts[position])
         checker.logs += [compilation.dumps[log] for log in parts[position].logs]
@@ -56,53 +52,36 @@ def check_in_parts(
 
 
 def parts_of(
-    compilations: Mapping[int, Compilation],
+    compilations: Sequence[Compilation],
     executor: Executor,
     progress: Progress = lambda _: None,
-    cache: CachedParts | None = None,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> dict[int, Part]:
-    """The part of each compilation, by position; compilations with equal content are checked once.
+    """The part of each compilation, by position; compilations of equal content are checked once.
 
     `meanwhile` is called once, if possible while other processes check.
     """
-    digests = _digests(compilations, executor, needs_all=cache is not None)
+    equal = _equal_to_earlier(compilations, executor)
+    distinct = {
+        position: compilation
+        for position, compilation in enumerate(compilations)
+        if position not in equal
+    }
     parts: dict[int, Part] = {}
-    if cache is not None:
-        kept = cache.get([*compilations.values()], list(map(digests.get, compilations)))
-        for position, part in zip(compilations, kept, strict=True):
-            if part is not None:
-                parts[position] = part
-                progress(len(compilations[position].dumps))
-    first_of: dict[bytes, int] = {}
-    copies: dict[int, int] = {}
-    new: dict[int, Compilation] = {}
-    for position in compilations:
-        if position in parts:
-            continue
-        digest = digests.get(position)
-        first = position if digest is None else first_of.setdefault(digest, position)
-        if first == position:
-            new[position] = compilations[position]
-        else:
-            copies[position] = first
     try:
-        for position, part in _checked(new, executor, progress, meanwhile):
-            parts[position] = part
-            if cache is not None:
-                cache.put(compilations[position], digests.get(position), part)
+        # Parts from before an error are kept.
+        parts.update(_checked(distinct, executor, progress, meanwhile))
     except WorkersLostError as error:
         if not parts:
             raise
-        for position in new.keys() - parts:
+        for position in distinct.keys() - parts:
             dumps = compilations[position].dumps
             lost = Result(skipped=[Skipped(str(dump.path), str(error), cut=True) for dump in dumps])
             parts[position] = Part(lost, frozenset(), frozenset(), (), ())
-    for position, first in copies.items():
-        parts[position] = relocated(
-            parts[first], places(compilations[first], compilations[position])
-        )
-        progress(len(compilations[position].dumps))
+    for position, earlier in equal.items():
+        copy = compilations[position]
+        parts[position] = relocated(parts[earlier], places(compilations[earlier], copy))
+        progress(len(copy.dumps))
     return parts
 
 
@@ -124,27 +103,26 @@ def _checked(
         yield position, part
 
 
-def _digests(
-    compilations: Mapping[int, Compilation], executor: Executor, *, needs_all: bool
-) -> dict[int, bytes | None]:
-    """The digest of each compilation; without a cache, only of compilations that may be equal."""
-    wanted = compilations
-    if not needs_all:
-        alike: dict[tuple[object, ...], list[int]] = {}
-        for position, compilation in compilations.items():
-            alike.setdefault(signature(compilation), []).append(position)
-        wanted = {
-            position: compilations[position]
-            for group in alike.values()
-            if len(group) > 1
-            for position in group
-        }
-    if _is_for_here(wanted, executor, PARALLEL_MIN_BYTES):
-        return {
+def _equal_to_earlier(compilations: Sequence[Compilation], executor: Executor) -> dict[int, int]:
+    """For each compilation whose content is that of an earlier one, the position of the first."""
+    alike = chain.from_iterable(groups_of_equal_size(compilations))
+    to_read = {position: compilations[position] for position in sorted(alike)}
+    if _is_for_here(to_read, executor, PARALLEL_MIN_BYTES):
+        digests = {
             position: content_digest(executor.task, compilation)
-            for position, compilation in wanted.items()
+            for position, compilation in to_read.items()
         }
-    return dict(_mapped(content_digest, wanted, executor))
+    else:
+        digests = dict(_mapped(content_digest, to_read, executor))
+    first_of: dict[bytes, int] = {}
+    equal: dict[int, int] = {}
+    for position in to_read:
+        digest = digests[position]
+        if digest is not None:
+            first = first_of.setdefault(digest, position)
+            if first != position:
+                equal[position] = first
+    return equal
 
 
 def _is_for_here(

@@ -1,4 +1,4 @@
-"""The result of a compilation as a value that can be cached, sent and moved to other paths."""
+"""The result of a compilation as a value that can be sent and moved to other paths."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def content_digest(task: Task, compilation: Compilation) -> bytes | None:
         release and (release.is_known, *map(str, release.nearest)),
     )
     digest.update(repr(key).encode(errors="surrogateescape"))
-    for path in files_of(compilation):
+    for path in compilation.files:
         try:
             stored = on_disk(path)
             status = stored.stat()
@@ -74,22 +74,6 @@ def content_digest(task: Task, compilation: Compilation) -> bytes | None:
     return digest.digest()
 
 
-def files_of(compilation: Compilation) -> tuple[Path, ...]:
-    """Every file that a check of a compilation may read."""
-    return (*(dump.path for dump in compilation.dumps), *compilation.artefacts)
-
-
-def signature(compilation: Compilation) -> tuple[object, ...]:
-    """The names and sizes of files, which equal compilations share; files are not read."""
-    sizes = []
-    for path in files_of(compilation):
-        try:
-            sizes.append((path.name, on_disk(path).stat().st_size))
-        except OSError:
-            sizes.append((path.name, -1))
-    return compilation.lone, *sizes
-
-
 def moved(compilation: Compilation, new_path: Callable[[Path], Path]) -> Compilation:
     """The compilation with new paths for its files, unread."""
     dumps = []
@@ -101,7 +85,7 @@ def moved(compilation: Compilation, new_path: Callable[[Path], Path]) -> Compila
 
 def places(source: Compilation, target: Compilation) -> Mapping[str, str]:
     """A map from the paths of `source` to those of `target`, which has the same files."""
-    pairs = zip(files_of(source), files_of(target), strict=True)
+    pairs = zip(source.files, target.files, strict=True)
     return {str(old): str(new) for old, new in pairs}
 
 

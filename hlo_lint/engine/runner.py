@@ -7,7 +7,6 @@ it; `views.py` has the details for each view.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -233,13 +232,10 @@ class Checker:
 
     def check_folders(self, compilations: Iterable[Compilation]) -> None:
         """Run the checks over all compilations of each folder."""
-        folders: dict[str, list[Compilation]] = {}
+        folders: dict[Path, list[Compilation]] = {}
         for compilation in compilations:
-            # As text: making a path and its hash takes longer than a cache lookup.
-            folder = os.path.dirname(str(compilation.dumps[0].path))
-            folders.setdefault(folder, []).append(compilation)
-        by_folder = {held[0].dumps[0].path.parent: held for held in folders.values()}
-        self._check_all(WholeRun(by_folder, ()))
+            folders.setdefault(compilation.dumps[0].path.parent, []).append(compilation)
+        self._check_all(WholeRun(folders, ()))
 
     def conclude(self, skipped: Sequence[Skipped]) -> Result:
         """Check the logs of the autotuner together, and sort the findings.

@@ -160,7 +160,7 @@ def _keep_owner_and_mode(descriptor: int, target: Path, temporary: Path) -> None
             with contextlib.suppress(OSError):
                 os.fchown(descriptor, owner, group)
     # Access control lists are extended attributes. The write afterwards updates the modification
-    # time, as `make`, editors and our own cache expect.
+    # time, as `make` and editors expect.
     from shutil import copystat  # imports every decompressor
 
     copystat(target, temporary)

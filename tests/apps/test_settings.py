@@ -506,7 +506,6 @@ max-findings = 10
 max-megabytes = 100
 max-nesting = 100
 max-seconds = 60
-cache = false
 output-format = "sarif"
 unsafe-fixes = true
 

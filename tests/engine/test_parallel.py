@@ -20,9 +20,9 @@ from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.engine.executors import Work
 from hlo_lint.engine.executors.local import LocalExecutor
-from hlo_lint.engine.parallel import parts_of
+from hlo_lint.engine.parallel import check_in_parts, parts_of
 from hlo_lint.engine.parts import check_part, content_digest, places, relocated
-from hlo_lint.engine.runner import Task
+from hlo_lint.engine.runner import Checker, Task
 from hlo_lint.rules.registry import all_rules
 from tests.conftest import CRASH, DUMPS, FIXTURES
 
@@ -138,7 +138,7 @@ def test_small_files_beside_a_large_one_are_sent_in_several_batches(tmp_path: Pa
             return iter(())
 
     executor = Noting(2, TASK)
-    parts_of(dict(enumerate(hlo_lint.open_dump(tmp_path))), executor)
+    parts_of(hlo_lint.open_dump(tmp_path).compilations, executor)
     assert executor.sent[0] == 1
     assert len(executor.sent) > 3
 
@@ -154,26 +154,20 @@ def ranks(folder: Path, count: int = 3) -> Path:
 
 
 def test_files_of_equal_content_are_checked_once(tmp_path: Path) -> None:
-    checked: list[str] = []
-
-    class Counting(LocalExecutor):
-        pass
-
-    def note(files: int) -> None:
-        checked.append(str(files)) if files == 1 else None
-
+    seen: list[int] = []
     dump = hlo_lint.open_dump(ranks(tmp_path))
-    with Counting(1, TASK) as executor:
-        parts = parts_of(dict(enumerate(dump)), executor, note)
+    hlo_lint.lint(dump, progress=seen.append)
     files = len(dump.compilations[0].dumps)
-    assert len(checked) == 2 * files  # of the first rank, and of the other one
-    assert parts[1] == check_part(TASK, dump.compilations[1])
+    assert seen.count(1) == 2 * files  # of the first rank, and of the other one
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("jobs", [2, 3])
+@pytest.mark.parametrize("jobs", [1, 2, 3])
 def test_equal_files_of_several_ranks_are_reported_of_each(jobs: int, tmp_path: Path) -> None:
-    assert report(ranks(tmp_path), jobs=jobs) == report(tmp_path)
+    dump = hlo_lint.open_dump(ranks(tmp_path))
+    result = check_in_parts(Checker(TASK), dump, jobs)
+    assert result == Checker(TASK).check_dump(dump)
+    assert result.diagnostics
 
 
 @pytest.fixture(scope="module")

@@ -213,7 +213,7 @@ def test_a_file_that_is_copied_keeps_its_times_and_one_that_is_edited_does_not(
     copy = (tmp_path / "out" / "notes.json").stat()
     assert (copy.st_mtime, stat.S_IMODE(copy.st_mode)) == (1_000_000_000, 0o640)
     files.write(module, "fixed", read=BROKEN_RESHAPE)
-    assert module.stat().st_mtime > 1_000_000_000  # as `make` expects, and our cache
+    assert module.stat().st_mtime > 1_000_000_000  # as `make` expects
 
 
 @pytest.mark.skipif(not hasattr(os, "setxattr"), reason="this system has no such attributes")

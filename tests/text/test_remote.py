@@ -57,7 +57,7 @@ def test_an_archive_at_a_url_reads_as_the_folder_in_it(
 ) -> None:
     shutil.make_archive(str(tmp_path / "run" / "dump"), "gztar", CRASH)
     upload(tmp_path / "run", memory)
-    found = json.loads(report(f"{memory}/dump.tar.gz" if named else memory, jobs=2, cache=True))
+    found = json.loads(report(f"{memory}/dump.tar.gz" if named else memory, jobs=2))
     local = json.loads(report(CRASH).replace(str(CRASH), f"{memory}/dump.tar.gz"))
     assert found["findings"] == local["findings"] != []
     assert found["stats"] == local["stats"]
