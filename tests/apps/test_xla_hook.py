@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -36,7 +37,10 @@ def program(case: str) -> Callable[..., Any]:
     primitive: Any = Primitive(f"call_of_{case}")
     primitive.def_abstract_eval(lambda x, y: jax.core.ShapedArray(y.shape, y.dtype))
     rule = jax.ffi.ffi_lowering(
-        payload.target, api_version=2, backend_config=payload.opaque, operand_output_aliases={1: 0}
+        payload.target,
+        api_version=2,
+        backend_config=zlib.compress(payload.message),
+        operand_output_aliases={1: 0},
     )
     mlir.register_lowering(primitive, rule, platform="cpu")
 

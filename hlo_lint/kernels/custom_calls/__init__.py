@@ -1,18 +1,16 @@
-"""Payloads of custom calls and fusions: embedded kernels and their configurations.
+"""Payloads of custom calls: embedded kernels and their configurations.
 
-`decode_payload` reads the Triton kernels of jax-triton and Pallas, the kernels of Mosaic GPU, the
-configurations of cuBLAS, and those of fusions that XLA tiles itself. Payloads are frozen;
-`encode_payload` writes a changed copy, such as that of `triton.with_aliases`, back to the text.
+`decode_payload` reads the Triton kernels of jax-triton and Pallas, the kernels of Mosaic GPU and
+the configurations of cuBLAS. Payloads are frozen; `encode_payload` writes a changed copy of a
+Triton call, such as that of `triton.with_aliases`, back to the text.
 A payload that is damaged, or not of the asked form, raises PayloadError.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.kernels.custom_calls.block_level import BlockLevelFusion, decode_block_level
 from hlo_lint.kernels.custom_calls.carrier import Carrier
 from hlo_lint.kernels.custom_calls.gemm import (
     PREFIX,
@@ -29,7 +27,6 @@ from hlo_lint.kernels.custom_calls.triton import TritonCall, decode_triton
 from hlo_lint.text.errors import PayloadError
 
 __all__ = [
-    "BlockLevelFusion",
     "GemmConfig",
     "MosaicCall",
     "PallasTritonCall",
@@ -43,6 +40,8 @@ __all__ = [
     "render_payload",
 ]
 
+_KERNELS = TRITON_TARGETS | MOSAIC_TARGETS | {TARGET}
+
 
 def decode_payload(instruction: Instruction) -> Payload | None:
     """The decoded payload of an instruction; None if it has no payload of a known kind.
@@ -50,14 +49,10 @@ def decode_payload(instruction: Instruction) -> Payload | None:
     Raises:
         PayloadError: the payload is missing or damaged.
     """
-    if instruction.opcode == "fusion":
-        if '"block_level_fusion_config' not in instruction.attributes_text.replace("\\", ""):
-            return None
-        return _decoded("", instruction.attributes["backend_config"])
     if instruction.opcode != "custom-call":
         return None
     target = instruction.custom_call_target
-    if _decoder(target) is None:
+    if target not in _KERNELS and not target.startswith(PREFIX):
         return None
     config = instruction.attribute_text("backend_config")
     if config is None:
@@ -73,7 +68,7 @@ def readable_payload(instruction: Instruction) -> Payload | None:
         return None
 
 
-def encode_payload(instruction: Instruction, payload: Payload) -> str:
+def encode_payload(instruction: Instruction, payload: TritonCall) -> str:
     """The new text of the instruction's `backend_config`, with the same kind of quoting.
 
     For an unchanged payload, it is the old text.
@@ -84,20 +79,14 @@ def encode_payload(instruction: Instruction, payload: Payload) -> str:
     return Carrier(text).carrying(payload.content)
 
 
-def _decoder(target: str) -> Callable[[str, bytes], Payload] | None:
-    """The payload decoder for a custom-call target; None for an unknown target."""
-    if target in TRITON_TARGETS:
-        return decode_triton
-    if target == TARGET:
-        return lambda _, content: decode_pallas_triton(content)
-    if target in MOSAIC_TARGETS:
-        return lambda _, content: decode_mosaic(content)
-    return decode_cublas if target.startswith(PREFIX) else None
-
-
 # The dumps of a module repeat their payloads, some with 100 kB of PTX.
 @lru_cache(maxsize=128)
-def _decoded(target: str, text: str) -> Payload | None:
+def _decoded(target: str, text: str) -> Payload:
     content = Carrier(text).content
-    decoder = _decoder(target)
-    return decode_block_level(content) if decoder is None else decoder(target, content)
+    if target in TRITON_TARGETS:
+        return decode_triton(target, content)
+    if target in MOSAIC_TARGETS:
+        return decode_mosaic(content)
+    if target == TARGET:
+        return decode_pallas_triton(content)
+    return decode_cublas(target, content)

@@ -62,24 +62,6 @@ def read_json(content: bytes) -> Mapping[str, Json]:
     return value
 
 
-def written_json(value: Mapping[str, Json]) -> bytes:
-    """JSON as XLA prints it: without blanks, and integers without a decimal point."""
-    return json.dumps(_whole(value), separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def _whole(value: Json) -> Json:
-    match value:
-        case float() if value.is_integer() and abs(value) < 1 << 53:
-            return int(value)
-        case str() | None:
-            return value
-        case Mapping():
-            return {name: _whole(item) for name, item in value.items()}
-        case Sequence():
-            return [_whole(item) for item in value]
-    return value
-
-
 class JsonReader:
     """Reads fields of a JSON object: a missing field has a default, a wrong type raises."""
 

@@ -42,7 +42,6 @@ class GemmConfig:
     gives_largest: bool
     """True if a result is the largest absolute value of D before scaling to 8 bits."""
     config: Mapping[str, Json] = field(repr=False)
-    content: bytes = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,6 @@ class TriangularSolveConfig:
     unit_diagonal: bool
     transpose_a: str
     config: Mapping[str, Json] = field(repr=False)
-    content: bytes = field(repr=False)
 
 
 def decode_cublas(target: str, content: bytes) -> GemmConfig | TriangularSolveConfig:
@@ -68,7 +66,6 @@ def decode_cublas(target: str, content: bytes) -> GemmConfig | TriangularSolveCo
             whole.boolean("unit_diagonal"),
             whole.text("transpose_a", "NO_TRANSPOSE"),
             config,
-            content,
         )
     gemm = whole.object("gemm_backend_config") or whole
     dimensions = gemm.object("dot_dimension_numbers") or JsonReader({}, "dot_dimension_numbers")
@@ -80,7 +77,6 @@ def decode_cublas(target: str, content: bytes) -> GemmConfig | TriangularSolveCo
         epilogue=gemm.text("epilogue", "DEFAULT"),
         gives_largest=gemm.boolean("damax_output"),
         config=config,
-        content=content,
     )
 
 

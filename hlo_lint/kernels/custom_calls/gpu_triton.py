@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from hlo_lint.hlo.parser.mlir_dictionary import Dictionary, read_dictionary
 from hlo_lint.text.errors import PayloadError
-from hlo_lint.text.source import decode, encode
+from hlo_lint.text.source import decode
 
 TARGET: Final = "__gpu$xla.gpu.triton"
 _Value = TypeVar("_Value", bytes, int)
@@ -31,11 +31,6 @@ class PallasTritonCall:
     """The kernel in Triton's dialect of MLIR, as text or bytecode."""
     dictionary: Dictionary = field(repr=False)
     """The whole dictionary, including entries unknown to this release."""
-
-    @property
-    def content(self) -> bytes:
-        """The bytes of the `backend_config`."""
-        return encode(self.dictionary.text)
 
 
 def decode_pallas_triton(content: bytes) -> PallasTritonCall:

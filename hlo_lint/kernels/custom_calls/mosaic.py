@@ -19,7 +19,7 @@ from hlo_lint.hlo.parser.mlir_dictionary import Dictionary, read_dictionary
 from hlo_lint.kernels.custom_calls.gpu_triton import required
 from hlo_lint.text.errors import PayloadError
 from hlo_lint.text.phrases import listed
-from hlo_lint.text.source import decode, encode, shown
+from hlo_lint.text.source import decode, shown
 from hlo_lint.xla.child import Child, ChildDied, ChildError
 from hlo_lint.xla.limits import ChildLimits
 
@@ -35,11 +35,6 @@ class MosaicCall:
 
     module: bytes = field(repr=False)
     dictionary: Dictionary = field(repr=False)
-
-    @property
-    def content(self) -> bytes:
-        """The bytes of the `backend_config`."""
-        return encode(self.dictionary.text)
 
 
 @dataclass(frozen=True, slots=True)

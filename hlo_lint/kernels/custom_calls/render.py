@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from itertools import chain, groupby
 from typing import assert_never
 
-from hlo_lint.hlo.attributes.configuration import Json
 from hlo_lint.hlo.parser.mlir_dictionary import Dictionary, spelled
-from hlo_lint.kernels.custom_calls.block_level import BlockLevelFusion
-from hlo_lint.kernels.custom_calls.carrier import written_json
 from hlo_lint.kernels.custom_calls.gemm import GemmConfig, TriangularSolveConfig
 from hlo_lint.kernels.custom_calls.gpu_triton import PallasTritonCall
 from hlo_lint.kernels.custom_calls.mosaic import MlirModule, MosaicCall, read_module
@@ -29,14 +27,7 @@ from hlo_lint.text.source import shown
 
 _SHOWN_BYTES = 48
 
-Payload = (
-    TritonCall
-    | PallasTritonCall
-    | MosaicCall
-    | GemmConfig
-    | TriangularSolveConfig
-    | BlockLevelFusion
-)
+Payload = TritonCall | PallasTritonCall | MosaicCall | GemmConfig | TriangularSolveConfig
 
 
 def render_payload(payload: Payload) -> str:
@@ -49,8 +40,8 @@ def render_payload(payload: Payload) -> str:
         case MosaicCall():
             inside = (_entries(payload.dictionary, "module"), _module(payload.module))
             lines = chain(["mosaic_gpu"], *inside)
-        case GemmConfig() | TriangularSolveConfig() | BlockLevelFusion():
-            lines = _json(payload)
+        case GemmConfig() | TriangularSolveConfig():
+            return json.dumps(payload.config, indent=2)
         case _:
             assert_never(payload)
     return "\n".join(map(shown, lines))
@@ -150,37 +141,7 @@ def _module(data: bytes) -> Iterator[str]:
     except PayloadError as error:
         yield f"  {error}"
         return
-    for descriptor in module.descriptors:
-        yield (
-            f"  tensor descriptor: shape {list(descriptor.shape)}, "
-            f"strides {list(descriptor.strides)} in elements, "
-            f"block {list(descriptor.block_shape)}, element type {descriptor.elem_type}, "
-            f"swizzle {descriptor.swizzle_bytes} bytes"
-        )
     yield from module.text.rstrip().split("\n")
-
-
-def _json(payload: GemmConfig | TriangularSolveConfig | BlockLevelFusion) -> Iterator[str]:
-    match payload:
-        case GemmConfig():
-            yield payload.target
-        case TriangularSolveConfig():
-            yield "__cublas$triangularSolve"
-        case BlockLevelFusion():
-            yield f"fusion {payload.kind}"
-        case _:
-            assert_never(payload)
-    yield from _tree(payload.config, "  ")
-
-
-def _tree(value: Json, indent: str) -> Iterator[str]:
-    assert isinstance(value, dict)  # json.loads made it
-    for name, item in value.items():
-        if isinstance(item, dict) and item:
-            yield f"{indent}{name}:"
-            yield from _tree(item, indent + "  ")
-        else:
-            yield f"{indent}{name}: {written_json({'': item}).decode()[4:-1]}"
 
 
 def _bytes(value: bytes) -> str:

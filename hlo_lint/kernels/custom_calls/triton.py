@@ -177,11 +177,6 @@ class TritonCall:
                 if isinstance(parameter, TensorDescriptor):
                     yield config, number, parameter
 
-    @property
-    def opaque(self) -> bytes:
-        """The compressed message, extracted from either form of the `backend_config`."""
-        return _opaque(self.target, self.content)
-
 
 # ---- reading
 
