@@ -9,9 +9,6 @@ from hlo_lint.analysis.async_chains import AsyncChain, async_chains
 from hlo_lint.analysis.memory_accesses import Accesses
 from hlo_lint.dumps.artefacts.buffer_assignment import BufferAssignment, read_buffer_assignment
 from hlo_lint.hlo.ir import Module
-from hlo_lint.rules.base import FinalModule
-from hlo_lint.rules.registry import find_rule
-from tests.conftest import present
 
 ARRAY = "f32[8]{0}"
 COPY = f"({ARRAY}, {ARRAY}, u32[])"
@@ -223,58 +220,6 @@ def test_a_value_that_is_needed_after_the_done_may_not_lie_under_the_result() ->
         )
     ]
     assert found == [[], [("x", "z")]]
-
-
-def test_the_done_does_not_move_above_what_it_has_to_come_after() -> None:
-    rule = find_rule("asynchronous-buffer-reused")
-    lines = [
-        f"p = {ARRAY} parameter(0)",
-        f"s = {COPY} copy-start(p)",
-        f"x = {ARRAY} negate(p)",
-        f"y = {ARRAY} sine(p)",
-        f"d = {ARRAY} copy-done(s)",
-        f"ROOT z = {ARRAY} add(d, y)",
-    ]
-    module = module_of(*lines)
-    assert module.entry is not None
-    fix = present(rule.fix(module.entry.at(2), module))
-    assert fix.title == "wait at %d before %x: %s overlaps 2 fewer instructions"
-    lines[4] += ", control-predecessors={%x}"
-    module = module_of(*lines)
-    assert module.entry is not None
-    assert rule.fix(module.entry.at(2), module) is None
-    assert rule.fix(module.entry.at(3), module) is not None
-
-
-def test_of_two_operations_in_flight_none_is_waited_for_by_guess() -> None:
-    module = module_of(
-        f"p = {ARRAY} parameter(0)",
-        f"s = {COPY} copy-start(p)",
-        f"u = {COPY} copy-start(p)",
-        f"x = {ARRAY} negate(p)",
-        f"d = {ARRAY} copy-done(s)",
-        f"v = {ARRAY} copy-done(u)",
-        f"ROOT z = ({ARRAY}, {ARRAY}, {ARRAY}) tuple(d, v, x)",
-    )
-    rule = find_rule("asynchronous-buffer-reused")
-    assert rule.fix(present(module.entry).at(3), module) is None
-
-
-def test_no_fix_is_promised_where_the_result_is_overwritten() -> None:
-    module = module_of(
-        f"p = {ARRAY} parameter(0)",
-        f"s = {COPY} copy-start(p)",
-        f"x = {ARRAY} negate(p)",
-        f"d = {ARRAY} copy-done(s)",
-        f"ROOT z = {ARRAY} add(d, x)",
-    )
-    rule = find_rule("asynchronous-buffer-reused")
-    final = FinalModule(module, True)
-    fixable = [
-        [finding.fixable for finding in rule.check(final, memory(**places))]  # type: ignore[attr-defined]
-        for places in ({"p": 0, "s_0": 32, "x": 0}, {"p": 0, "s_0": 32, "x": 32})
-    ]
-    assert fixable == [[True], [False]]
 
 
 @pytest.mark.parametrize(

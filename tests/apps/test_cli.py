@@ -997,7 +997,7 @@ def test_colours_are_forced_and_forbidden() -> None:
 
 
 def test_what_may_change_a_value_is_mended_only_on_request_and_said_to_be_there() -> None:
-    rule = find_rule("asynchronous-buffer-reused")
+    rule = find_rule("autotuning-runs-early")
     example = next(e for e in rule.examples if isinstance(e, Bad) and e.fixed)
     Path("d").mkdir()
     write_example(example, Path("d"))

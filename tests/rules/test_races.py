@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import hlo_lint
-from benchmarks.races import RACE, Case, Oracle, cases, chosen, race_mutants
+from benchmarks.races import Case, Oracle, cases, chosen
 
 RACES = Path(__file__).parents[2] / "fixtures" / "races"
 FOLDERS = sorted(folder for folder in RACES.iterdir() if folder.is_dir())
@@ -47,32 +47,3 @@ def test_a_done_that_is_lost_is_missed_at_its_start(folder: Path) -> None:
         text = module.text[:begin] + lost + module.text[end:]
         found = hlo_lint.lint(text, ["start-without-done"]).findings
         assert [finding.instruction for finding in found] == [start.name]
-
-
-def test_an_operand_overwritten_too_early_is_mended_by_waiting_earlier(tmp_path: Path) -> None:
-    """The copy's source is a parameter; the last of the multiplications is put in its place."""
-    folder = RACES / "copied_parameter"
-    (case,) = cases(folder)
-    moved = _moved(case, "loop_reduce_fusion.2", onto="x.1")
-    (path,) = folder.glob("*after_optimizations.txt")
-    (tmp_path / path.name).write_bytes(path.read_bytes())
-    (tmp_path / f"{path.stem}-buffer-assignment.txt").write_text(moved)
-
-    assert hlo_lint.fix(tmp_path, [RACE]).edits == ()  # waiting earlier costs time
-    result = hlo_lint.fix(tmp_path, [RACE], unsafe_fixes=True)
-    lines = [line.split(" = ")[0].strip() for line in result.text.splitlines()]
-    wait, write = lines.index("%copy-done"), lines.index("%loop_reduce_fusion.2")
-    assert write == wait + 1
-    assert sorted(lines) == sorted(
-        line.split(" = ")[0].strip() for line in path.read_text().splitlines()
-    )
-    assert result.remaining.findings == ()
-
-
-def _moved(case: Case, name: str, onto: str) -> str:
-    (mutant,) = (
-        mutant
-        for mutant in race_mutants(case)
-        if (mutant.moved.instruction, mutant.onto.instruction) == (name, onto)
-    )
-    return mutant.text(case.assignment)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
-from hlo_lint.analysis.async_chains import AsyncChain, async_chains, has_async, is_start
+from hlo_lint.analysis.async_chains import async_chains, has_async, is_start
 from hlo_lint.analysis.memory_accesses import Accesses, MemoryAccess, Race
-from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.ir import Module
 from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, PublicReport, Rule
-from hlo_lint.text.edits import Edit, Fix, Safety
-from hlo_lint.text.source import Span
 
 if TYPE_CHECKING:  # loaded where a module has asynchronous operations
     from hlo_lint.dumps.artefacts.buffer_assignment import BufferAssignment
@@ -55,12 +52,6 @@ class AsynchronousBufferReused(Rule):
     The rule compares the order of a scheduled module with its buffer assignment. It includes the
     bodies of loops, calls and conditionals that run in between, and other operations in flight. It
     ignores tuple index tables and contexts of starts, which hold no data.
-
-    ## Fix
-    If an operand is overwritten too early, moves the done before the instruction that overwrites
-    it; the instructions in between no longer overlap with the operation. There is no fix where the
-    result's memory is in use or several operations are in flight: compile again, with a different
-    buffer assignment or schedule.
     """
 
     mentions = ("-start", "-done", "send", "recv")
@@ -68,7 +59,6 @@ class AsynchronousBufferReused(Rule):
     examples = (
         Bad.entry(
             _PROGRAM.format(first=_COMPUTE + "  // error", second=_DONE),
-            fixed=_PROGRAM.format(first=_DONE, second=_COMPUTE),
             artefacts={"-buffer-assignment.txt": _ON_SOURCE},
         ),
         Bad.entry(
@@ -98,21 +88,18 @@ class AsynchronousBufferReused(Rule):
         accesses = Accesses(final.module, buffers)
         for chain in async_chains(final.module):
             races = list(accesses.races(chain))
-            waiting_helps = chain.is_simple() and not any(race.ours.writes for race in races)
             for instruction in dict.fromkeys(race.instruction for race in races):
                 worst = max(
                     (race for race in races if race.instruction is instruction),
                     key=lambda race: (race.theirs.writes, race.ours.writes),
                 )
-                notes = tuple(_notes(worst))
-                yield Finding(instruction, _message(worst), notes=notes, fixable=waiting_helps)
+                yield Finding(instruction, _message(worst), tuple(_notes(worst)))
             for read, written in accesses.folds(chain):
                 yield Finding(
                     chain.start,
                     f"this copies onto its own source: {_common(read, written)} bytes overlap at "
                     "different offsets",
                     notes=(str(read), str(written)),
-                    fixable=False,
                 )
             for loss in accesses.losses(chain):
                 yield Finding(
@@ -121,23 +108,7 @@ class AsynchronousBufferReused(Rule):
                     f"%{loss.read.value.instruction}, which %{loss.reader.name} reads after "
                     f"{chain.until}",
                     notes=(str(loss.ours), str(loss.read)),
-                    fixable=False,
                 )
-
-    def fix(self, instruction: Instruction, module: Module) -> Fix | None:
-        """Move the done before the instruction, if a single operation is in flight there."""
-        above = [
-            chain
-            for chain in async_chains(module)
-            if any(
-                interval.computation is instruction.computation
-                and interval.begin <= instruction.number < interval.end
-                for interval in chain.intervals
-            )
-        ]
-        if len(above) != 1 or not above[0].is_simple():
-            return None  # with several operations, the text does not tell whose memory it is
-        return _await_before(instruction, above[0], module)
 
 
 def _message(race: Race) -> str:
@@ -172,49 +143,3 @@ def _notes(race: Race) -> list[str]:
     if is_start(race.instruction):
         notes.append("both operations are in flight on the same memory")
     return notes
-
-
-def _await_before(instruction: Instruction, chain: AsyncChain, module: Module) -> Fix | None:
-    """Move the done's line before the instruction; None if an operand of it comes later."""
-    done = chain.dones[0]
-    computation = instruction.computation
-    predecessors = _predecessors(done)
-    if predecessors is None:
-        return None
-    for name in (*(operand.name for operand in done.operands), *predecessors):
-        number = computation.index.get(name)
-        if number is not None and number >= instruction.number:
-            return None
-    moved, target = _line(done, module), _line(instruction, module)
-    if moved is None or target is None:
-        return None
-    text = module.file.text[moved.start : moved.end]
-    overlapping = done.number - instruction.number
-    return Fix(
-        f"wait at %{done.name} before %{instruction.name}: "
-        f"%{chain.start.name} overlaps {overlapping} fewer "
-        f"instruction{'s' if overlapping > 1 else ''}",
-        (Edit(Span(target.start, target.start), text), Edit(moved, "")),
-        Safety.UNSAFE,
-    )
-
-
-def _predecessors(instruction: Instruction) -> tuple[str, ...] | None:
-    """The names of its control predecessors; None if they cannot be read."""
-    text = instruction.attributes.get("control-predecessors")
-    if text is None:
-        return ()
-    if instruction.attribute_or_none("control-predecessors") is None:
-        return None
-    return tuple(re.findall(r"[\w.\-]+", text))
-
-
-def _line(instruction: Instruction, module: Module) -> Span | None:
-    """The instruction's line with its line end; None if the line holds other text."""
-    text = module.file.text
-    start, end = module.span(instruction)
-    begin = text.rfind("\n", 0, start) + 1
-    stop = text.find("\n", end) + 1
-    if not stop or text[begin:start].strip() or text[end:stop].strip():
-        return None
-    return Span(begin, stop)
