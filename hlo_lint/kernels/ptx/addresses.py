@@ -31,7 +31,7 @@ from hlo_lint.kernels.ptx.ranges import (
 from hlo_lint.kernels.ptx.reader import address, whole_constant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from hlo_lint.kernels.ptx.reader import Function, PtxInstruction
 
@@ -42,8 +42,6 @@ MAX_ASSIGNMENTS = 64
 """The largest number of assignments to a register that is analysed; loops have two or three."""
 MAX_STEPS = 300_000
 """The budget of assignments times blocks; beyond it, all assignments reach all blocks."""
-MAX_CHAIN = 6
-"""The largest number of instructions between a compared register and the `selp` operand."""
 
 _AXES = ("x", "y", "z")
 EXTERN = ".extern"
@@ -260,16 +258,14 @@ class Addresses:
             case _:
                 return ANYTHING
 
-    def _evaluated(
-        self, position: int, lookup: Callable[[str], Range | None] | None = None
-    ) -> Range | None:
+    def _evaluated(self, position: int) -> Range | None:
         """The range of an assignment's result; `None` while an operand has no value yet."""
         instruction = self._instructions[position]
         if instruction.is_a("selp") and len(instruction.operands) == 4:
             return self._selected(position, instruction)
         values = []
         for operand in instruction.operands[1:]:
-            result = self._value(operand, position) if lookup is None else lookup(operand)
+            result = self._value(operand, position)
             if result is None:
                 return None
             values.append(result)
@@ -330,26 +326,7 @@ class Addresses:
         if lefts is None or rights is None:
             return None  # this outcome is impossible
         narrowed = {left: lefts, right: rights}
-        if operand in narrowed:
-            return narrowed[operand]
-        # `shl %r135, %r134, 11` is bounded by the comparison of %r134.
-        bounds = {name: range_ for name, range_ in narrowed.items() if self._is_assigned_once(name)}
-
-        def value(name: str, position: int, depth: int) -> Range | None:
-            if name in bounds:
-                return bounds[name]
-            if depth == MAX_CHAIN or not bounds or not self._is_assigned_once(name):
-                return self._value(name, position)
-            ((source, is_whole),) = self._assigned[name].items()
-            instruction = self._instructions[source]
-            if not is_whole or instruction.guard or instruction.is_a("selp", "ld", "atom", "shfl"):
-                return self._value(name, position)
-            return self._evaluated(source, lambda operand: value(operand, source, depth + 1))
-
-        return value(operand, position, 0)
-
-    def _is_assigned_once(self, register: str) -> bool:
-        return len(self._assigned.get(register, {})) == 1
+        return narrowed[operand] if operand in narrowed else self._value(operand, position)
 
 
 _WRITES_NOTHING = ("st", "stmatrix", "bar", "barrier", "cp", "bra", "brx", "red", "mbarrier", "ret")

@@ -43,7 +43,7 @@ def global_accesses(ptx: Ptx, pointers: Collection[int]) -> GlobalAccesses | Non
     `pointers` are the numbers of the pointer parameters; addresses depend on scalars too.
     """
     kernels = [function for function in ptx.functions if function.is_kernel]
-    if len(kernels) != 1 or len(ptx.functions) != 1 or ptx.problems:
+    if len(kernels) != 1 or len(ptx.functions) != 1 or not ptx.is_whole:
         return None
     (kernel,) = kernels
     instructions = list(kernel.instructions())

@@ -157,25 +157,6 @@ def _or(left: Range, right: Range, *, exclusive: bool) -> Range:
     return natural(low, high, left.mask | right.mask)
 
 
-def _lop3(values: list[Range], table: int) -> Range:
-    """The result of `lop3`: a bitwise function of three inputs, given by its truth table."""
-    if not all(value.base is None for value in values):
-        return ANYTHING
-    bits = 0
-    # Row abc of the table is the result for bits a, b, c of the inputs (PTX ISA, lop3).
-    for row in range(8):
-        if not table >> row & 1:
-            continue
-        possible = -1
-        for value, place in zip(values, (4, 2, 1), strict=True):
-            if row & place and value.is_natural:
-                possible &= value.mask
-        if possible < 0:
-            return ANYTHING
-        bits |= possible
-    return natural(0, bits, bits)
-
-
 def _shifted_right(value: Range, by: Range) -> Range:
     if value.base is not None or not value.is_bounded or by.base is not None:
         return ANYTHING
@@ -222,17 +203,15 @@ def computed(instruction: PtxInstruction, values: list[Range]) -> Range:
             result = _sum(values[0], _negated(values[1]))
         case "neg", 1:
             result = _negated(values[0])
-        case "mul" | "mul24", 2 if "hi" not in parts:
+        case "mul", 2 if "hi" not in parts:
             result = _product(*(read(value, width) for value in values))
-        case "mad" | "mad24", 3 if "hi" not in parts:
+        case "mad", 3 if "hi" not in parts:
             product = _product(*(read(value, width) for value in values[:2]))
             result = _sum(_fitted(product, wide), values[2])
         case "and", 2:
             result = _and(*values)
         case "or" | "xor", 2:
             result = _or(*values, exclusive=head == "xor")
-        case "lop3", 4 if values[3].low == values[3].high:
-            result = _lop3(values[:3], values[3].low)
         case "shl", 2:
             value, by = values
             if by.base is None and by.low == by.high and 0 <= by.low < width:
@@ -241,23 +220,7 @@ def computed(instruction: PtxInstruction, values: list[Range]) -> Range:
             result = _shifted_right(read(values[0], width), values[1])
         case "bfe", 3:
             result = _field(read(values[0], width), values[1], values[2], signed)
-        case "min" | "max", 2:
-            ends = [read(value, width) for value in values]
-            pick = min if head == "min" else max
-            result = Range(
-                None,
-                pick(instruction.low for instruction in ends),
-                pick(instruction.high for instruction in ends),
-            )
-        case "rem", 2 if not signed and values[1].is_natural:
-            result = natural(0, max(values[1].high - 1, 0))
-        case "div", 2 if not signed:
-            dividend = as_unsigned(values[0], width)
-            least = values[1].low if values[1].is_natural else 1
-            result = natural(0, dividend.high // max(least, 1))
-        case "popc" | "clz" | "bfind", 1:
-            return natural(0, width)
-        case "ld" | "atom" | "ldu", _ if width < 32 and not signed:
+        case "ld" | "atom", _ if width < 32 and not signed:
             return _full(width)
         case _:
             return ANYTHING

@@ -1,8 +1,8 @@
 """A parser of PTX: functions, basic blocks and predicated instructions, with their spans.
 
-`grammars/ptx.lark` specifies the syntax. Unreadable text becomes a `ParseError`, and parsing
-continues after it. Inline assembly has its own scopes (`{ .reg .pred complete; ... }`); a name
-declared in such a scope gets its number: `complete` becomes `complete@3`.
+`grammars/ptx.lark` specifies the syntax; parsing ends where the text violates it. Inline assembly
+has its own scopes (`{ .reg .pred complete; ... }`); a name declared in such a scope gets its
+number: `complete` becomes `complete@3`.
 
 The parser reads only what analyses of memory need. It skips types of registers, parameters and
 debug sections.
@@ -14,20 +14,19 @@ import re
 from bisect import bisect_right
 from collections import ChainMap
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from hlo_lint.text.source import ParseError, Span
+from hlo_lint.text.source import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
+T = TypeVar("T")
 
 MAX_THREADS = 1024
 """The largest number of threads in a block, on all chips so far."""
 MAX_DEPTH = 64
 """The largest nesting depth of scopes; compilers nest two."""
-MAX_PARSE_ERRORS = 100
-"""The largest number of parse errors kept per file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,8 @@ class Ptx:
 
     text: str
     functions: tuple[Function, ...] = ()
-    problems: tuple[ParseError, ...] = ()
+    is_whole: bool = True
+    """False if parsing ended at unreadable text; functions before it are included."""
 
 
 class _Token(NamedTuple):
@@ -117,11 +117,22 @@ _ENDS_WITH_LINE = frozenset(
     .abi_preserve .abi_preserve_control""".split()
 )
 _JUMPS = ("bra", "brx.idx", "ret", "exit", "trap")
+_OPENING = frozenset("{[(")
+_CLOSING = frozenset("}])")
 
 
 def read_ptx(text: str) -> Ptx:
-    """Parse PTX. Never raises: unreadable text becomes `Ptx.problems`."""
-    return _PtxReader(text).read()
+    """Parse PTX. Never raises: `Ptx.is_whole` is false if a part is unreadable."""
+    reader = _PtxReader(text)
+    try:
+        reader.read()
+    except _UnreadableError:
+        return Ptx(text, tuple(reader.functions), is_whole=False)
+    return Ptx(text, tuple(reader.functions))
+
+
+class _UnreadableError(Exception):
+    """Text that the grammar does not accept."""
 
 
 @dataclass(slots=True)
@@ -169,131 +180,80 @@ class _PtxReader:
             if match.lastgroup == "token"
         ]
         self.at = 0
-        self.line_end = 0
-        self.problems: list[ParseError] = []
         self.functions: list[Function] = []
         self.shared: dict[str, Shared] = {}
         self.body: _FunctionBody | None = None
         self.scope: _Scope | None = None
         self.scopes = 0
-        self.too_deep = 0
 
     # ---- the text
 
-    def read(self) -> Ptx:
-        while self.at < len(self.tokens):
-            word = self.tokens[self.at].text
+    def read(self) -> None:
+        while word := self._peek(0):
             if word == ";":
                 self.at += 1
-            elif word == "{":
-                self._open()
-            elif word == "}":
-                self._close()
             elif word.startswith("."):
                 self._directive()
             elif self.body is None or self.scope is None:
-                self._unreadable("expected a directive or a function")
+                raise _UnreadableError
+            elif word == "{":
+                self._open(self.scope)
+            elif word == "}":
+                self._close(self.body, self.scope)
             elif self._peek(1) == ":" and _NAME.fullmatch(word):
                 self._label(self.body, self.scope)
             else:
                 self._instruction(self.body, self.scope)
         if self.body is not None:
-            self._note(self.body.span, "the body of this function is not closed")
-            self._finish(self.body)
-        return Ptx(self.text, tuple(self.functions), tuple(self.problems))
+            raise _UnreadableError
 
     def _peek(self, ahead: int) -> str:
+        """The text of a token, counted from the next; empty after the last."""
         position = self.at + ahead
         return self.tokens[position].text if position < len(self.tokens) else ""
 
-    def _note(self, span: Span, message: str) -> None:
-        if len(self.problems) < MAX_PARSE_ERRORS:
-            self.problems.append(ParseError(message, *span))
-
-    def _unreadable(self, message: str) -> None:
-        """Record a parse error and skip to the next semicolon or the end of the line."""
-        start = self.tokens[self.at].start
-        line_end = self._line_end(start)
-        end = start
-        while self.at < len(self.tokens) and self.tokens[self.at].start < line_end:
-            token = self.tokens[self.at]
-            if token.text in {"{", "}"} and end > start:
-                break
-            end = token.end
-            self.at += 1
-            if token.text == ";":
-                break
-        self._note(Span(start, end), message)
-
-    def _line_end(self, offset: int) -> int:
-        if offset >= self.line_end:  # else it is in the line of the last call
-            end = self.text.find("\n", offset)
-            self.line_end = end if end >= 0 else len(self.text)
-        return self.line_end
-
     # ---- scopes
 
-    def _open(self) -> None:
-        token = self.tokens[self.at]
+    def _open(self, scope: _Scope) -> None:
+        if scope.depth == MAX_DEPTH:
+            raise _UnreadableError
         self.at += 1
-        if self.scope is None:
-            self._note(Span(token.start, token.end), "a brace outside a function")
-        elif self.scope.depth == MAX_DEPTH:
-            self.too_deep += 1
-        else:
-            self.scopes += 1
-            self.scope = _Scope(self.scopes, self.scope, self.scope.depth + 1)
+        self.scopes += 1
+        self.scope = _Scope(self.scopes, scope, scope.depth + 1)
 
-    def _close(self) -> None:
-        token = self.tokens[self.at]
+    def _close(self, body: _FunctionBody, scope: _Scope) -> None:
         self.at += 1
-        if self.scope is None or self.body is None:
-            self._note(Span(token.start, token.end), "a closing brace without an opening one")
-        elif self.too_deep:
-            self.too_deep -= 1
-        else:
-            self.scope = self.scope.parent
-            if self.scope is None:
-                self._finish(self.body)
+        self.scope = scope.parent
+        if self.scope is None:
+            self._finish(body)
 
     # ---- directives
 
     def _directive(self) -> None:
         first = self.tokens[self.at]
         if first.text in _ENDS_WITH_LINE:
-            line_end = self._line_end(first.start)
-            while self.at < len(self.tokens) and self.tokens[self.at].start < line_end:
+            line_end = self.text.find("\n", first.start)
+            while self._peek(0) and (line_end < 0 or self.tokens[self.at].start < line_end):
                 self.at += 1
             return
         if first.text == ".section":
             self._skip_section()
             return
-        start = self.at
+        words: list[str] = []
         depth = 0
-        header = False
-        while self.at < len(self.tokens):
-            word = self.tokens[self.at].text
-            header = header or word in {".entry", ".func"}
-            if depth == 0 and (
-                word == ";" or (word == "{" and self.tokens[self.at - 1].text != "=")
-            ):
+        while word := self._peek(0):
+            if depth == 0 and (word == ";" or (word == "{" and words[-1:] != ["="])):
                 break
-            if word in {"{", "(", "["}:
-                depth += 1
-            elif word in {"}", ")", "]"}:
-                depth -= 1
-                if depth < 0:
-                    break
+            depth += (word in _OPENING) - (word in _CLOSING)
+            if depth < 0:
+                raise _UnreadableError
+            words.append(word)
             self.at += 1
-        words = [token.text for token in self.tokens[start : self.at]]
-        opens = self._peek(0) == "{"
-        span = Span(first.start, self.tokens[self.at - 1].end)
-        if header and opens and self.body is None:
-            self._function(words, span)
-        elif self._peek(0) != ";":
-            self._note(span, "a directive without its semicolon")
-            if self._peek(0) in {")", "]"}:
-                self.at += 1
+        is_header = ".entry" in words or ".func" in words
+        if is_header and word == "{" and self.body is None:
+            self._function(words, Span(first.start, self.tokens[self.at - 1].end))
+        elif word != ";":
+            raise _UnreadableError
         elif ".shared" in words:
             name = words[(words.index("[") if "[" in words else len(words)) - 1]
             held = self.shared if self.body is None else self.body.shared
@@ -320,12 +280,11 @@ class _PtxReader:
                 name = word
                 break
         if not name:
-            self._note(span, "a function without a name")
+            raise _UnreadableError
         self.body = _FunctionBody(name, span, is_kernel, _threads(words))
         self.at += 1
         self.scopes += 1
         self.scope = _Scope(self.scopes, None, 1)
-        self.too_deep = 0
 
     # ---- statements
 
@@ -344,52 +303,36 @@ class _PtxReader:
         body.labelled.add(len(body.instructions))
 
     def _instruction(self, body: _FunctionBody, scope: _Scope) -> None:
-        first = self.at
-        tokens = self.tokens
+        first = self.tokens[self.at]
         guard = ""
-        if tokens[self.at].text == "@":
+        if first.text == "@":
             negated = self._peek(1) == "!"
             self.at += 2 if negated else 1
             guard = ("!" if negated else "") + self._name(self._peek(0), scope)
             self.at += 1
         opcode = self._peek(0)
         if not _OPCODE.fullmatch(opcode):
-            self.at = first
-            self._unreadable("expected an instruction")
-            return
+            raise _UnreadableError
         self.at += 1
         operands: list[str] = []
         words: list[str] = []
         depth = 0
-        message = "an instruction without its semicolon"
-        while self.at < len(tokens):
-            word = tokens[self.at].text
-            if word == ";":
-                message = "brackets that do not close" if depth else ""
-                break
+        while (word := self._peek(0)) != ";":
             if word == "," and depth == 0:
                 operands.append("".join(words))
                 words = []
             else:
-                if word in {"[", "{", "("}:
-                    depth += 1
-                elif word in {"]", "}", ")"}:
-                    if depth == 0:
-                        break
-                    depth -= 1
-                elif _NAME.match(word):
-                    if words and _NAME.match(words[-1]):
-                        break  # two adjacent words: the next line starts here
-                    word = self._name(word, scope)
-                words.append(word)
+                depth += (word in _OPENING) - (word in _CLOSING)
+                is_name = _NAME.match(word) is not None
+                if not word or depth < 0 or (is_name and words and _NAME.match(words[-1])):
+                    raise _UnreadableError  # it has no semicolon
+                words.append(self._name(word, scope) if is_name else word)
             self.at += 1
+        if depth:
+            raise _UnreadableError
         if words:
             operands.append("".join(words))
-        span = Span(tokens[first].start, tokens[self.at - 1].end)
-        if message:
-            self._note(span, message)
-            if self._peek(0) in {"]", ")"}:
-                self.at += 1
+        span = Span(first.start, self.tokens[self.at - 1].end)
         body.instructions.append(PtxInstruction(span, opcode, tuple(operands), guard))
         body.scopes.append(scope)
 
@@ -406,7 +349,6 @@ class _PtxReader:
 
     def _finish(self, body: _FunctionBody) -> None:
         self.body = self.scope = None
-        self.too_deep = 0
         instructions = body.instructions
         starts = sorted(
             {0}
@@ -447,21 +389,17 @@ class _PtxReader:
         names = list(jump.operands[:1])
         if jump.is_a("brx.idx"):
             table = jump.operands[1] if len(jump.operands) > 1 else ""
-            names = next(
-                (holder.tables[table] for holder in scope.chain() if table in holder.tables), []
-            )
-            if not names:
-                self._note(jump.span, f"no list of targets {table!r}")
-        targets = []
-        for name in names:
-            position = next(
-                (holder.labels[name] for holder in scope.chain() if name in holder.labels), None
-            )
-            if position is None:
-                self._note(jump.span, f"no label {name!r}")
-            else:
-                targets.append(position)
-        return targets
+            names = _looked_up(table, [holder.tables for holder in scope.chain()])
+        labels = [holder.labels for holder in scope.chain()]
+        return [_looked_up(name, labels) for name in names]
+
+
+def _looked_up(name: str, tables: Iterable[Mapping[str, T]]) -> T:
+    """The value of a name in the innermost scope that has it."""
+    for table in tables:
+        if name in table:
+            return table[name]
+    raise _UnreadableError
 
 
 def _declared(words: list[str]) -> Iterator[str]:
