@@ -1,4 +1,4 @@
-"""What a shell offers for a line: commands, options, rules and paths."""
+"""Completion by a shell: commands, options, rules and paths."""
 
 from __future__ import annotations
 

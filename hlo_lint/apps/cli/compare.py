@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -49,9 +48,8 @@ MAX_LINES = 5
 @parameters.show_inputs_option
 @parameters.target_option()
 @parameters.all_option
-@parameters.output_format("text", "json", "html")
+@parameters.output_format("text", "json")
 @parameters.color_option
-@parameters.output_option()
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -65,7 +63,6 @@ def command(
     target: str | None,
     everything: bool,
     output_format: str,
-    out: Path | None,
 ) -> None:
     """Compare the costs, the settings or the values of two compilations.
 
@@ -84,7 +81,7 @@ def command(
     if (inputs is not None or show_inputs) and not of_results:
         raise UsageError("--inputs and --show-inputs go with --results")
     is_other = of_settings or of_results
-    if is_other and (target or everything or out is not None or output_format == "html"):
+    if is_other and (target or everything):
         option = "--settings" if of_settings else "--results"
         raise UsageError(f"{option} goes with --module and --output-format json alone")
     if of_results:
@@ -106,15 +103,7 @@ def command(
     comparisons.sort(key=lambda comparison: -comparison.weight)
     if output_format == "json":
         modules = [comparison_as_dict(comparison) for comparison in comparisons]
-        text = json.dumps({"version": 1, "modules": modules}, indent=2) + "\n"
-        common.write_output(text.encode(), out)
-    elif output_format == "html":
-        from hlo_lint.report.html.compare import render_comparisons
-
-        page = render_comparisons(comparisons, (str(before), str(after)))
-        common.write_output(page.encode(), out)
-    elif out is not None:
-        raise UsageError("-o takes --output-format json or html; the table goes to the terminal")
+        common.print_json(modules=modules)
     else:
         _show(comparisons, everything)
     ctx.exit(0 if all(comparison.same for comparison in comparisons) else 1)
