@@ -47,9 +47,7 @@ def chromium() -> Iterator[Browser]:
         pytest.skip("no Chromium: apt-get install chromium")
     from playwright.sync_api import sync_playwright
 
-    # WebGL is drawn by the processor: machines that run tests have no screen.
-    options = ["--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
-    options += ["--no-sandbox"] if os.geteuid() == 0 else []
+    options = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
         yield browser

@@ -32,13 +32,13 @@ from hlo_lint.report.html.dimensions import move, order
 from hlo_lint.report.html.excerpt import Partners, side_by_side
 from hlo_lint.report.html.neighbourhood import draw, neighbourhood
 from hlo_lint.report.html.page import render_html
-from hlo_lint.report.html.pass_diff import DifferenceBudget
+from hlo_lint.report.html.pass_diff import Budget
 from hlo_lint.report.html.visible import MAX_LENGTH, script, visible
 from hlo_lint.report.text import describe
 from hlo_lint.rules.base import Bad
 from hlo_lint.rules.pipeline.values_changed import ValuesChanged
 from tests.apps.test_cli import run
-from tests.conftest import CRASH, DUMPS, FIXTURES, new_folder, present, written
+from tests.conftest import CRASH, DUMPS, new_folder, present, written
 from tests.report.conftest import FORCED, Open, write
 from tests.texts import CLEAN, LOOSE
 
@@ -438,7 +438,7 @@ def test_of_very_many_findings_the_page_says_what_it_leaves_out(tmp_path: Path) 
         f"HLO, drawing and fix of 20 findings: the page holds {MAX_DETAILS}, "
         "the first of each card before the others"
     ]
-    assert [each["detail"] for each in found["index"]["findings"]][-21:] == [299, *[None] * 20]
+    assert sorted(found["details"]) == list(range(MAX_DETAILS))
 
 
 def test_dumps_that_changed_nothing_are_counted(tmp_path: Path) -> None:
@@ -668,7 +668,7 @@ def test_the_passes_are_gone_through_by_links_and_keys(opened: Open, forced_page
 def test_every_line_that_differs_is_on_the_page_or_counted() -> None:
     compilation = max(open_dump(FORCED), key=lambda found: len(found.dumps))
     steps = list(passes(compilation))
-    budget = DifferenceBudget()
+    budget = Budget()
     for before, after in pairwise(steps):
         held = budget.difference(before, after)
         found = diff(before.dump.module, after.dump.module)
@@ -692,7 +692,7 @@ def test_a_difference_without_room_is_left_out_and_counted(monkeypatch: pytest.M
     monkeypatch.setattr(pass_diff, "MAX_ROWS_OF_PASS", 5)
     monkeypatch.setattr(pass_diff, "MAX_ROWS", 12)
     compilation = max(open_dump(FORCED), key=lambda found: len(found.dumps))
-    budget = DifferenceBudget()
+    budget = Budget()
     held = [budget.difference(*pair) for pair in pairwise(passes(compilation))]
     first = next(filter(None, held))
     assert (sum(len(part["rows"]) for part in first["computations"]), first["left_out"]) == (6, 2)
@@ -726,17 +726,6 @@ def test_without_findings_the_largest_module_is_shown(opened: Open, tmp_path: Pa
     assert page.locator("main table").first.locator("a").first.inner_text() == "module_0001.jit_f"
     assert "Timeline of module_0001.jit_f" in headings(page)
     assert not page.locator("#filters").is_visible()
-
-
-def test_measured_time_is_shown_where_a_profile_is_beside_the_dump(
-    opened: Open, tmp_path: Path
-) -> None:
-    page = opened(write(FIXTURES / "profiles" / "without_fusion", tmp_path / "report.html"), "")
-    assert "Measured time: 1.293 ms" in headings(page)
-    table = page.locator("table.measured")
-    first = table.locator("tbody tr").first.locator("td").all_inner_texts()
-    assert first[:4] == ["237.2 µs", "18.3%", "%ynn_fusion", "fusion"]
-    assert table.locator("tbody tr").count() == 10
 
 
 def test_what_came_at_the_start_of_a_pipeline_is_between_two_dumps(

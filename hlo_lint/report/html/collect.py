@@ -3,60 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os.path import commonpath, relpath
 from pathlib import Path
 from typing import TypedDict
 
-from hlo_lint.dumps.artefacts.measured import Measured, find_measured
 from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.directory import Dump
-from hlo_lint.engine.cost_figures import measured_kernels
 from hlo_lint.engine.findings import Diagnostic, PassRef, SuppressedFinding
-from hlo_lint.report.costs import measured_table
 from hlo_lint.report.groups import grouped
 from hlo_lint.report.html.detail import Detail, details_of
-from hlo_lint.report.html.pass_diff import DifferenceBudget
-from hlo_lint.report.html.timeline import Differences, PassTimeline, no_timeline, timeline
+from hlo_lint.report.html.pass_diff import Budget
+from hlo_lint.report.html.timeline import PassTimeline, timeline
 from hlo_lint.report.html.visible import deflated
 from hlo_lint.report.report import Report
 from hlo_lint.rules.findings import Severity
 from hlo_lint.text import phrases
-from hlo_lint.text.errors import HloLintError
 
 MAX_FINDINGS = 5000
 """Maximum findings that the page lists, the worst first; the others are counted."""
 MAX_DETAILS = 300
 """Maximum findings with HLO and a drawing."""
-MAX_PASSES = 20_000
-"""Maximum passes of all timelines together."""
-
-
-class Profiles:
-    """The profiles of folders; `troubles` has the errors of unreadable ones."""
-
-    def __init__(self, folders: Iterable[Path]) -> None:
-        self.troubles: list[str] = []
-        self._measured = {folder: self._read(folder) for folder in dict.fromkeys(folders)}
-
-    def _read(self, folder: Path) -> Measured | None:
-        try:
-            return find_measured(folder)
-        except HloLintError as error:
-            self.troubles.append(f"measured time: {error}")
-            return None
-
-    def table(self, compilation: Compilation, folder: Path) -> list[tuple[str, ...]]:
-        """A head, and a row for each instruction of a final module; empty without measured time."""
-        measured = self._measured[folder]
-        if measured is None or compilation.final is None:
-            return []
-        try:
-            kernels = measured_kernels(compilation, measured)
-        except HloLintError as error:
-            self.troubles.append(f"measured time of {compilation.title}: {error}")
-            return []
-        return measured_table(kernels) if kernels else []
 
 
 class Behind(TypedDict):
@@ -95,8 +62,6 @@ class Found(TypedDict):
     op_name: str | None
     notes: list[str]
     error_map: tuple[str, ...]
-    detail: int | None
-    """Index into `details`; None if omitted."""
 
 
 class Compiled(TypedDict):
@@ -111,10 +76,6 @@ class Compiled(TypedDict):
     counts: dict[str, int]
     """Findings by severity; those that a later pass resolved under `resolved`."""
     timeline: PassTimeline
-    measured: list[tuple[str, ...]]
-    """A head, then the instructions that took the most time; empty without a profile."""
-    differences: int | None
-    """Index into `differences`; None if no pass changed the module."""
 
 
 class PageIndex(TypedDict):
@@ -134,9 +95,10 @@ class Collected(TypedDict):
     """The data of a page about a dump."""
 
     index: PageIndex
-    details: list[Detail]
-    differences: list[str]
-    """The changes of each pass of a timeline, or null; packed, one entry per module."""
+    details: dict[int, Detail]
+    """By the number of the finding."""
+    differences: dict[int, str]
+    """The changes of each pass of a timeline, or null; packed, by the number of the module."""
 
 
 def collect(
@@ -151,90 +113,36 @@ def collect(
     called with the next module.
     """
     ranked = sorted(report.findings, key=lambda finding: finding.severity.rank)
-    left_out: list[str] = []
-    if len(ranked) > MAX_FINDINGS:
-        left_out.append(f"{len(ranked) - MAX_FINDINGS} findings: the page lists {MAX_FINDINGS}")
-    listed = dict(enumerate(ranked[:MAX_FINDINGS]))
-    group_of, detailed = _groups(list(listed.values()))
-    if len(ranked) > MAX_DETAILS:
-        left_out.append(
-            f"HLO, drawing and fix of {len(ranked) - MAX_DETAILS} findings: the page holds "
-            f"{MAX_DETAILS}, the first of each card before the others"
-        )
-    owners = {
-        str(path): compilation
-        for compilation in dump
-        for path in (*compilation.artefacts, *(file.path for file in compilation.dumps))
-    }
-    by_compilation: dict[Compilation, dict[int, Diagnostic]] = {}
-    for number, finding in enumerate(ranked):
-        owner = owners.get(finding.path)
-        if owner is not None:
-            by_compilation.setdefault(owner, {})[number] = finding
-    shown = [
-        compilation
-        for compilation in dump
-        if not compilation.is_helper or compilation in by_compilation
-    ]
-    shown.sort(
-        key=lambda compilation: _importance(compilation, by_compilation.get(compilation, {}))
+    listed = ranked[:MAX_FINDINGS]
+    group_of, detailed = _groups(listed)
+    findings = _by_compilation(dump, ranked)
+    shown = sorted(
+        (run for run in dump if not run.is_helper or run in findings),
+        key=lambda run: _importance(run, findings.get(run, {})),
     )
+    folders = [compilation.dumps[0].path.parent.absolute() for compilation in shown]
+    root = commonpath(folders) if folders else ""
+    budget = Budget()
     modules: list[Compiled] = []
+    module_of: dict[int, int] = {}
     details: dict[int, Detail] = {}
-    place: dict[int, int] = {}
-    folders = {compilation: compilation.dumps[0].path.parent.absolute() for compilation in shown}
-    root = commonpath(folders.values()) if folders else ""
-    profiles = Profiles(folders.values())
-    room, budget = MAX_PASSES, DifferenceBudget()
-    differences: list[str] = []
-    for number, compilation in enumerate(shown, 1):
-        progress(f"drawing module {number} of {len(shown)}: {compilation.title}")
-        own = by_compilation.get(compilation, {})
-        own_listed = {number: finding for number, finding in own.items() if number in listed}
-        place |= dict.fromkeys(own_listed, len(modules))
-        line, lines = no_timeline(""), Differences()
-        if compilation.steps and room > 0:
-            line, lines = timeline(compilation, own_listed, budget)
-            room -= len(line["passes"])
-        elif compilation.steps:
-            line["trouble"] = f"left out: the page holds {MAX_PASSES} passes"
-        folder = relpath(folders[compilation], root)
-        counts = Counter(
-            "resolved" if finding.is_resolved else finding.severity.value
-            for finding in own.values()
-        )
-        modules.append(
-            Compiled(
-                # The title of a file without a module's name is its path.
-                title=compilation.title
-                if compilation.dumps[0].name
-                else compilation.dumps[0].path.name,
-                folder="" if folder == "." else folder,
-                release=compilation.release_title if compilation.releases else "",
-                state=_state(compilation),
-                dumps=len(compilation.dumps),
-                counts=dict(counts),
-                timeline=line,
-                measured=profiles.table(compilation, folders[compilation]),
-                differences=len(differences) if any(lines) else None,
-            )
-        )
-        if any(lines):
-            differences.append(deflated(lines))
-        worst = {number: finding for number, finding in own_listed.items() if number in detailed}
-        details |= dict(details_of(compilation, worst, sources))
+    differences: dict[int, str] = {}
+    for number, (compilation, folder) in enumerate(zip(shown, folders, strict=True)):
+        progress(f"drawing module {number + 1} of {len(shown)}: {compilation.title}")
+        own = findings.get(compilation, {})
+        own_listed = {place: finding for place, finding in own.items() if place < len(listed)}
+        module_of |= dict.fromkeys(own_listed, number)
+        passes, changes = timeline(compilation, own_listed, budget)
+        if any(changes):
+            differences[number] = deflated(changes)
+        modules.append(_compiled(compilation, own.values(), passes, relpath(folder, root)))
+        worst = {place: finding for place, finding in own_listed.items() if place in detailed}
+        details |= details_of(compilation, worst, sources)
         compilation.release_text()
-    left_out += profiles.troubles
-    if budget.left_out:
-        left_out.append(
-            f"changed lines of {budget.left_out} pass{'' if budget.left_out == 1 else 'es'}: "
-            "hlo-lint diff --in DIR STEP STEP shows them"
-        )
-    detail_of = {number: detail for detail, number in enumerate(sorted(details))}
     index = PageIndex(
         findings=[
-            _found(finding, group_of[number], place.get(number), detail_of.get(number))
-            for number, finding in listed.items()
+            _found(finding, group_of[number], module_of.get(number))
+            for number, finding in enumerate(listed)
         ],
         modules=modules,
         quiet=len(dump.compilations) - len(shown),
@@ -243,10 +151,56 @@ def collect(
             for reason, paths in report.skipped_by_reason(minor=False).items()
         ],
         allowed=[_spared(suppressed) for suppressed in report.allowed[:MAX_FINDINGS]],
-        left_out=left_out,
+        left_out=list(_left_out(len(ranked), budget)),
     )
-    return Collected(
-        index=index, details=[details[number] for number in detail_of], differences=differences
+    return Collected(index=index, details=details, differences=differences)
+
+
+def _by_compilation(
+    dump: Dump, findings: Sequence[Diagnostic]
+) -> dict[Compilation, dict[int, Diagnostic]]:
+    """The findings in the files of each compilation, by number."""
+    owners = {
+        str(path): compilation
+        for compilation in dump
+        for path in (*compilation.artefacts, *(file.path for file in compilation.dumps))
+    }
+    of_compilation: dict[Compilation, dict[int, Diagnostic]] = {}
+    for number, finding in enumerate(findings):
+        if (owner := owners.get(finding.path)) is not None:
+            of_compilation.setdefault(owner, {})[number] = finding
+    return of_compilation
+
+
+def _left_out(findings: int, budget: Budget) -> Iterator[str]:
+    if findings > MAX_FINDINGS:
+        yield f"{findings - MAX_FINDINGS} findings: the page lists {MAX_FINDINGS}"
+    if findings > MAX_DETAILS:
+        yield (
+            f"HLO, drawing and fix of {findings - MAX_DETAILS} findings: the page holds "
+            f"{MAX_DETAILS}, the first of each card before the others"
+        )
+    if budget.left_out:
+        steps = phrases.counted(budget.left_out, "step")
+        yield f"changed lines of {steps}: hlo-lint diff --in DIR STEP STEP shows them"
+
+
+def _compiled(
+    compilation: Compilation, findings: Iterable[Diagnostic], passes: PassTimeline, folder: str
+) -> Compiled:
+    first = compilation.dumps[0]
+    counts = Counter(
+        "resolved" if finding.is_resolved else finding.severity.value for finding in findings
+    )
+    return Compiled(
+        # The title of a file without a module's name is its path.
+        title=compilation.title if first.name else first.path.name,
+        folder="" if folder == "." else folder,
+        release=compilation.release_title if compilation.releases else "",
+        state=_state(compilation),
+        dumps=len(compilation.dumps),
+        counts=dict(counts),
+        timeline=passes,
     )
 
 
@@ -287,7 +241,7 @@ def _state(compilation: Compilation) -> str:
     return "compilation died" if compilation.crashed else ""
 
 
-def _found(finding: Diagnostic, group: int, module: int | None, detail: int | None) -> Found:
+def _found(finding: Diagnostic, group: int, module: int | None) -> Found:
     return Found(
         group=group,
         id=finding.fingerprint,
@@ -308,7 +262,6 @@ def _found(finding: Diagnostic, group: int, module: int | None, detail: int | No
         op_name=finding.op_name,
         notes=list(finding.notes),
         error_map=finding.error_map,
-        detail=detail,
     )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import SequenceMatcher
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import unified_diff
 from pathlib import Path
 from typing import TypedDict
 
@@ -17,13 +17,11 @@ from hlo_lint.report.html.neighbourhood import Drawing, draw, neighbourhood
 from hlo_lint.report.html.timeline import before_and_after
 from hlo_lint.report.text import COMMANDS
 from hlo_lint.rules.registry import all_rules
-from hlo_lint.text.edits import Edit, Fix
+from hlo_lint.text.edits import Edit, Fix, edited
 from hlo_lint.text.errors import DumpError
-from hlo_lint.text.source import Lines, decode
+from hlo_lint.text.source import Lines, Position, Span, decode
 from hlo_lint.text.stored import read_stored
 
-MAX_LINE_LENGTH = 800
-"""Maximum characters of a line."""
 MAX_LINES = 60
 """Maximum lines; the others are counted."""
 AROUND = 2
@@ -50,64 +48,27 @@ def preview(fix: Fix, lines: Lines) -> Preview:
     >>> preview(fix, Lines("a\\nb\\n"))["lines"]
     [(' ', 'a'), ('-', 'b'), ('+', 'c')]
     """
-    shown: list[tuple[str, str]] = []
-    for edits in _stretches(sorted(fix.edits), lines):
-        if shown:
-            shown.append(("@", ""))
-        shown += _difference(edits, lines.text)
+    text, edits = lines.text, sorted(fix.edits)
+    first = lines.position(edits[0].span.start).line
+    begin, end = lines.offset(Position(max(1, first - AROUND), 1)), edits[-1].span.end
+    for _ in range(AROUND + 1):
+        end = text.find("\n", end) + 1 or len(text)
+    before = text[begin:end]
+    after = edited(
+        before, [Edit(Span(start - begin, stop - begin), text) for (start, stop), text in edits]
+    )
+    old, new = (side.removesuffix("\n").split("\n") for side in (before, after))
+    difference = [*unified_diff(old, new, n=AROUND, lineterm="")][3:]
+    shown = [
+        ("@", "") if line[0] == "@" else (line[0], line[1:].removesuffix("\r"))
+        for line in difference
+    ]
     if len(shown) > MAX_LINES:
         left = len(shown) - MAX_LINES
         shown = [*shown[:MAX_LINES], ("@", f"{left} more lines")]
     return Preview(
         title=fix.title, command=COMMANDS[fix.safety.value], safety=fix.safety.value, lines=shown
     )
-
-
-def _stretches(edits: Iterable[Edit], lines: Lines) -> list[list[Edit]]:
-    """The edits in groups whose contexts touch."""
-    stretches: list[list[Edit]] = []
-    reached = 0
-    for edit in edits:
-        first, last = (lines.position(offset).line for offset in edit.span)
-        if stretches and first <= reached + 2 * AROUND + 1:
-            stretches[-1].append(edit)
-        else:
-            stretches.append([edit])
-        reached = max(last, reached)
-    return stretches
-
-
-def _difference(edits: list[Edit], text: str) -> Iterable[tuple[str, str]]:
-    begin = _line_start(text, edits[0].span.start)
-    end = _line_end(text, max(edit.span.end for edit in edits))
-    for _ in range(AROUND):
-        begin = _line_start(text, max(begin - 1, 0))
-        end = _line_end(text, min(end + 1, len(text)))
-    before = after = text[begin:end]
-    for edit in reversed(edits):
-        after = after[: edit.span.start - begin] + edit.text + after[edit.span.end - begin :]
-    ours, theirs = (side.rstrip("\n").split("\n") for side in (before, after))
-    for tag, a, b, c, d in SequenceMatcher(None, ours, theirs, False).get_opcodes():
-        if tag == "equal":
-            yield from ((" ", _cut(line)) for line in ours[a:b])
-            continue
-        yield from (("-", _cut(line)) for line in ours[a:b])
-        yield from (("+", _cut(line)) for line in theirs[c:d])
-
-
-def _line_start(text: str, offset: int) -> int:
-    return text.rfind("\n", 0, offset) + 1
-
-
-def _line_end(text: str, offset: int) -> int:
-    end = text.find("\n", offset)
-    return len(text) if end < 0 else end
-
-
-def _cut(text: str) -> str:
-    text = text.removesuffix("\r")
-    left = len(text) - MAX_LINE_LENGTH
-    return text if left <= 0 else f"{text[:MAX_LINE_LENGTH]}… ({left} more)"
 
 
 SOURCE_LINES = 3

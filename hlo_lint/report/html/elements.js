@@ -58,7 +58,7 @@ function behind(pass, module) {
  * columns of the class `size`. */
 function panel(heads, numbers, rows, name) {
   const head = (text) => {
-    const size = ["compiler", "state", "dumps", "bytes", "time", "share", "opcode"].includes(text);
+    const size = ["compiler", "state", "dumps", "bytes", "time"].includes(text);
     return make("th", { scope: "col", class: `${numbers.includes(text) ? "number" : ""}${size ? " size" : ""}` }, text);
   };
   return make(

@@ -12,7 +12,8 @@ function facts(pairs) {
 
 function showFinding(number) {
   const found = findings[number];
-  const detail = found.detail === null ? null : JSON.parse(byId(`detail-${found.detail}`).textContent);
+  const held = byId(`detail-${number}`);
+  const detail = held && JSON.parse(held.textContent);
   const equal = findings.filter((other) => other.group === found.group).length - 1;
   const lives = found.seen_in !== null && found.module !== null && modules[found.module].dumps > 1;
   const parts = [

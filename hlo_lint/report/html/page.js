@@ -11,25 +11,12 @@ const sums = (module) =>
     .map(([kind, number]) => (kind === "resolved" ? `${number} resolved` : count(number, kind)))
     .join(", ") || "no findings";
 
-// The instructions of the final module that took the most time, as `hlo-lint passes` prints them.
-function measured(number) {
-  const [heads, ...rows] = modules[number].measured;
-  if (!heads) return [];
-  const [total, ...others] = heads;
-  const kinds = ["number", "number size", "", "size", ""];
-  const cell = (text, at) => make("td", { class: kinds[at] }, at === 2 ? make("code", {}, soft(text)) : text);
-  const table = rows.map((row) => make("tr", {}, ...row.map(cell)));
-  const title = total.replace("measured", "Measured time:");
-  return [section(title, null, panel(["each", ...others], ["each", "share"], table, "measured"))];
-}
-
 function showModule(number) {
   const module = modules[number];
   show(module.title, [
     make("h2", { class: "title" }, module.title),
     make("p", { class: "above" }, about(module)),
     ...timeline(number, ""),
-    ...measured(number),
   ]);
 }
 
@@ -84,7 +71,7 @@ function showAll() {
     ),
   ];
   // The first has the worst finding, or is the largest.
-  if (modules.length) parts.push(...timeline(0, ` of ${modules[0].title}`), ...measured(0));
+  if (modules.length) parts.push(...timeline(0, ` of ${modules[0].title}`));
   const said = [
     ...index.left_out.map((items) => `Left out: ${items}`),
     ...index.allowed.map((what) => `Allowed: ${what}`),

@@ -21,7 +21,6 @@ from hlo_lint.rules.registry import all_rules
 from hlo_lint.text.source import shown
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
     from markdown_it import MarkdownIt
 
 _PROGRAM = ("timeline", "elements", "list", "finding", "drawings", "page")
@@ -40,16 +39,23 @@ def render_html(
 
     Python lines are shown from files below `sources`; `progress` is called with each step.
     """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
     from markdown_it import MarkdownIt
 
-    environment = jinja_environment()
+    environment = Environment(
+        loader=PackageLoader("hlo_lint.report.html", ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     markdown = MarkdownIt("commonmark", {"html": False}).disable(["link", "image"])
     collected = collect(dump, report, [Path(source) for source in sources], progress)
-    style = content_of("page.css")
-    program = "".join(content_of(f"{name}.js") for name in _PROGRAM)
+    style = _content_of("page.css")
+    program = "".join(_content_of(f"{name}.js") for name in _PROGRAM)
     policy = (
         "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
-        f"style-src {digest(style)}; script-src {digest(program)}; "
+        f"style-src {_digest(style)}; script-src {_digest(program)}; "
         "require-trusted-types-for 'script'"
     )
     named = {finding["rule"] for finding in collected["index"]["findings"]}
@@ -72,22 +78,9 @@ def render_html(
             if rule.name() in named
         ],
         index=script(collected["index"]),
-        details=[script(detail) for detail in collected["details"]],
+        details={number: script(detail) for number, detail in collected["details"].items()},
     )
     return page
-
-
-def jinja_environment() -> Environment:
-    """The environment that renders the templates of this package."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    return Environment(
-        loader=PackageLoader("hlo_lint.report.html", ""),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
 
 
 def _html(rule: Rule, markdown: MarkdownIt) -> str:
@@ -99,11 +92,11 @@ def _html(rule: Rule, markdown: MarkdownIt) -> str:
     return str(markdown.renderer.render(tokens, markdown.options, {}))
 
 
-def content_of(name: str) -> str:
+def _content_of(name: str) -> str:
     """The text of a file of this package."""
     return files("hlo_lint.report.html").joinpath(name).read_text("utf-8")
 
 
-def digest(text: str) -> str:
+def _digest(text: str) -> str:
     """The hash source of a style or a script in a content security policy."""
     return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"

@@ -13,6 +13,8 @@ from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.report.diff import difference_summary, heading
 from hlo_lint.report.html.excerpt import Row, row_of, with_gaps
 
+MAX_PASSES = 20_000
+"""Maximum passes of all timelines together."""
 MAX_COMPARED = 1_000_000
 """Maximum instructions compared for a page, which takes about 15 seconds."""
 MAX_ROWS = 30_000
@@ -50,10 +52,11 @@ class PassDifference(TypedDict):
     """Number of changed lines that are not shown."""
 
 
-class DifferenceBudget:
-    """The remaining lines and comparisons of a page."""
+class Budget:
+    """The passes, comparisons and lines that a page may still have."""
 
     def __init__(self) -> None:
+        self.passes = MAX_PASSES
         self.instructions = MAX_COMPARED
         self.rows = MAX_ROWS
         self.left_out = 0

@@ -307,9 +307,9 @@ function showPass(number, at) {
 }
 
 async function difference(number, at) {
-  const { timeline, differences } = modules[number];
+  const { timeline } = modules[number];
   const pass = timeline.passes[at];
-  const held = differences === null ? null : (await unpacked(`differences-${differences}`))[at];
+  const held = byId(`differences-${number}`) && (await unpacked(`differences-${number}`))[at];
   const hint = (text) => make("p", { class: "hint" }, text);
   if (pass.changed === "first") return [hint("The first dump: no dump before it to compare.")];
   if (pass.changed === "no") return [hint("No change.")];

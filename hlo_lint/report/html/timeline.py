@@ -11,7 +11,7 @@ from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.selection import in_order
 from hlo_lint.engine.findings import Diagnostic
-from hlo_lint.report.html.pass_diff import DifferenceBudget, PassDifference
+from hlo_lint.report.html.pass_diff import MAX_PASSES, Budget, PassDifference
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.phrases import listed
 
@@ -65,16 +65,20 @@ class PassTimeline(TypedDict):
 
 
 def timeline(
-    compilation: Compilation, findings: Mapping[int, Diagnostic], budget: DifferenceBudget
+    compilation: Compilation, findings: Mapping[int, Diagnostic], budget: Budget
 ) -> tuple[PassTimeline, Differences]:
     """The timeline of a module with its findings, by number on the page, and changed lines by pass.
 
     Omits dumps that equal their predecessor, unless a finding begins or ends there.
     """
+    if not compilation.steps:
+        return _no_timeline(""), []
+    if budget.passes <= 0:
+        return _no_timeline(f"left out: the page holds {MAX_PASSES} passes"), []
     try:
         steps = list(passes(compilation))
     except DumpError as error:
-        return no_timeline(str(error)), []
+        return _no_timeline(str(error)), []
     place = {str(step.dump.path): index for index, step in enumerate(steps)}
     lives = [_life(number, finding, place, len(steps)) for number, finding in findings.items()]
     marked = {index for life in lives for index in (life["first"], life["last"])}
@@ -83,6 +87,7 @@ def timeline(
         for index, step in enumerate(steps)
         if step.effect is not Effect.NOTHING or index in marked or index == len(steps) - 1
     ]
+    budget.passes -= len(kept)
     renumbered = {index: number for number, index in enumerate(kept)}
     for life in lives:
         life["first"] = None if life["first"] is None else renumbered[life["first"]]
@@ -98,8 +103,7 @@ def timeline(
     return held, differences
 
 
-def no_timeline(trouble: str) -> PassTimeline:
-    """A timeline without passes, and the reason."""
+def _no_timeline(trouble: str) -> PassTimeline:
     return PassTimeline(passes=[], lives=[], trouble=trouble)
 
 
