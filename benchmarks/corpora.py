@@ -85,6 +85,9 @@ def stage_of(expect: Mapping[str, Any]) -> Stage:
     return Stage(
         packed="CpuGpuVerifierMetadata" in extra,
         ordered_broadcasts="VerifyBroadcastDimensionsOrder" in extra,
+        reshape_is_bitcast="VerifyReshapeIsBitcast" in extra,
+        thread_names="VerifyCallNestedComputationThreadName" in extra,
+        names_unchanged="VerifyInstructionNameUnchanged" in extra,
         deadlocks=options.get("verify_no_collective_deadlocks"),
         unbounded_dynamic_opcodes=frozenset(
             opcode for opcode in ("parameter",) if f"k{opcode.title()}" in extra

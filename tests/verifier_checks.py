@@ -56,16 +56,6 @@ ELSEWHERE: Final[Mapping[str, tuple[str, str, str]]] = {
 """Checks of rules in other families: the place in `hlo_verifier.cc`, the demand, and the rule."""
 
 LEFT_OUT: Final[Mapping[str, tuple[str, str, str]]] = {
-    "nested-thread": (
-        "InstructionVerifier::Preprocess",
-        "computations run on their caller's thread",
-        "an option of the verifier that is off",
-    ),
-    "name-unchanged": (
-        "VerifyInstructionNameUnchanged",
-        "instructions keep the names under which they were scheduled",
-        "an option of the verifier that is off",
-    ),
     "sparse-convolution": (
         "ShapeVerifier::HandleConvolution",
         "convolution: operands of sparsity",

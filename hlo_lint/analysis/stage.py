@@ -58,6 +58,15 @@ class Stage(NamedTuple):
     deadlocks: bool | None = None
     """True if transfers must not wait for each other: `verify_no_collective_deadlocks`; None if
     that holds of scheduled modules alone."""
+    thread_names: bool = False
+    """True if computations run on the threads of their callers:
+    `verify_call_nested_computation_thread_name`."""
+    names_unchanged: bool = False
+    """True if instructions keep their names from scheduling:
+    `verify_instruction_name_unchanged`."""
+    reshape_is_bitcast: bool = False
+    """True if no reshape outside of fusions may move bytes, before any pass:
+    `verify_reshape_is_bitcast`."""
     unbounded_dynamic_opcodes: frozenset[str] = frozenset()
     """The opcodes that may have unbounded dimensions: `supported_unbounded_dynamic_op`."""
     sharding_devices: bool = True
@@ -139,6 +148,9 @@ _VERIFIER_OPTIONS = {
     "allow_mixed_precision": "mixed_precision",
     "verify_broadcast_dimensions_order": "ordered_broadcasts",
     "verify_no_collective_deadlocks": "deadlocks",
+    "verify_reshape_is_bitcast": "reshape_is_bitcast",
+    "verify_call_nested_computation_thread_name": "thread_names",
+    "verify_instruction_name_unchanged": "names_unchanged",
     "supported_unbounded_dynamic_op": "unbounded_dynamic_opcodes",
     "verify_sharding_device_numbers": "sharding_devices",
     "check_replica_groups": "replica_groups",

@@ -277,6 +277,11 @@ def test_a_stage_is_stated_by_the_caller_or_in_the_text(stage: str, rules: list[
             "n = f32[2,4] broadcast(p), dimensions={1,0}",
             "unordered-broadcast",
         ),
+        (
+            "layout_sensitive=true verify_reshape_is_bitcast=true",
+            "n = f32[2,4]{0,1} reshape(p)",
+            "bad-bitcast",
+        ),
         ("verify_no_host_memory_space=true", "n = f32[4,2]{1,0:S(5)} copy(p)", "host-memory-leak"),
         (
             "layout_sensitive=true allow_bitcast_to_have_different_size=false",

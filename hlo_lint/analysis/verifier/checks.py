@@ -79,13 +79,14 @@ def _holds(word: str, kind: RowKind) -> bool:
 
 
 def on_attribute(
-    *words: str, other_than: frozenset[str] = frozenset(), local: bool = False
+    *words: str, other_than: frozenset[str] = frozenset(), option: str = "", local: bool = False
 ) -> Callable[[Marked], Marked]:
     """Mark a check of each instruction whose attributes hold any of some words.
 
-    A `local` check depends only on attributes, type, opcode, header and stage.
+    With an `option` it binds only where the stage sets that option. A `local` check depends only
+    on attributes, type, opcode, header and stage.
     """
-    return _marked(Mark("attribute", words, other_than, is_local=local))
+    return _marked(Mark("attribute", words, other_than, option, is_local=local))
 
 
 on_computation = _marked(Mark("computation"))
@@ -93,14 +94,17 @@ on_computation = _marked(Mark("computation"))
 
 
 def on_computation_if(
-    concerns: Callable[[frozenset[str]], bool] | None = None, *, names: bool = False
+    concerns: Callable[[frozenset[str]], bool] | None = None,
+    *,
+    option: str = "",
+    names: bool = False,
 ) -> Callable[[Marked], Marked]:
     """Mark a check of each computation whose opcodes concern it.
 
-    With `names` it binds only in computations whose names are not unique, or not defined above
-    their uses.
+    With an `option` it binds only where the stage sets that option; with `names`, only in
+    computations whose names are not unique, or not defined above their uses.
     """
-    return _marked(Mark("computation", concerns_opcodes=concerns, is_of_names=names))
+    return _marked(Mark("computation", option=option, concerns_opcodes=concerns, is_of_names=names))
 
 
 on_module = _marked(Mark("module"))

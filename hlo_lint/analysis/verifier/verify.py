@@ -152,7 +152,9 @@ class _Verifier:
         first: dict[object, Computation] = {}
         others: list[tuple[Computation, Computation]] = []
         for computation in computations:
-            equal = first.setdefault(template_of(computation) or computation, computation)
+            # With `names_unchanged`, names and metadata count, too.
+            template = None if self.stage.names_unchanged else template_of(computation)
+            equal = first.setdefault(template or computation, computation)
             if equal is not computation:
                 others.append((computation, equal))
         self._check_each([*first.values()])

@@ -31,7 +31,7 @@ class VerifierRule(Rule):
     demands: ClassVar[Mapping[str, tuple[str, str]]]
     """The function and the demand of each check in `table`."""
     rows: ClassVar[Mapping[str, Bad]]
-    """For each check, a text that violates only it."""
+    """For each check, a text that violates only it; missing for checks that need an option."""
     shapes_of: ClassVar[Mapping[str, str]]
     """The opcodes of each check of inferred shapes in `table`."""
     counts_of: ClassVar[Mapping[str, str]] = {}

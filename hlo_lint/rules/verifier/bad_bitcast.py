@@ -8,6 +8,7 @@ from hlo_lint.analysis.verifier.checks import on
 from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.kinds import OPERAND_TYPES, TYPE
+from hlo_lint.hlo.layouts import reshape_is_bitcast
 from hlo_lint.hlo.shape import HOST_MEMORY, ArrayShape
 from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
@@ -30,6 +31,8 @@ class BadBitcast(VerifierRule):
     table = """
         bitcast-size: ShapeVerifier::HandleBitcast (bitcast)
             bitcast: operand and result sizes match
+        reshape-option: InstructionVerifier::HandleReshape
+            with an option: a reshape outside fusions is a bitcast at any stage
         bitcast-memory-space: ShapeVerifier::HandleBitcast
             bitcast: host memory remains host memory
     """
@@ -46,6 +49,20 @@ class BadBitcast(VerifierRule):
             ROOT c = f32[2,4]{1,0} copy(b)
         """),
     )
+
+    @on("reshape", option="reshape_is_bitcast")
+    def reshape(self, scope: Scope, reshape: Instruction) -> Iterator[Violation]:
+        """With the option, a reshape outside fusions is a bitcast."""
+        if not scope.stage.layouts:
+            return
+        before, after = reshape.operand_shape(0), reshape.shape_or_none
+        if not isinstance(before, ArrayShape) or not isinstance(after, ArrayShape):
+            return
+        is_fused = scope.computation.name in scope.module.fusion_computations
+        if is_fused or reshape_is_bitcast(before, after):
+            return
+        message = f"this reshape is not a bitcast: {before} to {after}"
+        yield Violation("reshape-option", reshape, message)
 
     @on(
         "bitcast",

@@ -36,6 +36,8 @@ class BrokenCall(VerifierRule):
             call: operands match the parameters, the result matches the root
         composite-name: ShapeVerifier::HandleCall
             a composite call has a name, and its version, if any, is not negative
+        nested-thread: InstructionVerifier::Preprocess
+            with an option: computations run on their caller's thread
         call-aliasing: InstructionVerifier::HandleCall
             call: no output_to_operand_aliasing
     """
@@ -98,14 +100,16 @@ class BrokenCall(VerifierRule):
             message = f"composite.version={version} is not a non-negative integer"
             yield Violation("composite-name", call, message)
 
+    @on_attribute("to_apply=", "calls=", option="thread_names")
+    def nested_thread(self, scope: Scope, caller: Instruction) -> Iterator[Violation]:
+        """With the option, computations run on their caller's thread."""
+        if not caller.opcode.startswith("async-"):
+            yield from _on_other_threads("nested-thread", scope, caller)
+
     @on("while", "conditional")
     def control_flow_thread(self, scope: Scope, caller: Instruction) -> Iterator[Violation]:
         """Computations of loops and conditionals run on their caller's thread."""
-        ours = scope.computation.thread
-        for callee in scope.called(caller):
-            if callee is not None and callee.thread != ours:
-                message = f"%{callee.name} is on thread {callee.thread}, but its caller on {ours}"
-                yield Violation("control-flow-thread", caller, message)
+        yield from _on_other_threads("control-flow-thread", scope, caller)
 
     @on("call", word="output_to_operand_aliasing")
     def aliasing(self, scope: Scope, call: Instruction) -> Iterator[Violation]:
@@ -122,3 +126,11 @@ class BrokenCall(VerifierRule):
             return
         if any(name in CALLING_ATTRIBUTES for name in instruction.attributes):
             yield Violation("caller-opcode", instruction, f"{opcode} cannot call a computation")
+
+
+def _on_other_threads(check: str, scope: Scope, caller: Instruction) -> Iterator[Violation]:
+    ours = scope.computation.thread
+    for callee in scope.called(caller):
+        if callee is not None and callee.thread != ours:
+            message = f"%{callee.name} is on thread {callee.thread}, but its caller on {ours}"
+            yield Violation(check, caller, message)

@@ -8,9 +8,10 @@ from hlo_lint.analysis.shape_inference.module import parameter_types
 from hlo_lint.analysis.verifier.checks import on_computation, on_computation_if, on_module
 from hlo_lint.analysis.verifier.scope import Scope, Violation, header_span
 from hlo_lint.hlo.ir import Computation, Instruction, Module
-from hlo_lint.hlo.records import name_in, name_of, references_of, root_mark_of
+from hlo_lint.hlo.records import attributes_of, name_in, name_of, references_of, root_mark_of
 from hlo_lint.rules.base import Bad, Good, Stage
 from hlo_lint.rules.verifier import VerifierRule
+from hlo_lint.text.patterns import late
 
 
 class BrokenStructure(VerifierRule):
@@ -34,6 +35,8 @@ class BrokenStructure(VerifierRule):
     table = """
         unique-name: InstructionVerifier::Preprocess
             names are unique
+        name-unchanged: VerifyInstructionNameUnchanged
+            with an option: instructions keep the names under which they were scheduled
         parameter-number: CheckFusionInstruction
             parameter numbers are 0, 1, 2, …
         single-root: VerifyHloStructure
@@ -99,6 +102,17 @@ class BrokenStructure(VerifierRule):
             message = f"one computation should have only one ROOT: %{first} is the first"
             yield Violation("single-root", computation.at(number), message)
 
+    @on_computation_if(option="names_unchanged")
+    def unchanged_names(self, scope: Scope) -> Iterator[Violation]:
+        """With the option, instructions keep the names under which they were scheduled."""
+        for number, row in enumerate(scope.computation.rows):
+            name, scheduled = name_of(row), _find_scheduling_name(attributes_of(row))
+            if scheduled is None or scheduled[1] in ("", name):
+                continue
+            if ".remat" not in name and ".clone" not in name:
+                message = f"%{name} was scheduled as {scheduled[1]}"
+                yield Violation("name-unchanged", scope.computation.at(number), message)
+
     @on_module
     def entry(self, module: Module, stage: Stage) -> Iterator[Violation]:
         """The entry computation is not the body of a fusion."""
@@ -133,6 +147,9 @@ class BrokenStructure(VerifierRule):
                 if owner is not computation:
                     message = f"%{name} is not unique: it is also in %{owner.name}"
                     yield Violation("unique-name", computation.at(number), message)
+
+
+_find_scheduling_name = late(r'scheduling_name="([^"]*)"').search
 
 
 def _misnumbered(computation: Computation) -> Iterator[Violation]:
