@@ -44,6 +44,8 @@ def main() -> None:
     status = _status()
     # Nothing is left to clean up: a signal ends the process at once.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_REAL, 0)
     if status > _BY_SIGNAL:
         # The pool of workers, ended at its work, may print a traceback while Python shuts down.
         with suppress(OSError):
