@@ -14,7 +14,7 @@ from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.targets import CheckTarget, as_dump
 from hlo_lint.dumps.directory import Skipped
 from hlo_lint.dumps.file_types import FileType
-from hlo_lint.dumps.selection import by_module, in_order, main_compilations, names_of, only_module
+from hlo_lint.dumps.selection import in_order, only_module
 from hlo_lint.engine.fingerprints import numbered
 from hlo_lint.report.report import Report
 from hlo_lint.rules.findings import Severity
@@ -44,7 +44,6 @@ class ValidationResult:
 def validate(
     target: CheckTarget,
     *,
-    against: CheckTarget | None = None,
     module: str | None = None,
     inputs: Path | None = None,
     seeds: int = 2,
@@ -63,11 +62,10 @@ def validate(
 
     Args:
         target: an input as for `lint`; a compilation needs at least two dumps.
-        against: the dump of another run of the same programs, to be compared at common steps.
         module: the name of the only module to run: `jit_step`, `module_0001.jit_step`.
-        inputs: a .npz file with parameter values by name, number or path, or a snapshot that XLA
-            wrote, for the first set of inputs; the other parameters are drawn at random. By default
-            it is the file that `exec --record-inputs` left beside the dumps.
+        inputs: a .npz file with parameter values by name, number or path, for the first set of
+            inputs; the other parameters are drawn at random. By default it is the file that `exec
+            --record-inputs` left beside the dumps.
         seeds: the number of sets of inputs.
         all_steps: True to run every step; by default bisection finds the first change.
         seconds: time limit for the whole run; `report.skipped` counts the steps that did not fit.
@@ -83,37 +81,24 @@ def validate(
     with _needing_xla():
         from hlo_lint.engine.values.findings import diagnostic_of
         from hlo_lint.engine.values.given import inputs_for
-        from hlo_lint.engine.values.validate import validate_dumps, validate_pair
+        from hlo_lint.engine.values.validate import validate_dumps
         from hlo_lint.xla.cpu import xla_cpus
         from hlo_lint.xla.limits import Deadline
     deadline = Deadline(inf if seconds is None else seconds)
     settings = settings or Settings()
     dump = only_module(as_dump(target, settings), module, ["the dump"])
-    compilations: list[tuple[Compilation, ...]]
-    if against is None:
-        compilations = [
-            (compilation,)
-            for compilation in dump
-            if len(compilation.dumps) > 1
-            and all(step.file_type is FileType.HLO for step in compilation.dumps)
-        ]
-    else:
-        others = by_module(as_dump(against, settings))
-        compilations = [
-            (compilation, theirs.pop(0))
-            for compilation in main_compilations(dump)
-            if (theirs := others.get(names_of(compilation)[-1]))
-        ]
-
+    compilations = [
+        compilation
+        for compilation in dump
+        if len(compilation.dumps) > 1
+        and all(step.file_type is FileType.HLO for step in compilation.dumps)
+    ]
     if inputs is not None and len(compilations) != 1:
         raise UsageError("the inputs are for a single module: name it with --module")
 
-    def validated(sides: tuple[Compilation, ...]) -> Validation:
-        given = inputs_for(sides[0], inputs)
+    def validated(compilation: Compilation) -> Validation:
+        given = inputs_for(compilation, inputs)
         with children.one() as xla:
-            if len(sides) == 2:
-                return validate_pair(*sides, xla, seeds=range(seeds), progress=note, given=given)
-            (compilation,) = sides
             return validate_dumps(
                 compilation.title,
                 in_order(compilation),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from hlo_lint.analysis.device_groups import count_of, is_name_of_part
@@ -39,44 +40,6 @@ class ValidatedStep:
     """The step before it that became a program."""
     is_judged: bool = True
     """False for the first dump of a run, which has no predecessor to compare with."""
-
-    def lower(
-        self,
-        nodes: Nodes,
-        replicated: frozenset[int],
-        deadline: Deadline,
-        layout: ProgramShardings | None = None,
-        is_partitioned: bool = False,
-        layouts_bind: bool = True,
-        devices: int = 1,
-    ) -> None:
-        """Lower the dump to a program, or record the reason for its failure."""
-        self.is_tried = True
-        try:
-            deadline.check()
-            modules = self.dump.file.modules
-            if len(modules) != 1:
-                raise NotLowered(f"it holds {len(modules)} modules")
-            try:
-                lowering = Lowering(
-                    modules[0],
-                    nodes,
-                    replicated,
-                    layout,
-                    is_partitioned,
-                    layouts_bind=layouts_bind,
-                    devices=devices,
-                )
-                self.program = lowering.program()
-            except NotLowered:
-                if layout is None:
-                    raise
-                whole = Lowering(modules[0], nodes, replicated, layouts_bind=layouts_bind)
-                self.program = whole.program()
-        except NoTimeLeft as error:
-            self.comparison = Comparison(StepOutcome.NOT_RUN, str(error))
-        except (DumpError, NotLowered, OSError) as error:
-            self.comparison = Comparison(StepOutcome.NOT_LOWERED, str(error))
 
     def has_graph_of(self, step: ValidatedStep | None) -> bool:
         """True if two steps are equal by graph."""
@@ -116,12 +79,42 @@ class RunSteps:
             bind = self._compilation.layouts_bind(step.dump) is not False
             key = step.dump.text_identity, step.number >= self._first, bind, devices
             same = self._texts.setdefault(key, step)
+            step.is_tried = True
             if same is step:
-                step.lower(self._nodes, self._replicated, self._deadline, self._layout, *key[1:])
+                self._lower(step, *key[1:])
             else:  # a third of the dumps repeat the text of another
-                step.is_tried, step.program = True, same.program
+                step.program = same.program
                 step.comparison = step.comparison if same.program else same.comparison
         return step.program
+
+    def _lower(
+        self, step: ValidatedStep, is_partitioned: bool, layouts_bind: bool, devices: int
+    ) -> None:
+        """Lower a dump to a program, or record the reason for its failure."""
+        try:
+            self._deadline.check()
+            modules = step.dump.file.modules
+            if len(modules) != 1:
+                raise NotLowered(f"it holds {len(modules)} modules")
+            lowering = partial(
+                Lowering,
+                modules[0],
+                self._nodes,
+                self._replicated,
+                layouts_bind=layouts_bind,
+                devices=devices,
+            )
+            try:
+                parts = lowering(layout=self._layout, is_partitioned=is_partitioned)
+                step.program = parts.program()
+            except NotLowered:
+                if self._layout is None:
+                    raise
+                step.program = lowering().program()
+        except NoTimeLeft as error:
+            step.comparison = Comparison(StepOutcome.NOT_RUN, str(error))
+        except (DumpError, NotLowered, OSError) as error:
+            step.comparison = Comparison(StepOutcome.NOT_LOWERED, str(error))
 
     def between(self, first: ValidatedStep, last: ValidatedStep) -> ValidatedStep | None:
         """The step nearest to the middle between two that can be lowered."""

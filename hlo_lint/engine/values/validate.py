@@ -19,22 +19,19 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from hlo_lint.analysis.diff.bisection import aligned_steps
 from hlo_lint.analysis.stage import ANY_STAGE
 from hlo_lint.analysis.verifier.scope import Violation
 from hlo_lint.analysis.walks import reached
-from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.engine.values.comparable import incomparable
 from hlo_lint.engine.values.compare import OWN_BOUND, keep_bound
 from hlo_lint.engine.values.hostile import work_of
 from hlo_lint.engine.values.inputs import leaves_of
-from hlo_lint.engine.values.lowering.graph import Nodes
 from hlo_lint.engine.values.lowering.program import Program
 from hlo_lint.engine.values.programs import Comparison, GivenInputs, Inputs, Runs, StepOutcome
 from hlo_lint.engine.values.replay import Culprit, culprit
 from hlo_lint.engine.values.run import text_values
-from hlo_lint.engine.values.steps import RunSteps, StepProgress, ValidatedStep, shared_parameters
+from hlo_lint.engine.values.steps import RunSteps, StepProgress, ValidatedStep
 from hlo_lint.engine.verifier import Verifier
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.text.errors import DumpError, HloLintError
@@ -150,55 +147,6 @@ def validate_dumps(
             stretch.bisect(runs)
         stretch.add_refusals(runs)
     result.changes += _unsound(run, result.changes)
-    result.finish(xla.texts_run - ran)
-    return result
-
-
-def validate_pair(
-    ours: Compilation,
-    theirs: Compilation,
-    xla: XlaCpu,
-    *,
-    seeds: Sequence[int] = SEEDS,
-    progress: StepProgress = lambda _: None,
-    given: GivenInputs = MappingProxyType({}),
-) -> Validation:
-    """Compare two runs over the same program after each common step, up to the first change.
-
-    `given` are inputs of a user, for the first run.
-    """
-    result, ran = Validation(f"{ours.title} and {theirs.title}"), xla.texts_run
-    deadline = xla.limits.deadline
-    runs, nodes, replicated = (
-        Runs(xla, given, wide_first=True),
-        Nodes(deadline),
-        shared_parameters(ours.dumps, deadline),
-    )
-    verdicts: dict[tuple[int, int], Comparison] = {}
-    for aligned in aligned_steps(ours, theirs):
-        if aligned.before is None or aligned.after is None:
-            continue
-        progress(aligned.title)
-        our_step, their_step = ValidatedStep(aligned.before), ValidatedStep(aligned.after)
-        for side, step in ((ours, our_step), (theirs, their_step)):
-            bind = side.layouts_bind(step.dump) is not False
-            step.lower(nodes, replicated, deadline, layouts_bind=bind)
-        result.steps.append(our_step)
-        if our_step.program is None or their_step.program is None:
-            their_step.comparison = (
-                our_step.comparison if our_step.program is None else their_step.comparison
-            )
-        else:
-            inputs = our_step.program.inputs
-            key = our_step.program.graph.number, their_step.program.graph.number
-            if key not in verdicts:
-                verdicts[key] = runs.compare(our_step.program, their_step.program, inputs, seeds)
-            their_step.comparison = verdicts[key]
-            if their_step.comparison.outcome is StepOutcome.CHANGED:
-                result.changes.append(_change(our_step, their_step, inputs, runs))
-        our_step.comparison = their_step.comparison
-        if result.changes:
-            break
     result.finish(xla.texts_run - ran)
     return result
 
