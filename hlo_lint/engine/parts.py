@@ -100,8 +100,7 @@ def relocated(part: Part, new_places: Mapping[str, str]) -> Part:
         return new_places.get(path, path)
 
     def comment_of(comment: Comment) -> Comment:
-        regions = {name: (lines, comment_of(end)) for name, (lines, end) in comment.regions.items()}
-        return replace(comment, path=path_of(comment.path), regions=regions)
+        return replace(comment, path=path_of(comment.path))
 
     def skipped_of(entry: Skipped) -> Skipped:
         new = path_of(entry.path)
