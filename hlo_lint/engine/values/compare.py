@@ -35,8 +35,6 @@ class Bound:
         return f"{self.relative:.2g} of an element plus {self.of_largest:.2g} of the largest one"
 
 
-DRAWN: Final = (8, 32)
-"""Rows and columns of a drawing in a line of text."""
 MAPPED: Final = (32, 64)
 """Rows and columns of the map of an HTML report."""
 
@@ -65,11 +63,9 @@ class LargestDifference:
     elements: int
     """The number of elements of the result."""
     bound: Bound
-    drawing: tuple[str, ...] = ()
-    """The last two dimensions from above, row by row: `#` where elements differ, `.` elsewhere."""
     error_map: tuple[str, ...] = ()
-    """A finer drawing, with digits for `#`: `9` is within a factor of 3 of the largest error, `8`
-    of a tenth of it, and so on."""
+    """The last two dimensions from above, row by row: `.` where elements are equal, else a digit:
+    `9` is within a factor of 3 of the largest error, `8` of a tenth of it, and so on."""
 
     @property
     def place(self) -> str:
@@ -140,7 +136,6 @@ def array_difference(
         tuple(_ends(placed, axis) for axis in range(placed.ndim)),
         before.size,
         bound,
-        drawn(placed),
         error_map(errors.reshape(before.shape)),
     )
 
@@ -268,20 +263,13 @@ TINY: Final = 1e-300
 """The error of zeros that differ in sign."""
 
 
-def drawn(wrong: NDArray[Any]) -> tuple[str, ...]:
-    """A map of the elements that differ, at most `DRAWN` signs; leading dimensions are merged."""
-    if not wrong.ndim or wrong.all():
-        return ()
-    return tuple("".join(".#"[int(sign)] for sign in row) for row in _from_above(wrong, DRAWN))
-
-
 def error_map(errors: NDArray[Any]) -> tuple[str, ...]:
     """A map of errors by their decimal exponent, at most `MAPPED` signs; empty for a scalar."""
     import numpy as np
 
     if not errors.ndim:
         return ()
-    plane = _from_above(errors, MAPPED)
+    plane = _from_above(errors)
     finite = plane[np.isfinite(plane)]
     largest = max(float(finite.max()) if finite.size else 0.0, TINY)
     with np.errstate(divide="ignore"):
@@ -292,13 +280,13 @@ def error_map(errors: NDArray[Any]) -> tuple[str, ...]:
     )
 
 
-def _from_above(array: NDArray[Any], signs: tuple[int, int]) -> NDArray[Any]:
-    """Maxima of neighbours in the last two dimensions, at most `signs` rows and columns."""
+def _from_above(array: NDArray[Any]) -> NDArray[Any]:
+    """Maxima of neighbours in the last two dimensions, at most `MAPPED` rows and columns."""
     import numpy as np
 
     plane = array.reshape(-1, *array.shape[-2:]) if array.ndim > 1 else array.reshape(1, 1, -1)
     plane = plane.max(axis=0)
-    for axis, most in enumerate(signs):
+    for axis, most in enumerate(MAPPED):
         size = plane.shape[axis]
         starts = np.unique(np.arange(min(size, most)) * size // min(size, most))
         plane = np.maximum.reduceat(plane, starts, axis=axis)

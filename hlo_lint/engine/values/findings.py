@@ -42,9 +42,6 @@ def diagnostic_of(change: ValueChange, dumps: Sequence[PassDump] = ()) -> Diagno
             f"largest error {difference.error:.6g}, {_seed(change.comparison.seed)}; the bound was "
             f"{change.comparison.bound}",
         )
-        if difference.drawing:
-            drawing = " ".join(difference.drawing)
-            notes.append(f"in the last two dimensions, # differs: {drawing}")
         if culprit is not None:
             notes.insert(0, _first(change))
         if change.is_disputed:
