@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from hlo_lint.engine.values.inputs import leaves_of
 from hlo_lint.engine.values.lowering.emit import NATIVE, WIDE, emit_graph
-from hlo_lint.engine.values.lowering.graph import LoweredValue, Nodes, NotLowered
+from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered, Tree, with_leaves
 from hlo_lint.engine.values.lowering.lower import Lowering
 from hlo_lint.engine.values.lowering.program import Cut, Program
 from hlo_lint.engine.values.lowering.watch import FirstNonFinite, Watch
@@ -22,7 +22,7 @@ from hlo_lint.xla.cpu import JUDGE, NotRun, XlaCpu
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-ArrayValue: TypeAlias = "NDArray[Any] | tuple[ArrayValue, ...] | None"
+ArrayValue: TypeAlias = "Tree[NDArray[Any]]"
 """A logical array (a scalar has no dimensions), a tuple, or None for a token."""
 
 
@@ -135,7 +135,7 @@ def _seen(
     arguments = _arguments(watch.module, program, inputs)
     results = iter(_run(program, arguments, wide, xla))
     for instruction, last in watch.seen.items():
-        yield instruction, _packed(last.value, results), bool(next(results))
+        yield instruction, with_leaves(last.value, results), bool(next(results))
 
 
 def arrays_of(value: ArrayValue) -> Iterator[NDArray[Any]]:
@@ -248,10 +248,3 @@ def _cut_reason(cut: Cut) -> str:
         case opcode:
             reason = f"XLA:CPU does not run {opcode}"
     return f"%{cut.instruction.name}: {reason}"
-
-
-def _packed(value: LoweredValue, results: Iterator[NDArray[Any]]) -> ArrayValue:
-    """The arrays of a lowered value."""
-    if isinstance(value, tuple):
-        return tuple(_packed(part, results) for part in value)
-    return None if value is None else next(results)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from hlo_lint.analysis.value_numbering import ValueNumbering
 from hlo_lint.analysis.walks import operands_first
@@ -86,8 +86,10 @@ class Graph:
     """True if the results are elements of a tuple, even a single result."""
 
 
-LoweredValue = Node | tuple["LoweredValue", ...] | None
+T = TypeVar("T")
+Tree: TypeAlias = "T | tuple[Tree[T], ...] | None"
 """An array, a tuple, or None for a token."""
+LoweredValue: TypeAlias = "Tree[Node]"
 
 
 class Nodes:
@@ -383,6 +385,13 @@ def leaf_nodes(value: LoweredValue) -> Iterator[Node]:
             yield from leaf_nodes(part)
     elif value is not None:
         yield value
+
+
+def with_leaves(value: LoweredValue, leaves: Iterator[T]) -> Tree[T]:
+    """A value with other arrays in it."""
+    if isinstance(value, tuple):
+        return tuple([with_leaves(part, leaves) for part in value])
+    return None if value is None else next(leaves)
 
 
 def bare(shape: Shape) -> Iterator[ArrayShape]:

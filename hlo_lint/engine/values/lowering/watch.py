@@ -19,6 +19,7 @@ from hlo_lint.engine.values.lowering.graph import (
     assembled,
     bare,
     leaf_nodes,
+    with_leaves,
 )
 from hlo_lint.hlo.dtypes import is_complex, is_float
 from hlo_lint.hlo.ir import Computation, Instruction, Module
@@ -89,7 +90,7 @@ class Watch:
                 nodes.select(nodes.broadcast(has_run, new.shape.dims), new, old)
                 for new, old in zip(leaf_nodes(value), leaf_nodes(before.value), strict=True)
             ]
-            value = _like(value, iter(leaves))
+            value = with_leaves(value, iter(leaves))
             has_run = before.has_run and nodes.binary("or", has_run, before.has_run)
         self.seen[instruction] = Last(value, has_run)
 
@@ -185,10 +186,3 @@ class FirstNonFinite(Watch):
                     result = nodes.make(test, ArrayShape("pred", wide.shape.dims), (wide,))
                 tests.append(nodes.reduced(result, "and", 1))
         return reduce(lambda total, result: nodes.binary("and", total, result), tests, true)
-
-
-def _like(value: LoweredValue, leaves: Iterator[Node]) -> LoweredValue:
-    """A value with other arrays in it."""
-    if isinstance(value, tuple):
-        return tuple(_like(part, leaves) for part in value)
-    return None if value is None else next(leaves)
