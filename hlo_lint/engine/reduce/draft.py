@@ -22,10 +22,7 @@ from hlo_lint.hlo.attributes.splitting import (
 )
 from hlo_lint.hlo.ir import Computation, Module, called_names
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
-from hlo_lint.hlo.parser.tokens import split_at_commas
 from hlo_lint.hlo.records import name_in
-
-ENTRY_LAYOUT = "entry_computation_layout"
 
 _predecessors = re.compile(r", control-predecessors=\{[^}]*\}")
 
@@ -163,16 +160,12 @@ class Draft:
 
     name: str
     header: Mapping[str, str]
-    """The header's attributes, without the layout of the entry computation."""
+    """The header's attributes."""
     bodies: tuple[DraftComputation, ...]
     comments: str = ""
     """Lines before the header, which give the stage."""
     tables: str = ""
     """The tables of stack frames."""
-    keeps_entry_layout: bool = True
-    """True if the header gives the layouts of the entry computation's parameters and result."""
-    entry_layout: tuple[tuple[str, ...], str] | None = None
-    """The shapes in the header, where they differ from those of the instructions."""
     _text: list[str] = field(default_factory=list, compare=False, repr=False)
 
     @classmethod
@@ -190,18 +183,8 @@ class Draft:
             for computation in module.computations
             if computation.rows and id(computation) not in inline
         )
-        header = dict(module.attributes)
-        layout = header.pop(ENTRY_LAYOUT, None)
-        draft = cls(
-            module.name, header, bodies, comments, "\n\n".join(module.tables), layout is not None
-        )
-        if layout is None:
-            return draft
-        # As in `{(f32[2]{0}, s32[])->f32[2]{0}}`.
-        parameters, _, result = layout.removeprefix("{").removesuffix("}").rpartition("->")
-        inner = parameters.strip().removeprefix("(").removesuffix(")")
-        stated = tuple(inner[start:end] for start, end in split_at_commas(inner)), result.strip()
-        return draft if stated == draft.own_layout else replace(draft, entry_layout=stated)
+        tables = "\n\n".join(module.tables)
+        return cls(module.name, dict(module.attributes), bodies, comments, tables)
 
     @property
     def entry(self) -> DraftComputation:
@@ -209,7 +192,7 @@ class Draft:
         return next((body for body in self.bodies if body.is_entry), self.bodies[-1])
 
     @property
-    def own_layout(self) -> tuple[tuple[str, ...], str]:
+    def interface(self) -> tuple[tuple[str, ...], str]:
         """The shapes of the entry computation's parameters and result."""
         entry = self.entry
         shapes = tuple(row.type_text for row in entry.parameters)
@@ -261,11 +244,7 @@ class Draft:
 
     def _lines(self) -> Iterator[str]:
         yield self.comments
-        header = dict(self.header)
-        if self.keeps_entry_layout:
-            parameters, result = self.entry_layout or self.own_layout
-            header[ENTRY_LAYOUT] = f"{{({', '.join(parameters)})->{result}}}"
-        yield f"HloModule {self.name}{joined_attributes(header)}\n"
+        yield f"HloModule {self.name}{joined_attributes(self.header)}\n"
         if self.tables:
             yield f"\n{self.tables}\n"
         for body in self.bodies:
@@ -342,6 +321,12 @@ def _without_unused(body: DraftComputation, former: DraftComputation | None) -> 
     return body.changed(row for row in body.rows if row.name not in gone)
 
 
+_BY_PARAMETER = frozenset(
+    "buffer_donor entry_computation_layout input_output_alias parameter_replication".split()
+)
+"""Attributes of the header about the parameters and the result of the entry computation."""
+
+
 def _renumbered(after: Draft, before: Draft) -> Draft:
     """Number the entry computation's parameters from 0, and drop header attributes about them."""
     entry = after.entry
@@ -350,16 +335,16 @@ def _renumbered(after: Draft, before: Draft) -> Draft:
     if not is_numbered:
         rows = parameters_in_order(entry.rows)
         after = after.with_bodies({entry.name: entry.changed(rows)})
-    if is_numbered and after.own_layout == before.own_layout:
+    if is_numbered and after.interface == before.interface:
         return after
-    # Aliases and donations are by number, and may no longer fit.
+    # Layouts, aliases and donations are by number, and may no longer fit. XLA's parser takes the
+    # layouts of the parameters and of the root.
     header = {
         name: value
         for name, value in after.header.items()
-        if name not in ("input_output_alias", "buffer_donor", "parameter_replication")
-        and not name.startswith("allow_spmd_sharding_propagation")
+        if name not in _BY_PARAMETER and not name.startswith("allow_spmd_sharding_propagation")
     }
-    return replace(after, header=header, entry_layout=None, _text=[])
+    return replace(after, header=header, _text=[])
 
 
 def parameters_in_order(rows: Iterable[DraftInstruction]) -> list[DraftInstruction]:

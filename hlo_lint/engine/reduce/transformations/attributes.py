@@ -16,7 +16,7 @@ from hlo_lint.hlo.opcodes import demands_on
 from hlo_lint.hlo.parser.tokens import Role, instruction_tokens
 
 _OF_NO_MEANING = ("metadata", "frontend_attributes", "origin", "original_value", "sharding")
-_ENTRY_LAYOUT, _TABLES = "entry layout", "tables"
+_TABLES = "tables"
 
 
 class DropMetadata(Transformation):
@@ -63,27 +63,18 @@ class DropAttributes(Transformation):
 
 
 class DropHeader(Transformation):
-    """Drop the module's attributes, its entry layout, and tables of stack frames."""
+    """Drop the module's attributes, and tables of stack frames."""
 
     name = "drop attributes of the module"
 
     def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[ReductionTarget]:
-        names = [*draft.header]
-        if draft.keeps_entry_layout:
-            names.append(_ENTRY_LAYOUT)
-        if draft.tables:
-            names.append(_TABLES)
-        return [(name,) for name in names]
+        return [(name,) for name in (*draft.header, *([_TABLES] if draft.tables else []))]
 
     def apply(self, draft: Draft, chosen: Sequence[ReductionTarget]) -> Draft | None:
         gone = {name for (name,) in chosen}
         header = {name: value for name, value in draft.header.items() if name not in gone}
         return replace(
-            draft,
-            header=header,
-            tables="" if _TABLES in gone else draft.tables,
-            keeps_entry_layout=draft.keeps_entry_layout and _ENTRY_LAYOUT not in gone,
-            _text=[],
+            draft, header=header, tables="" if _TABLES in gone else draft.tables, _text=[]
         )
 
 

@@ -98,7 +98,7 @@ def _entry_alone(draft: Draft, body: DraftComputation, kept: set[str], below: se
         for name, value in draft.header.items()
         if name in ("is_scheduled", "num_partitions", "replica_count")
     }
-    return Draft(draft.name, header, (*bodies, entry), draft.comments, keeps_entry_layout=False)
+    return Draft(draft.name, header, (*bodies, entry), draft.comments)
 
 
 class DropComputations(Transformation):
