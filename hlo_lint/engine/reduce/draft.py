@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -166,7 +166,6 @@ class Draft:
     """Lines before the header, which give the stage."""
     tables: str = ""
     """The tables of stack frames."""
-    _text: list[str] = field(default_factory=list, compare=False, repr=False)
 
     @classmethod
     def of(cls, module: Module, comments: str = "") -> Draft:
@@ -216,7 +215,7 @@ class Draft:
     def with_bodies(self, changed: Mapping[str, DraftComputation | None]) -> Draft:
         """The draft with some computations replaced by name; None drops a computation."""
         bodies = (changed.get(body.name, body) for body in self.bodies)
-        return replace(self, bodies=tuple(body for body in bodies if body is not None), _text=[])
+        return replace(self, bodies=tuple(body for body in bodies if body is not None))
 
     def with_rows(
         self, change: Callable[[DraftComputation, DraftInstruction], DraftInstruction]
@@ -227,7 +226,6 @@ class Draft:
             bodies=tuple(
                 body.changed(change(body, row) for row in body.rows) for body in self.bodies
             ),
-            _text=[],
         )
 
     def names(self) -> set[str]:
@@ -235,12 +233,10 @@ class Draft:
         names = {name for body in self.bodies for name in body.index}
         return names | {body.name for body in self.bodies}
 
-    @property
+    @cached_property
     def text(self) -> str:
         """The module as HLO."""
-        if not self._text:
-            self._text.append("".join(self._lines()))
-        return self._text[0]
+        return "".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
         yield self.comments
@@ -344,7 +340,7 @@ def _renumbered(after: Draft, before: Draft) -> Draft:
         for name, value in after.header.items()
         if name not in _BY_PARAMETER and not name.startswith("allow_spmd_sharding_propagation")
     }
-    return replace(after, header=header, _text=[])
+    return replace(after, header=header)
 
 
 def parameters_in_order(rows: Iterable[DraftInstruction]) -> list[DraftInstruction]:

@@ -73,9 +73,7 @@ class DropHeader(Transformation):
     def apply(self, draft: Draft, chosen: Sequence[ReductionTarget]) -> Draft | None:
         gone = {name for (name,) in chosen}
         header = {name: value for name, value in draft.header.items() if name not in gone}
-        return replace(
-            draft, header=header, tables="" if _TABLES in gone else draft.tables, _text=[]
-        )
+        return replace(draft, header=header, tables="" if _TABLES in gone else draft.tables)
 
 
 def _without(row: DraftInstruction, gone: set[str]) -> DraftInstruction:
@@ -93,7 +91,7 @@ class Rename(Transformation):
     alternatives = True
 
     def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[ReductionTarget]:
-        return [("all",), ("computations",)]
+        return [("everything",)]
 
     def apply(self, draft: Draft, chosen: Sequence[ReductionTarget]) -> Draft | None:
         count: Counter[str] = Counter()
@@ -107,16 +105,14 @@ class Rename(Transformation):
         }
         bodies = []
         for body in draft.bodies:
-            names = {name: name for name in body.index}
-            if chosen[0] == ("all",):
-                names = {
-                    row.name: short(
-                        f"p{row.parameter_number}"
-                        if row.opcode == "parameter"
-                        else row.opcode.replace("-", "_")
-                    )
-                    for row in body.rows
-                }
+            names = {
+                row.name: short(
+                    f"p{row.parameter_number}"
+                    if row.opcode == "parameter"
+                    else row.opcode.replace("-", "_")
+                )
+                for row in body.rows
+            }
             rows = []
             for row in body.rows:
                 tail = _tail(row, names, computations)
@@ -127,7 +123,7 @@ class Rename(Transformation):
             bodies.append(
                 replace(body, name=computations[body.name], rows=tuple(rows), root=names[body.root])
             )
-        return replace(draft, name="m", bodies=tuple(bodies), _text=[])
+        return replace(draft, name="m", bodies=tuple(bodies))
 
 
 def _tail(row: DraftInstruction, names: dict[str, str], computations: dict[str, str]) -> str:
