@@ -55,7 +55,7 @@ class ModuleNumbering(ValueNumbering, ABC, Generic[ComputationT]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._computations: dict[Computation, dict[Hashable, ComputationT]] = {}
+        self._computations: dict[Computation, dict[tuple[int, ...], ComputationT]] = {}
 
     @abstractmethod
     def _callees(self, computation: Computation) -> CalleeNames:
@@ -67,10 +67,6 @@ class ModuleNumbering(ValueNumbering, ABC, Generic[ComputationT]):
     ) -> ComputationT:
         """Number a computation, given the numbers of each instruction's callees."""
 
-    def _context(self, module: Module) -> Hashable:
-        """The facts of a module, beyond its computations, that affect the numbers."""
-        return None
-
     def computations(self, module: Module) -> dict[str, ComputationT]:
         """The numbered computations by name, in the order of the text; the first of each name."""
         by_name: dict[str, Computation] = {}
@@ -81,15 +77,14 @@ class ModuleNumbering(ValueNumbering, ABC, Generic[ComputationT]):
         def callees_of(name: str) -> list[str]:
             return [to for names in called[name].values() for to in names if to in by_name]
 
-        context = self._context(module)
         done: dict[str, ComputationT] = {}
         for name in operands_first(by_name, callees_of):
             callees = {
                 number: tuple([done[to].number if to in done else UNKNOWN for to in names])
                 for number, names in called[name].items()
             }
-            # Renumbered only if its callees or the module's facts changed.
-            key = context, *(number for numbers in callees.values() for number in numbers)
+            # Renumbered only if its callees changed.
+            key = tuple([number for numbers in callees.values() for number in numbers])
             variants = self._computations.setdefault(by_name[name], {})
             numbered = variants.get(key)
             if numbered is None:

@@ -76,9 +76,9 @@ def read(text: str | bytes) -> Module:
     return parse_file(text).modules[0]
 
 
-def between(before: str, after: str, *, metadata: bool = False) -> Difference:
-    found = diff(read(before), read(after), metadata=metadata)
-    other_way = diff(read(after), read(before), metadata=metadata)
+def between(before: str, after: str) -> Difference:
+    found = diff(read(before), read(after))
+    other_way = diff(read(after), read(before))
     assert found.same == other_way.same
     return found
 
@@ -284,11 +284,8 @@ def test_a_default_that_is_spelled_out_says_nothing(name: str, text: str) -> Non
     assert meaning(name, text) is None
 
 
-def test_metadata_is_a_difference_where_it_is_asked_for() -> None:
-    other = SMALL.replace("source_line=7", "source_line=8")
-    assert said(between(SMALL, other)) == []
-    (line,) = said(between(SMALL, other, metadata=True))
-    assert line.startswith("~ exp metadata:")
+def test_metadata_is_no_difference() -> None:
+    assert said(between(SMALL, SMALL.replace("source_line=7", "source_line=8"))) == []
 
 
 def test_metadata_is_cut_out_wherever_it_stands() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from heapq import merge
+from itertools import repeat
 
 from hlo_lint.analysis.diff.difference import Difference, compare
 from hlo_lint.analysis.diff.structural_hash import Structures
@@ -70,100 +72,63 @@ def bisect(before: Compilation, after: Compilation) -> Bisection:
     Raises:
         DumpError: if a dump cannot be read, or holds no HLO.
     """
-    return _AlignedRuns(before, after).bisection()
+    structures = Structures()
+    walked = 0
+    left: PassDump | None = None
+    right: PassDump | None = None
+    compared: tuple[PassDump, PassDump] | None = None
+    first: BisectionStep | None = None
+    difference: Difference | None = None
+    for step in aligned_steps(before, after):
+        left, right = step.before or left, step.after or right
+        if left is None or right is None:
+            continue  # the other run has no dump yet
+        compared = left, right
+        found = _difference(left, right, structures)
+        if not found.same:
+            first, difference = step, found
+            break
+        walked += 1
+    differ = None
+    if before.final is not None and after.final is not None:
+        differ = not _difference(before.final, after.final, structures).same
+    notes = tuple(_notes(first, before, after))
+    return Bisection(before, after, walked, first, difference, compared, differ, notes)
 
 
-def aligned_steps(before: Compilation, after: Compilation) -> list[BisectionStep]:
+def _difference(left: PassDump, right: PassDump, structures: Structures) -> Difference:
+    before, after = modules_of(left)[0], modules_of(right)[0]
+    # Most steps change nothing: they need no structures.
+    if before.text == after.text:
+        return Difference(before, after)
+    structures.keep((before, after))
+    return compare(structures.of(before), structures.of(after))
+
+
+def aligned_steps(before: Compilation, after: Compilation) -> Iterator[BisectionStep]:
     """The steps of two runs of a program in a common order; a step of both runs has two dumps."""
-    return list(_AlignedRuns(before, after).steps())
+    ours, theirs = before.dumps, after.dumps
+    if before.steps and after.steps:
+        ours, theirs = in_order(before), in_order(after)
 
-
-class _AlignedRuns:
-    """Two runs of the same program, and the structures of their modules."""
-
-    def __init__(self, before: Compilation, after: Compilation) -> None:
-        self.before, self.after = before, after
-        self.ours, self.theirs = before.dumps, after.dumps
-        if before.steps and after.steps:
-            self.ours, self.theirs = in_order(before), in_order(after)
-        self.structures = Structures()
-
-    def bisection(self) -> Bisection:
-        walked = 0
-        dumps: tuple[PassDump, PassDump] | None = None
-        for step in self.steps():
-            left = step.before or (dumps and dumps[0])
-            right = step.after or (dumps and dumps[1])
-            if left is None or right is None:
-                continue  # the other run has no dump yet
-            dumps = left, right
-            difference = self._difference(left, right)
-            if not difference.same:
-                return self._result(walked, step, difference, dumps)
-            walked += 1
-        return self._result(walked, None, None, dumps)
-
-    def _result(
-        self,
-        walked: int,
-        first: BisectionStep | None,
-        difference: Difference | None,
-        dumps: tuple[PassDump, PassDump] | None,
-    ) -> Bisection:
-        ends = self.before.final, self.after.final
-        differ = None
-        if ends[0] is not None and ends[1] is not None:
-            differ = not self._difference(ends[0], ends[1]).same
-        notes = tuple(_notes(first, self.before, self.after))
-        return Bisection(self.before, self.after, walked, first, difference, dumps, differ, notes)
-
-    def _difference(self, left: PassDump, right: PassDump) -> Difference:
-        before, after = modules_of(left)[0], modules_of(right)[0]
-        # Most steps change nothing: they need no structures.
-        if before.text == after.text:
-            return Difference(before, after)
-        self.structures.keep((before, after))
-        return compare(self.structures.of(before), self.structures.of(after))
-
-    def steps(self) -> Iterator[BisectionStep]:
-        """The steps of both runs in a common order."""
-        i = j = 0
-        while i < len(self.ours) or j < len(self.theirs):
-            takes_left, takes_right = self._next(i, j)
-            yield _step(
-                self.ours[i] if takes_left else None, self.theirs[j] if takes_right else None
-            )
-            i, j = i + takes_left, j + takes_right
-
-    def _next(self, i: int, j: int) -> tuple[bool, bool]:
-        """The runs whose dump comes next: the first, the second, or both."""
-        if i == len(self.ours) or j == len(self.theirs):
-            return i < len(self.ours), j < len(self.theirs)
-        left, right = _key(self.ours[i]), _key(self.theirs[j])
-        if left == right:
-            return True, True
-        # A pass that one run disables has no partner: it is ours alone.
-        if any(_disables(self.after, name) for name in left):
-            return True, False
-        if any(_disables(self.before, name) for name in right):
-            return False, True
-        remaining = list(map(_key, self.ours[i:])), list(map(_key, self.theirs[j:]))
-        comes_back = left in remaining[1], right in remaining[0]
-        if comes_back == (True, True):  # a repeated pipeline: the fewest edits
-            edit = SequenceMatcher(None, *remaining, autojunk=False).get_opcodes()[0][0]
-            is_ours = edit != "insert"
-        elif any(comes_back):
-            is_ours = comes_back[1]
-        else:
-            is_ours = self._place(left) <= self._place(right)
-        return is_ours, not is_ours
-
-    def _place(self, key: tuple[str, str]) -> int:
+    def place(step: BisectionStep) -> int:
         """The place of a pass in the release's list; first if it is unknown."""
-        for release in (*self.before.releases, *self.after.releases):
+        key = step.pipeline, step.name
+        for release in (*before.releases, *after.releases):
             if key in release.passes:
                 return release.passes.index(key)
         return -1
+
+    matcher = SequenceMatcher(None, list(map(_key, ours)), list(map(_key, theirs)), autojunk=False)
+    for tag, start, end, first, last in matcher.get_opcodes():
+        if tag == "equal":
+            yield from map(_step, ours[start:end], theirs[first:last])
+        else:
+            alone = (
+                map(_step, ours[start:end], repeat(None)),
+                map(_step, repeat(None), theirs[first:last]),
+            )
+            yield from merge(*alone, key=place)
 
 
 def _step(before: PassDump | None, after: PassDump | None) -> BisectionStep:

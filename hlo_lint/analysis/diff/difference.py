@@ -10,7 +10,7 @@ from itertools import zip_longest
 
 from hlo_lint.analysis.diff.align import NOTHING, align
 from hlo_lint.analysis.diff.normalize import PROVENANCE, literal_meaning, meaning, shape_meaning
-from hlo_lint.analysis.diff.structural_hash import Body, Read, Structure, Structures, provenance
+from hlo_lint.analysis.diff.structural_hash import Body, Read, Structure, Structures
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS, NO_KERNEL
 from hlo_lint.hlo.records import name_of, opcode_of
@@ -105,25 +105,24 @@ class Difference:
         return counts
 
 
-def diff(before: Module, after: Module, *, metadata: bool = False) -> Difference:
+def diff(before: Module, after: Module) -> Difference:
     """Compare two modules; names, ids and the order of attributes are left out.
 
     Two modules are the same if both compute each value equally often: a graph and its copy with
-    different names, with get-tuple-elements printed or not, with metadata or without. With
-    `metadata`, op_names and Python frames count. If both are scheduled, the order of instructions
-    that become kernels counts.
+    different names, with get-tuple-elements printed or not, with metadata or without. If both are
+    scheduled, the order of instructions that become kernels counts.
     """
-    structures = Structures(metadata=metadata)
-    return compare(structures.of(before), structures.of(after), metadata=metadata)
+    structures = Structures()
+    return compare(structures.of(before), structures.of(after))
 
 
-def compare(before: Structure, after: Structure, *, metadata: bool = False) -> Difference:
+def compare(before: Structure, after: Structure) -> Difference:
     """The differences between two structures from the same `Structures`."""
     if before.number == after.number:
         return Difference(before.module, after.module)
     pairs = paired_computations(before, after)
     partners = {left.computation.name: right.computation.name for left, right, _ in pairs}
-    sides = _Sides(before, after, partners, metadata)
+    sides = _Sides(before, after, partners)
     scheduled = before.module.is_scheduled and after.module.is_scheduled
     fused = frozenset[str]()
     if scheduled:
@@ -218,7 +217,6 @@ class _Sides:
     after: Structure
     partners: dict[str, str]
     """The second module's computation for each paired computation of the first."""
-    metadata: bool
 
 
 def _compared(
@@ -264,8 +262,6 @@ def _changes(
             if literal_meaning(values[0]) != literal_meaning(values[1]):
                 yield Change("value", *values)
         yield from _attribute_changes(ours.attributes, theirs.attributes)
-    if sides.metadata:
-        yield from _provenance_changes(ours, theirs, sides)
     yield from _operand_changes(left, right, position, match, pair)
     yield from _callee_changes(left, right, position, match, sides)
 
@@ -278,16 +274,6 @@ def _attribute_changes(ours: dict[str, str], theirs: dict[str, str]) -> Iterator
         meanings = [None if text is None else meaning(name, text) for text in (before, after)]
         if meanings[0] != meanings[1]:
             yield Change(name, before, after)
-
-
-def _provenance_changes(ours: Instruction, theirs: Instruction, sides: _Sides) -> Iterator[Change]:
-    provenances = [
-        dict(provenance(instruction.attributes_text, module))
-        for instruction, module in ((ours, sides.before.module), (theirs, sides.after.module))
-    ]
-    for name in sorted({*provenances[0], *provenances[1]}):
-        if provenances[0].get(name) != provenances[1].get(name):
-            yield Change(name, ours.attributes.get(name), theirs.attributes.get(name))
 
 
 def _operand_changes(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -115,10 +115,8 @@ class Structure:
 class Structures(ModuleNumbering[Body]):
     """The structures of modules; equal structures have equal numbers in all of them."""
 
-    def __init__(self, *, metadata: bool = False) -> None:
-        """With `metadata`, an instruction's op_name and Python frames count."""
+    def __init__(self) -> None:
         super().__init__()
-        self._metadata = metadata
         self._labels: dict[tuple[str, ...], int] = {}
         self._surfaces: dict[Computation, _Surface] = {}
 
@@ -162,9 +160,6 @@ class Structures(ModuleNumbering[Body]):
             )
         )
 
-    def _context(self, module: Module) -> Hashable:
-        return hash((module.tables,)) if self._metadata else None
-
     def _callees(self, computation: Computation) -> CalleeNames:
         return self._surface(computation).called
 
@@ -176,11 +171,6 @@ class Structures(ModuleNumbering[Body]):
         root = computation.root
         reads, operands, elements = _reads(computation)
         labels = surface.labels
-        if self._metadata:
-            labels = [
-                self.number((label, provenance(attributes_of(row), module)))
-                for label, row in zip(labels, rows, strict=True)
-            ]
         values = [UNKNOWN] * len(rows)
         for number in _order(reads):
             if number not in elements:
@@ -230,22 +220,6 @@ class Structures(ModuleNumbering[Body]):
             meaning = (shape_meaning(key[0]), opcode, attributes(bare), literal_meaning(key[3]))
             label = self._labels[key] = self.number(meaning)
         return label
-
-
-def provenance(tail: str, module: Module) -> tuple[tuple[str, Hashable], ...]:
-    """The origin of an instruction, with its Python frames resolved."""
-    from hlo_lint.hlo.attributes.metadata import OpMetadata
-    from hlo_lint.hlo.attributes.splitting import split_attributes
-
-    values: list[tuple[str, Hashable]] = []
-    for name, (start, end) in split_attributes(tail).items():
-        if name in PROVENANCE:
-            value = meaning(name, tail[start:end])
-            if isinstance(value, OpMetadata) and value.stack_frame_id:
-                stack = module.stack_frames.stack(value.stack_frame_id)
-                value = (replace(value, stack_frame_id=0), stack)
-            values.append((name, value))
-    return tuple(sorted(values, key=lambda entry: entry[0]))
 
 
 def _header(module: Module) -> dict[str, Hashable]:

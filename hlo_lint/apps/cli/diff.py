@@ -30,9 +30,6 @@ STYLES = {"-": "red", "+": "green", "~": "yellow", ">": "cyan"}
     "by default of the module with most dumps.",
 )
 @parameters.module_option
-@click.option(
-    "--metadata", is_flag=True, help="Also compare metadata: where instructions come from."
-)
 @parameters.all_option
 @parameters.output_format("text", "json")
 @parameters.color_option
@@ -43,7 +40,6 @@ def command(
     after: str,
     folder: Path | None,
     module: str | None,
-    metadata: bool,
     everything: bool,
     output_format: str,
 ) -> None:
@@ -66,8 +62,7 @@ def command(
         )
     for compared in (*ours, *theirs):
         refuse_cycles(compared)  # a cycle has no order to compare
-    pairs = zip(ours, theirs, strict=True)
-    differences = [diff(*pair, metadata=metadata) for pair in pairs]
+    differences = list(map(diff, ours, theirs))
     if output_format == "json":
         paths = {"before": str(files[0].path), "after": str(files[1].path)}
         modules = [difference_as_dict(difference) for difference in differences]

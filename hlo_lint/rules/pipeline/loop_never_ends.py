@@ -39,9 +39,10 @@ class LoopNeverEnds(Rule):
     ## Why
     The condition is the constant `true`, or compares two constants, or compares a counter with a
     limit that the counter never reaches: no iteration changes the counter, or its step skips the
-    limit even after the integer wraps around. The program hangs without saying where. A counter that moves away from its
-    limit ends the loop only after an overflow, billions of iterations later. Loops that communicate
-    with the host (infeed, send, custom calls) are not reported: the host may end them.
+    limit even after the integer wraps around. The program hangs without saying where. A counter
+    that moves away from its limit ends the loop only after an overflow, billions of iterations
+    later. Loops that communicate with the host (infeed, send, custom calls) are not reported: the
+    host may end them.
     """
 
     severity = Severity.WARNING
