@@ -41,7 +41,7 @@ REPORT = Report((DIAGNOSTIC,) * 100, (), {}, ())
 DUMP = hlo_lint.open_dump(Path(__file__).parents[2] / "fixtures" / "dumps" / "gpu-jax0.11.2")
 COMPILATION = DUMP.compilations[0]
 REWRITE = hlo_lint.Rewrite(MODULE)
-COPY = REWRITE.insert_after(ROOT, "opt-barrier", TYPE, [ROOT], name=f"{LONG}.2")
+COPY = REWRITE.insert_before(ROOT, "opt-barrier", TYPE, [ROOT.operands[0]], name=f"{LONG}.2")
 
 PUBLIC = [
     hlo_lint.Allowance(LONG, LONG, path=LONG),

@@ -8,7 +8,7 @@ cost is that of reading the edges a few times.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from hlo_lint.analysis.diff.structural_hash import Body, Read
@@ -31,8 +31,6 @@ def align(before: Body, after: Body) -> list[int]:
         pairs.grow(ours, theirs)
         pairs.by_name(ours, theirs)
         pairs.grow(ours, theirs)
-        pairs.by_neighbour(ours, theirs)
-        pairs.grow(ours, theirs)
     return pairs.forth
 
 
@@ -45,13 +43,10 @@ class _Pairs:
         self.before, self.after = before, after
         self.forth = [NOTHING] * len(before.values)
         self.back = [NOTHING] * len(after.values)
-        self._new: list[tuple[int, int]] = []
-        """Pairs whose operands have not been visited."""
 
     def _pair(self, ours: int, theirs: int) -> None:
         self.forth[ours] = theirs
         self.back[theirs] = ours
-        self._new.append((ours, theirs))
 
     def _left(self) -> list[int]:
         return [position for position in self.before.positions if self.forth[position] == NOTHING]
@@ -84,7 +79,6 @@ class _Pairs:
                 right = [position for position in right if self.back[position] == NOTHING]
             for position, partner in zip(left, right, strict=False):
                 self._pair(position, partner)
-        self._new.clear()  # their operands have equal values, too
 
     def roots(self, ours: Kinds, theirs: Kinds) -> None:
         """Pair the roots."""
@@ -108,9 +102,14 @@ class _Pairs:
         self._downwards(ours, theirs)
 
     def _downwards(self, ours: Kinds, theirs: Kinds) -> None:
-        # From pairs that are certain to their operands: place by place, kind by kind.
-        while self._new:
-            left, right = self._new.pop()
+        # From pairs to their operands, place by place. The operands of equal values are equal, too.
+        waiting = [
+            (left, right)
+            for left, right in enumerate(self.forth)
+            if right != NOTHING and self.before.values[left] != self.after.values[right]
+        ]
+        while waiting:
+            left, right = waiting.pop()
             for (left_operand, path), (right_operand, index) in zip(
                 self.before.reads[left], self.after.reads[right], strict=False
             ):
@@ -118,6 +117,7 @@ class _Pairs:
                     continue
                 if self._may_pair(left_operand, right_operand, ours, theirs):
                     self._pair(left_operand, right_operand)
+                    waiting.append((left_operand, right_operand))
 
     def _upwards(self, ours: Kinds, theirs: Kinds) -> None:
         readers: dict[tuple[object, tuple[Read, ...]], deque[int]] = defaultdict(deque)
@@ -144,45 +144,6 @@ class _Pairs:
             if partner is not None and self._may_pair(position, partner, ours, theirs):
                 self._pair(position, partner)
 
-    def by_neighbour(self, ours: Kinds, theirs: Kinds) -> None:
-        """Pair instructions that share a paired user or operand at the same place, in order."""
-        # The weakest evidence comes last: a common neighbour. These pairs differ somewhere.
-        for down in (True, False):
-            waiting: dict[tuple[object, Edge], deque[int]] = defaultdict(deque)
-            for position, edge in _edges(self.after, self._right(), down):
-                waiting[theirs[position], edge].append(position)
-            for position, (place, path, neighbour) in _edges(self.before, self._left(), down):
-                if (
-                    self.forth[position] != NOTHING
-                    or neighbour < 0
-                    or self.forth[neighbour] == NOTHING
-                ):
-                    continue
-                candidates = waiting.get((ours[position], (place, path, self.forth[neighbour])))
-                while candidates:
-                    partner = candidates.popleft()
-                    if self.back[partner] == NOTHING:
-                        self._pair(position, partner)
-                        break
-
-
-Edge = tuple[int, tuple[int, ...], int]
-"""The operand's place, the element of it that is read, and the instruction at the other end."""
-
 
 def _names(body: Body) -> list[str]:
     return [name_of(row) for row in body.computation.rows]
-
-
-def _edges(body: Body, positions: Iterable[int], down: bool) -> Iterable[tuple[int, Edge]]:
-    """The edges of instructions to their operands (`down`), or to their users."""
-    if down:
-        for position in positions:
-            for place, (read, path) in enumerate(body.reads[position]):
-                yield position, (place, path, read)
-        return
-    wanted = set(positions)
-    for reader in body.positions:
-        for place, (read, path) in enumerate(body.reads[reader]):
-            if read in wanted:
-                yield read, (place, path, reader)

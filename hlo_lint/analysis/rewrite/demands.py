@@ -37,7 +37,7 @@ def demand_own(graph: RewrittenGraph, node: AnyInstruction) -> None:
 
 
 def demand_readable(
-    graph: RewrittenGraph, read: ReadValue, user: AnyInstruction, order: tuple[int, int, float]
+    graph: RewrittenGraph, read: ReadValue, user: AnyInstruction, order: tuple[int, float]
 ) -> None:
     """Check that a user at a given place may read a value: same computation, defined above."""
     source = read.source

@@ -8,10 +8,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from hlo_lint.analysis.rewrite.graph import (
-    AFTER,
-    BEFORE,
     AnyInstruction,
-    InsertionPoint,
     NewInstruction,
     RewrittenGraph,
     inline_computations,
@@ -27,7 +24,6 @@ from hlo_lint.text.source import Span, indent_before
 
 _begins_with_shape = late(r"(?:\s|/\*.*?\*/)*(?:\(|[a-z]\w*[\[<])", re.S).match
 _starts_with_percent = late(r"(?:ROOT\s+)?%").match
-_rest_of_line = late(r"[^\S\r\n]*(?://[^\r\n]*)?(?=\r?\n|\Z)").match
 
 
 class Dialect(NamedTuple):
@@ -123,9 +119,9 @@ def operand_edits(
 
 
 def attribute_edits(
-    instruction: Instruction, module: Module, changes: Mapping[str, str | None]
+    instruction: Instruction, module: Module, changes: Mapping[str, str]
 ) -> Iterator[Edit]:
-    """Change, add or remove attributes; None stands for removal.
+    """Change or add attributes.
 
     A new attribute goes where XLA prints it: before metadata, and before the attributes that every
     opcode may have.
@@ -142,11 +138,8 @@ def attribute_edits(
     for name, value in changes.items():
         place = places.get(name)
         if place is None:
-            if value is not None:
-                index = _place_of(name, tail, places)
-                added[index] = added.get(index, "") + f", {name}={value}"
-        elif value is None:
-            yield Edit(Span(begin + _start_of(name, tail, places), begin + place[1]), "")
+            index = _place_of(name, tail, places)
+            added[index] = added.get(index, "") + f", {name}={value}"
         elif tail[slice(*place)] != value:
             yield Edit(Span(begin + place[0], begin + place[1]), value)
     for index, text in added.items():
@@ -190,8 +183,7 @@ def edits_of(graph: RewrittenGraph) -> tuple[Edit, ...]:
     """
     removed = graph.removed.keys() | graph.dead()
     uncalled = dict.fromkeys(graph.uncalled(removed))
-    touched = {anchor.instruction for anchor in graph.lines} | removed
-    touched |= graph.operands.keys() | graph.attributes.keys()
+    touched = graph.lines.keys() | removed | graph.operands.keys() | graph.attributes.keys()
     for computation, root in graph.roots.items():
         nodes = (computation.root, root)
         touched |= {node for node in nodes if isinstance(node, Instruction)}
@@ -201,7 +193,7 @@ def edits_of(graph: RewrittenGraph) -> tuple[Edit, ...]:
             continue
         if instruction not in removed:
             edits += _changes(graph, instruction)
-        elif lines := [*_printed(graph, instruction, BEFORE), *_printed(graph, instruction, AFTER)]:
+        elif lines := _printed(graph, instruction):
             separator = line_break(instruction, graph.module)
             edits.append(Edit(code_span(instruction, graph.module), separator.join(lines)))
         else:
@@ -217,14 +209,13 @@ def edits_of(graph: RewrittenGraph) -> tuple[Edit, ...]:
 def _changes(graph: RewrittenGraph, instruction: Instruction) -> Iterator[Edit]:
     module = graph.module
     separator = line_break(instruction, module)
-    start, end = module.span(instruction)
-    before, after = (_printed(graph, instruction, side) for side in (BEFORE, AFTER))
-    prefix = "".join(f"{line}{separator}" for line in before)
+    start = module.span(instruction).start
+    prefix = "".join(f"{line}{separator}" for line in _printed(graph, instruction))
     mark_end = start
     if graph.root(instruction.computation) is not instruction:
         if instruction.is_root:
             mark_end += len(instruction.text) - len(instruction.text[4:].lstrip())
-    elif not instruction.is_root and (after or graph.roots):
+    elif not instruction.is_root and graph.roots:
         prefix += "ROOT "  # without a mark the last instruction is the root
     if prefix or mark_end > start:
         yield Edit(Span(start, mark_end), prefix)
@@ -233,17 +224,13 @@ def _changes(graph: RewrittenGraph, instruction: Instruction) -> Iterator[Edit]:
         yield from operand_edits(instruction, module, reads)
     if instruction in graph.attributes:
         yield from attribute_edits(instruction, module, graph.attributes[instruction])
-    if after:
-        rest = _rest_of_line(module.file.text, end)  # perhaps a comment
-        place = rest.end() if rest is not None else end
-        yield Edit(Span(place, place), "".join(f"{separator}{line}" for line in after))
 
 
-def _printed(graph: RewrittenGraph, instruction: Instruction, side: int) -> list[str]:
-    """Print the new instructions on one side of an instruction, in the dialect of its text."""
+def _printed(graph: RewrittenGraph, instruction: Instruction) -> list[str]:
+    """Print the new instructions before an instruction, in the dialect of its text."""
     dialect = dialect_of(instruction)
     lines = []
-    for new in graph.lines.get(InsertionPoint(instruction, side), ()):
+    for new in graph.lines.get(instruction, ()):
         root = "ROOT " if graph.root(new.computation) is new else ""
         operands = new.literal or ", ".join(
             dialect.operand(read.reference, read.type_text) for read in new.operands

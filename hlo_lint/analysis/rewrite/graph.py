@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
+from math import inf
 from typing import Final, NamedTuple, TypeAlias
 
 from hlo_lint.analysis.walks import control_successors, reached, without_readers
@@ -14,15 +15,13 @@ from hlo_lint.hlo.shape import Index, Shape, element_type, parse_shape
 from hlo_lint.text.errors import RewriteError
 from hlo_lint.text.phrases import in_a_line
 
-BEFORE: Final = -1
-AFTER: Final = 1
-
 
 @dataclass(eq=False, repr=False, slots=True)
 class NewInstruction:
     """An instruction inserted by a `Rewrite`: a possible operand and place of later insertions."""
 
-    anchor: InsertionPoint
+    anchor: Instruction
+    """The instruction of the module that it is inserted before."""
     name: str
     """The name without `%`."""
     opcode: str
@@ -43,7 +42,7 @@ class NewInstruction:
     @property
     def computation(self) -> Computation:
         """The computation that it is inserted into."""
-        return self.anchor.instruction.computation
+        return self.anchor.computation
 
     @property
     def shape(self) -> Shape:
@@ -54,14 +53,6 @@ class NewInstruction:
 AnyInstruction: TypeAlias = "Instruction | NewInstruction"
 OperandValue: TypeAlias = "Instruction | NewInstruction | Operand"
 """An operand: an instruction, or an element of its tuple as `Instruction.operands` has it."""
-
-
-class InsertionPoint(NamedTuple):
-    """An instruction of the module, and the side of it where new instructions go."""
-
-    instruction: Instruction
-    side: int
-    """`BEFORE` or `AFTER`."""
 
 
 class ReadValue(NamedTuple):
@@ -89,12 +80,12 @@ class RewrittenGraph:
     def __init__(self, module: Module) -> None:
         self.module = module
         self.new_names: set[str] = set()
-        self.lines: dict[InsertionPoint, list[NewInstruction]] = {}
-        """New instructions by place, in textual order."""
+        self.lines: dict[Instruction, list[NewInstruction]] = {}
+        """New instructions by the instruction that they stand before, in textual order."""
         self.operands: dict[Instruction, list[ReadValue]] = {}
         """The new operand lists of instructions of the module."""
-        self.attributes: dict[Instruction, dict[str, str | None]] = {}
-        """Changed attributes; None stands for a removed attribute."""
+        self.attributes: dict[Instruction, dict[str, str]] = {}
+        """New and changed attributes."""
         self.removed: dict[Instruction, None] = {}
         self.roots: dict[Computation, AnyInstruction] = {}
         self.computations: dict[str, Computation] = {}
@@ -174,17 +165,13 @@ class RewrittenGraph:
             return joined_attributes(node.attributes)
         if node not in self.attributes:
             return node.attributes_text
-        changed = {**node.attributes, **self.attributes[node]}
-        return joined_attributes(
-            {name: value for name, value in changed.items() if value is not None}
-        )
+        return joined_attributes({**node.attributes, **self.attributes[node]})
 
-    def order(self, node: AnyInstruction) -> tuple[int, int, float]:
+    def order(self, node: AnyInstruction) -> tuple[int, float]:
         """A sort key: the position of an instruction in its computation."""
         if isinstance(node, Instruction):
-            return node.number, 0, 0
-        instruction, side = node.anchor
-        return instruction.number, side, self.lines[node.anchor].index(node)
+            return node.number, inf
+        return node.anchor.number, self.lines[node.anchor].index(node)
 
     def has_control_dependencies(self, instruction: Instruction) -> bool:
         """True if an instruction has control predecessors or successors."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from hlo_lint.analysis.rewrite.demands import (
@@ -17,10 +17,7 @@ from hlo_lint.analysis.rewrite.demands import (
 )
 from hlo_lint.analysis.rewrite.edits import dialect_of, edits_of
 from hlo_lint.analysis.rewrite.graph import (
-    AFTER,
-    BEFORE,
     AnyInstruction,
-    InsertionPoint,
     NewInstruction,
     OperandValue,
     ReadValue,
@@ -30,7 +27,6 @@ from hlo_lint.analysis.rewrite.graph import (
     taken_names,
 )
 from hlo_lint.hlo.ir import Computation, Instruction, Module, Operand
-from hlo_lint.hlo.opcodes import demands_on
 from hlo_lint.hlo.shape import Shape, ShapeSyntaxError, parse_shape
 from hlo_lint.text.edits import Edit, Fix, Safety, edited
 from hlo_lint.text.errors import RewriteError
@@ -114,24 +110,36 @@ class Rewrite:
                 or wrong shape, an operand of another computation or defined below `place`, a name
                 that is taken.
         """
-        return self._insert(place, BEFORE, opcode, shape, operands, name, attributes)
-
-    def insert_after(
-        self,
-        place: AnyInstruction,
-        opcode: str,
-        shape: Shape | str,
-        operands: Sequence[OperandValue] | str = (),
-        /,
-        *,
-        name: str = "",
-        **attributes: AttributeArgument | None,
-    ) -> NewInstruction:
-        """Insert an instruction after `place` and after earlier insertions there.
-
-        See `insert_before`.
-        """
-        return self._insert(place, AFTER, opcode, shape, operands, name, attributes)
+        graph = self._graph
+        demand_own(graph, place)
+        anchor = place if isinstance(place, Instruction) else place.anchor
+        lines = graph.lines.get(anchor, [])
+        index = len(lines) if isinstance(place, Instruction) else lines.index(place)
+        if anchor.is_nested:
+            raise RewriteError(f"%{place.name} is written inside the operands of its user")
+        body = place.computation
+        if "{" not in body.text[: body.span(anchor.number).start]:
+            raise RewriteError("the text is a single instruction: put it into a computation")
+        percent = dialect_of(anchor).percent
+        given = {key: value for key, value in attributes.items() if value is not None}
+        new = NewInstruction(
+            anchor,
+            name.removeprefix("%") or self.fresh_name(f"{place.name}.{opcode}"),
+            opcode,
+            _type_text(shape),
+            [] if isinstance(operands, str) else [_read(value) for value in operands],
+            operands if isinstance(operands, str) else "",
+            {key: _spelled(value, percent) for key, value in given.items()},
+            has_fresh_name=not name,
+        )
+        demand_operands(new)
+        demand_attributes(opcode, new.attributes, whole=True)
+        for read in new.operands:
+            demand_readable(graph, read, new, (anchor.number, index - 0.5))
+        demand_shape(graph, new)
+        self._take(new.name)
+        graph.insert(new, index)
+        return new
 
     def replace(self, old: Instruction, new: OperandValue) -> None:
         """Replace all uses of an instruction, and remove it.
@@ -210,20 +218,6 @@ class Rewrite:
         text = _spelled(value, dialect_of(instruction).percent)
         self._graph.attributes.setdefault(instruction, {})[name] = text
 
-    def remove_attribute(self, instruction: Instruction, name: str) -> None:
-        """Remove an attribute.
-
-        Raises:
-            RewriteError: the instruction has no such attribute, or its opcode requires it.
-        """
-        demand_own(self._graph, instruction)
-        if instruction.attribute_text(name) is None:
-            raise RewriteError(f"%{instruction.name} has no attribute {name}")
-        facts = demands_on(instruction.opcode)
-        if facts is not None and name in facts.required:
-            raise RewriteError(f"{instruction.opcode} needs the attribute {name}")
-        self._graph.attributes.setdefault(instruction, {})[name] = None
-
     def add_computation(self, text: str) -> Computation:
         """Add a computation from HLO text, to be the value of `to_apply`, `calls` etc.
 
@@ -280,50 +274,6 @@ class Rewrite:
         return Fix(title, self.edits(), safety, adds_bitcast)
 
     # ---- changes
-
-    def _insert(
-        self,
-        place: AnyInstruction,
-        side: int,
-        opcode: str,
-        shape: Shape | str,
-        operands: Sequence[OperandValue] | str,
-        name: str,
-        attributes: Mapping[str, AttributeArgument | None],
-    ) -> NewInstruction:
-        graph = self._graph
-        demand_own(graph, place)
-        if isinstance(place, Instruction):
-            anchor = InsertionPoint(place, side)
-            index = len(graph.lines.get(anchor, ()))
-        else:
-            anchor = place.anchor
-            index = graph.lines[anchor].index(place) + (side == AFTER)
-        if anchor.instruction.is_nested:
-            raise RewriteError(f"%{place.name} is written inside the operands of its user")
-        body = place.computation
-        if "{" not in body.text[: body.span(anchor.instruction.number).start]:
-            raise RewriteError("the text is a single instruction: put it into a computation")
-        percent = dialect_of(anchor.instruction).percent
-        given = {key: value for key, value in attributes.items() if value is not None}
-        new = NewInstruction(
-            anchor,
-            name.removeprefix("%") or self.fresh_name(f"{place.name}.{opcode}"),
-            opcode,
-            _type_text(shape),
-            [] if isinstance(operands, str) else [_read(value) for value in operands],
-            operands if isinstance(operands, str) else "",
-            {key: _spelled(value, percent) for key, value in given.items()},
-            has_fresh_name=not name,
-        )
-        demand_operands(new)
-        demand_attributes(opcode, new.attributes, whole=True)
-        for read in new.operands:
-            demand_readable(graph, read, new, (anchor.instruction.number, anchor.side, index - 0.5))
-        demand_shape(graph, new)
-        self._take(new.name)
-        graph.insert(new, index)
-        return new
 
     def _replace_uses(
         self, old: AnyInstruction, read: ReadValue, namesake: NewInstruction | None = None
