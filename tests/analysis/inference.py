@@ -8,7 +8,8 @@ from hlo_lint.hlo.ir import Instruction, Module
 
 def infer(instruction: Instruction, module: Module | None = None) -> Inferred:
     """The shape that XLA would infer for an instruction; or why there is none."""
-    return _inference(instruction, module).infer(instruction)
+    inference = _inference(instruction, module)
+    return inference.check_shape(instruction.computation, instruction.number, typed=False).inferred
 
 
 def check(instruction: Instruction, module: Module | None = None) -> tuple[str, ...]:
@@ -16,8 +17,7 @@ def check(instruction: Instruction, module: Module | None = None) -> tuple[str, 
     inference, computation = _inference(instruction, module), instruction.computation
     return tuple(
         message
-        for calls in (False, True)
-        for wrong, message in inference.errors(computation, calls=calls)
+        for wrong, message in inference.errors(computation)
         if wrong.number == instruction.number
     )
 

@@ -8,7 +8,6 @@ from itertools import repeat
 from hlo_lint.analysis.shape_inference.operation import Signature
 from hlo_lint.analysis.shape_inference.shape_check import (
     IGNORES_TYPE,
-    Inferred,
     Open,
     Refusal,
     ShapeCheck,
@@ -40,39 +39,26 @@ class ShapeInference:
         self._left_out: dict[Computation, dict[int, str]] = {}
         self._being_read: list[Computation] = []
 
-    def infer(self, instruction: Instruction) -> Inferred:
-        """Infer the shape of an instruction; on failure, return the error or the reason.
-
-        Layouts are given where the opcode constrains them.
-        """
-        return self._check(instruction.computation, instruction.number, typed=False).inferred
-
-    def check_shape(self, computation: Computation, number: int) -> ShapeCheck:
-        """The inferred shape of an instruction by its position, and the printed shape's errors."""
-        return self._check(computation, number)
-
     def shape(self, instruction: Instruction) -> Shape | None:
         """The printed shape, else the inferred shape, else None."""
         return shape_or_none(self._type(instruction.computation, instruction.number))
 
-    def errors(
-        self, computation: Computation, *, calls: bool = False
-    ) -> Iterator[tuple[Instruction, str]]:
-        """The instructions whose printed shape is wrong, with the errors.
+    def errors(self, computation: Computation) -> Iterator[tuple[Instruction, str]]:
+        """The instructions whose printed shape is wrong, with the errors."""
+        for number in range(len(computation.rows)):
+            checked = self.check_shape(computation, number)
+            for message in checked.errors:
+                yield computation.at(number), message
+            if checked.layout_error:
+                yield computation.at(number), f"different layouts: {checked.layout_error}"
 
-        With `calls`, those whose shape depends on their callees; else all others, whose errors are
-        the same in every module.
+    def check_shape(
+        self, computation: Computation, number: int, *, typed: bool = True
+    ) -> ShapeCheck:
+        """The inferred shape of an instruction by its position, and the printed shape's errors.
+
+        Without `typed`, as if the text left its type out.
         """
-        for number, row in enumerate(computation.rows):
-            inference = inference_of(opcode_of(row))
-            if inference is not None and inference.calls == calls:
-                checked = self._check(computation, number)
-                for message in checked.errors:
-                    yield computation.at(number), message
-                if checked.layout_error:
-                    yield computation.at(number), f"different layouts: {checked.layout_error}"
-
-    def _check(self, computation: Computation, number: int, *, typed: bool = True) -> ShapeCheck:
         row = computation.rows[number]
         inference = inference_of(opcode_of(row))
         if inference is None:
@@ -108,7 +94,7 @@ class ShapeInference:
         self._being_read.append(computation)
         for number, row in enumerate(computation.rows):
             if not type_of(row) or opcode_of(row) in IGNORES_TYPE:
-                inferred = self._check(computation, number).inferred
+                inferred = self.check_shape(computation, number).inferred
                 if not isinstance(inferred, Refusal | Open):
                     inferred_types[number] = str(inferred)
         self._being_read.pop()

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import tempfile
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -127,11 +128,8 @@ def opcode_at(module: Module, finding: Diagnostic) -> str:
 def shape_errors(module: Module) -> int:
     """The number of wrong shapes and of parse problems."""
     inference = ShapeInference(module.computations)
-    return sum(
-        sum(1 for _ in inference.errors(computation, calls=calls))
-        for computation in module.computations
-        for calls in (False, True)
-    ) + len(module.problems)
+    errors = chain.from_iterable(map(inference.errors, module.computations))
+    return sum(1 for _ in errors) + len(module.problems)
 
 
 @dataclass(frozen=True)
