@@ -79,7 +79,6 @@ def run(hostile: Hostile, size: int, folder: Path) -> Run:
             stdout=stdout,
             stderr=stderr,
             cwd=folder if path.is_dir() else folder.parent,
-            env={**os.environ, "XDG_CACHE_HOME": str(folder.parent / "cache")},
             check=True,
         )
     status, seconds, megabytes = json.loads(used.read_text())
