@@ -260,7 +260,7 @@ inputs_option = click.option(
     type=PATH,
     metavar="FILE",
     help="The values of parameters: a .npz file, by name, number or jax's path (of a tuple's "
-    "element as name.0).",
+    "element as name.0), or a snapshot that XLA wrote.",
 )
 show_inputs_option = click.option(
     "--show-inputs", is_flag=True, help="Print the inputs, given or made up."
