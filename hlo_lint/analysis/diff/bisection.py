@@ -84,9 +84,8 @@ def bisect(before: Compilation, after: Compilation) -> Bisection:
         if left is None or right is None:
             continue  # the other run has no dump yet
         compared = left, right
-        found = _difference(left, right, structures)
-        if not found.same:
-            first, difference = step, found
+        if not (here := _difference(left, right, structures)).same:
+            first, difference = step, here
             break
         walked += 1
     differ = None
