@@ -40,17 +40,28 @@ def plugin_rules() -> Iterator[tuple[type[Rule], str]]:
     Raises:
         RuleError: an entry point cannot be imported, or has no rules.
     """
-    if not _may_have_plugins():
-        return
+    for entry in plugin_entries(GROUP):
+        yield from ((rule, plugin_title(entry)) for rule in _rules_of(entry))
+
+
+def plugin_entries(group: str) -> list[EntryPoint]:
+    """The entry points of a group, of all packages."""
+    if not _may_have_plugins(group):
+        return []
     from importlib.metadata import entry_points
 
-    for entry in sorted(
-        entry_points(group=GROUP), key=lambda entry_point: (entry_point.name, entry_point.value)
-    ):
-        yield from ((rule, _title(entry)) for rule in _rules_of(entry))
+    return sorted(
+        entry_points(group=group), key=lambda entry_point: (entry_point.name, entry_point.value)
+    )
 
 
-def _may_have_plugins() -> bool:
+def plugin_title(entry: EntryPoint) -> str:
+    """The title of an entry point: `team-rules 1.0 (entry point team = team_rules)`."""
+    package = f"{entry.dist.name} {entry.dist.version}" if entry.dist else "a package"
+    return f"{package} (entry point {entry.name} = {entry.value})"
+
+
+def _may_have_plugins(group: str) -> bool:
     """True if any package on `sys.path` mentions the group.
 
     `importlib.metadata` takes some 20 ms to import and reads every package; without plugins, this
@@ -65,37 +76,39 @@ def _may_have_plugins() -> bool:
         except OSError:
             continue
         for name in names:
-            if name.endswith((".dist-info", ".egg-info")) and _speaks_of_group(folder, name):
+            if name.endswith((".dist-info", ".egg-info")) and _speaks_of_group(group, folder, name):
                 return True
     return False
 
 
-def _speaks_of_group(folder: str, name: str) -> bool:
+def _speaks_of_group(group: str, folder: str, name: str) -> bool:
     try:
         with open(os.path.join(folder, name, "entry_points.txt"), "rb") as file:
-            return GROUP.encode() in file.read()
+            return group.encode() in file.read()
     except OSError:
         return False
 
 
 def _rules_of(entry: EntryPoint) -> Iterator[type[Rule]]:
     if entry.attr:
-        raise RuleError(f"{_title(entry)} must name a module, not an object in one")
+        raise RuleError(f"{plugin_title(entry)} must name a module, not an object in one")
     try:
         modules = list(_modules(entry.module))
     except (Exception, SystemExit) as error:
         reason = f"{type(error).__name__}: {error}".partition("\n")[0]
         raise RuleError(
-            f"{_title(entry)} cannot be imported: {reason}; "
+            f"{plugin_title(entry)} cannot be imported: {reason}; "
             f"repair or uninstall the package, or set {ISOLATED}=1 to ignore it"
         ) from error
     rules = list(dict.fromkeys(rule for module in modules for rule in _rules_in(module)))
     if not rules:
-        raise RuleError(f"{_title(entry)} has no rules: no subclass of hlo_lint.Rule")
+        raise RuleError(f"{plugin_title(entry)} has no rules: no subclass of hlo_lint.Rule")
     for rule in rules:
         rule.entry_point = entry.name
         if rule.__doc__ is None:
-            raise RuleError(f"{_title(entry)}: {rule.__name__} has no docstring, which is its page")
+            raise RuleError(
+                f"{plugin_title(entry)}: {rule.__name__} has no docstring, which is its page"
+            )
         yield rule
 
 
@@ -119,9 +132,3 @@ def _rules_in(module: ModuleType) -> Iterator[type[Rule]]:
         is_rule = isinstance(value, type) and issubclass(value, Rule)
         if is_rule and value.__module__ == module.__name__ and not value.__name__.startswith("_"):
             yield value
-
-
-def _title(entry: EntryPoint) -> str:
-    """The title of an entry point: `team-rules 1.0 (entry point team = team_rules)`."""
-    package = f"{entry.dist.name} {entry.dist.version}" if entry.dist else "a package"
-    return f"{package} (entry point {entry.name} = {entry.value})"

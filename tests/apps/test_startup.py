@@ -108,6 +108,15 @@ def test_the_package_imports_nothing_of_its_own(tmp_path: Path) -> None:
     assert own == {"hlo_lint"}
 
 
+def test_packages_are_asked_for_commands_only_if_the_word_is_not_ours(tmp_path: Path) -> None:
+    own, other = (
+        imported(CHECK.replace("(0, 1)", "(0, 1, 2)").replace('"check"', word), tmp_path)
+        for word in ('"rules"', '"rule"')
+    )
+    name = "hlo_lint.apps.cli.other_packages"
+    assert (name in own, name in other) == (False, True)
+
+
 def test_every_command_prints_its_help_without_the_extras() -> None:
     code = """\
 import sys

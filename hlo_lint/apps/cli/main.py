@@ -1,7 +1,11 @@
-"""The command line: a command is a module of `hlo_lint.apps.cli`, imported when it is used."""
+"""The command line: a command is a module of `hlo_lint.apps.cli`, imported when it is used.
+
+Other packages may add commands: `hlo_lint.apps.cli.other_packages`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -10,7 +14,7 @@ import click
 
 from hlo_lint import __version__
 from hlo_lint.apps.cli.failures import as_failure
-from hlo_lint.text.errors import nearest
+from hlo_lint.text.errors import UsageError, nearest
 
 GROUPS = {
     "Find and fix": ("check", "fix", "report", "match"),
@@ -24,16 +28,31 @@ FOR_PROGRAMS = ("server", "payload", "new-rule")
 COMMANDS = (*(name for names in GROUPS.values() for name in names), *FOR_PROGRAMS)
 
 
+def _other_names() -> Sequence[str]:
+    from hlo_lint.apps.cli.other_packages import command_names
+
+    return command_names(COMMANDS)
+
+
+def _other_command(name: str) -> click.Command | None:
+    from hlo_lint.apps.cli.other_packages import command_of
+
+    return command_of(name)
+
+
 class _Commands(click.Group):
     """Imports a command when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(COMMANDS)
+        return sorted((*COMMANDS, *_other_names()))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """A command with only its help, as lists show it: importing all commands takes long."""
         if cmd_name not in COMMANDS:
-            return None
+            try:
+                return _other_command(cmd_name)
+            except UsageError as error:
+                return click.Command(cmd_name, help=str(error))
         import ast
 
         source = Path(__file__).with_name(f"{cmd_name.replace('-', '_')}.py").read_text("utf-8")
@@ -47,8 +66,11 @@ class _Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands by group with the first sentence of their help, then the others."""
-        column = max(len(name) for names in GROUPS.values() for name in names)
-        for title, names in GROUPS.items():
+        groups: dict[str, Sequence[str]] = {**GROUPS}
+        if others := _other_names():
+            groups["Of other packages"] = others
+        column = max(len(name) for names in groups.values() for name in names)
+        for title, names in groups.items():
             commands = [command for name in names if (command := self.get_command(ctx, name))]
             rows = [
                 (name.ljust(column), command.get_short_help_str(formatter.width - column - 4))
@@ -68,7 +90,9 @@ class _Commands(click.Group):
             module = import_module(f"{__package__}.{name.replace('-', '_')}")
             return name, module.command, args[1:]
         if not name.startswith("-"):
-            ctx.fail(f"no command is named {name}: {nearest(name, COMMANDS)}")
+            if other := _other_command(name):
+                return name, other, args[1:]
+            ctx.fail(f"no command is named {name}: {nearest(name, {*COMMANDS, *_other_names()})}")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
