@@ -27,13 +27,13 @@ help:  ## list the tasks
 
 # Environments are made in steps, so that each task installs what it needs and no more.
 
-$(BIN)/hlo-lint: pyproject.toml
+$(BIN)/hlo-lint: pyproject.toml hunt/pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python $(PIP_INSTALL) --editable .
+	$(BIN)/python $(PIP_INSTALL) --editable . --editable ./hunt
 	@touch $@
 
 $(VENV)/tools: $(PINS) $(BIN)/hlo-lint
-	$(BIN)/python $(PIP_INSTALL) --constraint $(PINS) --editable '.[test]'
+	$(BIN)/python $(PIP_INSTALL) --constraint $(PINS) --editable '.[test]' --editable ./hunt
 	@touch $@
 
 $(ORACLE)/installed: $(PINS)
@@ -78,20 +78,22 @@ test: lint types $(ORACLE)/installed $(RELEASES)/made  ## all that a change must
 
 test-latest:  ## the same tests with the newest release of everything; may fail where `make test` does not
 	$(PYTHON) -m venv .venv-latest
-	.venv-latest/bin/python $(PIP_INSTALL) --upgrade --editable '.[test]'
+	.venv-latest/bin/python $(PIP_INSTALL) --upgrade --editable '.[test]' --editable ./hunt
 	.venv-latest/bin/python -m pytest -q -n auto
 
 test-lowest:  ## the fast tests with the oldest release of everything that pyproject.toml allows
 	$(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/python $(PIP_INSTALL) uv
-	.venv-lowest/bin/uv pip install --quiet --python .venv-lowest/bin/python --resolution lowest-direct --editable '.[test]'
+	.venv-lowest/bin/uv pip install --quiet --python .venv-lowest/bin/python --resolution lowest-direct --editable '.[test]' --editable ./hunt
 	.venv-lowest/bin/python -m pytest -q -m 'not slow' -n auto
 
-dist: $(VENV)/tools  ## wheel and sdist, the same bytes from the same commit, and the SBOM of what the wheel installs: dist/
+dist: $(VENV)/tools  ## wheels and sdists of hlo-lint and hlo-lint-hunt, the same bytes from the same commit, and the SBOM of what hlo-lint installs: dist/
 	rm -rf dist build/sbom
-	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} $(BIN)/python -m build --no-isolation
+	for project in . ./hunt; do \
+		SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} $(BIN)/python -m build --no-isolation --outdir dist $$project || exit; \
+	done
 	$(PYTHON) -m venv build/sbom/tool && build/sbom/tool/bin/python $(PIP_INSTALL) --constraint $(PINS) cyclonedx-bom
-	$(PYTHON) -m venv build/sbom/env && build/sbom/env/bin/python $(PIP_INSTALL) dist/*.whl
+	$(PYTHON) -m venv build/sbom/env && build/sbom/env/bin/python $(PIP_INSTALL) dist/hlo_lint-*.whl
 	build/sbom/tool/bin/cyclonedx-py environment --output-reproducible --pyproject pyproject.toml --mc-type application -o dist/hlo-lint.cdx.json build/sbom/env/bin/python
 
 new-rule: $(BIN)/hlo-lint  ## begin a rule, with an example that is red: make new-rule NAME=my-rule FAMILY=layout

@@ -20,11 +20,11 @@ from math import prod
 from pathlib import Path
 from typing import Final
 
-from hlo_lint.apps.hunt import show
-from hlo_lint.apps.hunt.judge import CPU, FOUND, SAME, HuntCompiler, Judge
 from hlo_lint.apps.jax.capture import targets
 from hlo_lint.xla import pjrt
 from hlo_lint.xla.cpu import devices_of
+from hlo_lint_hunt import show
+from hlo_lint_hunt.judge import CPU, FOUND, SAME, HuntCompiler, Judge
 
 MODULES: Final = Path(__file__).parents[1] / "fixtures" / "found"
 _GPU: Final = Path(targets.__file__).with_name("targets") / "h200.pbtxt"

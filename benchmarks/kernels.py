@@ -19,12 +19,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hlo_lint.apps.hunt.judge import DUMPED
 from hlo_lint.apps.isolation import GPU_LIMITS, judged_kernels
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.text.source import encode
 from hlo_lint.xla.child import ChildDied, ChildError
 from hlo_lint.xla.cpu import XlaCpu, final_text
+from hlo_lint_hunt.judge import DUMPED
 
 _COMPILE = """
 import sys

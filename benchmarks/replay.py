@@ -41,8 +41,6 @@ from benchmarks.replay_texts import Change, ReplayText, pass_words, texts_of
 from benchmarks.values import State
 from hlo_lint.analysis.diff.difference import diff
 from hlo_lint.apps.api import lint
-from hlo_lint.apps.hunt.fair import unfair
-from hlo_lint.apps.hunt.judge import CPU, BugFinding, HuntCompiler, Judge, hunt_inputs
 from hlo_lint.apps.validation import validate
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.names import parse_name
@@ -64,6 +62,8 @@ from hlo_lint.xla.environments import (
     version_of,
 )
 from hlo_lint.xla.limits import Deadline, NoTimeLeft
+from hlo_lint_hunt.fair import unfair
+from hlo_lint_hunt.judge import CPU, BugFinding, HuntCompiler, Judge, hunt_inputs
 
 RESULTS = Path(__file__).parent / "REPLAY.md"
 RELEASES = Path(__file__).parent / "releases.tsv"

@@ -1,18 +1,20 @@
-"""The commands and their options."""
+"""The commands and their options, with those of the other distributions of this repository."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib import import_module
 
 import click
 
-from hlo_lint.apps.cli.main import COMMANDS
+from hlo_lint.apps.cli import main
+from hlo_lint.apps.cli.other_packages import DISTRIBUTIONS
+
+COMMANDS = (*main.COMMANDS, *DISTRIBUTIONS)
 
 
 def command_of(name: str) -> click.Command:
     """The command of that name."""
-    command = import_module(f"hlo_lint.apps.cli.{name.replace('-', '_')}").command
+    _, command, _ = main.cli.resolve_command(click.Context(main.cli), [name])
     assert isinstance(command, click.Command)
     return command
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from hlo_lint import lint
-from hlo_lint.apps.cli.main import COMMANDS
 from hlo_lint.apps.settings.keys import KEYS, schema_text
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.settings.toml import as_toml
@@ -27,7 +26,7 @@ from hlo_lint.report.rule_page import render_page
 from hlo_lint.rules.base import Rule
 from hlo_lint.rules.registry import all_rules, entries_in, rule_modules
 from hlo_lint.rules.verifier import VerifierRule
-from tests.commands import options
+from tests.commands import COMMANDS, options
 from tests.contract_names import check_contract_names
 from tests.pages import CommandFailed, replayed, run_python
 from tests.verifier_checks import ELSEWHERE, LEFT_OUT

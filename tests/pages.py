@@ -117,7 +117,7 @@ def python_blocks(page: str) -> Iterator[PythonBlock]:
 def _python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {
         **os.environ,
-        "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}",
+        "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "hunt", folder))),
         "JAX_PLATFORMS": "cpu",
         "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
     }

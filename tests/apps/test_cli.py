@@ -254,6 +254,7 @@ def test_help_is_said_of_every_command(args: tuple[str, ...]) -> None:
 
 def test_the_help_groups_the_commands_and_cuts_no_description() -> None:
     from hlo_lint.apps.cli.main import FOR_PROGRAMS, GROUPS
+    from hlo_lint.apps.cli.other_packages import DISTRIBUTIONS
 
     screen = run("--help", COLUMNS="80").out
     assert screen.count("\n") <= 40
@@ -261,7 +262,7 @@ def test_the_help_groups_the_commands_and_cuts_no_description() -> None:
     assert "..." not in listed
     assert listed.endswith(f"\nFor editors, shells and scripts: {', '.join(FOR_PROGRAMS)}.\n")
     rows = re.findall(r"^  ([a-z-]+) +\S", listed, re.M)
-    assert rows == [name for names in GROUPS.values() for name in names]
+    assert rows == [name for names in (*GROUPS.values(), DISTRIBUTIONS) for name in names]
 
 
 # What people read

@@ -96,7 +96,7 @@ CASES: dict[tuple[str, int], tuple[str, ...]] = {
 which needs a compiler, of `server`, and of signals."""
 
 
-OTHERS = {"capture", "exec", "hunt", "server"}
+OTHERS = {"capture", "exec", "server"}
 
 
 @pytest.fixture

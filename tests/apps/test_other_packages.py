@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from hlo_lint.apps.cli.main import cli
+from hlo_lint.apps.cli.other_packages import command_of
+from hlo_lint.text.errors import UsageError
 from tests.conftest import new_folder
 
 MODULE = """\
@@ -85,3 +88,14 @@ def test_two_packages_with_one_command_are_both_named(install: Install) -> None:
     assert ran.exit_code == 2
     assert "team_one 1.2" in ran.output
     assert "team_two 1.2" in ran.output
+
+
+def test_a_command_that_is_not_installed_names_its_distribution(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    assert command_of("count") is None
+    with pytest.raises(UsageError) as raised:
+        command_of("hunt")
+    message = "hunt is a distribution of its own: pip install hlo-lint-hunt"
+    assert str(raised.value) == message

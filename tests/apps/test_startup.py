@@ -127,8 +127,6 @@ from hlo_lint.apps.cli.main import COMMANDS, cli
 for name in COMMANDS:
     ran = CliRunner().invoke(cli, [name, "--help"])
     assert ran.exit_code == 0 and ran.output.startswith("Usage: "), (name, ran.output)
-ran = CliRunner().invoke(cli, ["hunt", "-o", "found"])
-assert ran.exit_code == 2 and "pip install 'hlo-lint[xla]'" in ran.output, ran.output
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr

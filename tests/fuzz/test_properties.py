@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hlo_lint
-from hlo_lint.apps.testing import strategies
 from hlo_lint.rules.findings import INTERNAL_ERROR
 from hlo_lint.text.source import encode
+from hlo_lint_hunt import strategies
 from tests.fuzz.targets import TARGETS, result, touched_lines
 
 CASES = int(os.environ.get("HLO_LINT_CASES", "0"))

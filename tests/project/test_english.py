@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tests.project.wording import LIMITS, counts
+from tests.project.wording import LIMITS, PACKAGES, counts
 
-PACKAGE = sorted((ROOT / "hlo_lint").rglob("*.py"))
-PYTHON = [*PACKAGE, *sorted((ROOT / "tests").rglob("*.py")), *(ROOT / "benchmarks").glob("*.py")]
+PACKAGE = [path for folder in PACKAGES for path in sorted(folder.rglob("*.py"))]
+TESTS = (ROOT / "tests", ROOT / "hunt" / "tests", ROOT / "benchmarks")
+PYTHON = [*PACKAGE, *(path for folder in TESTS for path in sorted(folder.rglob("*.py")))]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-ONE_PURPOSE = {"command", "main", "render"}
-"""Names of which each command, each program, each output format has one."""
+ONE_PURPOSE = {"command", "main", "pytest_configure", "render"}
+"""Names of which each command, each program, each plug-in, each output format has one."""
 VAGUE = "each|found|known|met|said|told"
 
 

@@ -47,6 +47,13 @@ def test_imports_point_downwards_and_no_two_folders_of_one_row_import_each_other
     assert not pairs
 
 
+def test_the_hunt_is_above_the_package() -> None:
+    """It is a distribution of its own: nothing below may need it."""
+    for path in FILES:
+        text = (PACKAGE / path).read_text("utf-8")
+        assert not re.search(r"^ *(?:from|import) hlo_lint_hunt\b", text, re.MULTILINE), path
+
+
 def test_the_house_has_few_floors_and_rooms() -> None:
     assert len(LAYERS) <= 9
     rooms = [path for path in PACKAGE.iterdir() if not path.name.startswith("__pycache__")]

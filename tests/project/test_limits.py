@@ -20,7 +20,7 @@ def test_every_process_and_thread_that_a_test_starts_ends_with_it() -> None:
     The process of forks.py serves all tests, and ends with theirs.
     """
     places = []
-    for path in sorted((ROOT / "tests").rglob("*.py")):
+    for path in sorted((*(ROOT / "tests").rglob("*.py"), *(ROOT / "hunt").rglob("*.py"))):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if not isinstance(node, ast.Call):
                 continue

@@ -1,4 +1,4 @@
-"""The wheel holds all that `check` needs, away from any checkout."""
+"""The wheels hold all that they need, away from any checkout."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ import time
 import tomllib
 import venv
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
 import hlo_lint
+import hlo_lint_hunt
 from hlo_lint.dumps.directory import FIXED
 from hlo_lint.report.links import SITE
 from tests.conftest import CRASH, ROOT, made_once, present
@@ -24,14 +27,47 @@ from tests.conftest import CRASH, ROOT, made_once, present
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+HUNT = ROOT / "hunt"
+Run: TypeAlias = Callable[[str], subprocess.CompletedProcess[str]]
+
+
+def _made(factory: pytest.TempPathFactory, name: str, project: Path) -> Path:
     def build(out: Path) -> None:
         command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out)]
-        subprocess.run([*command, str(ROOT)], check=True, capture_output=True)
+        subprocess.run([*command, str(project)], check=True, capture_output=True)
 
-    (made,) = made_once(tmp_path_factory, "wheel", build).glob("*.whl")
+    (made,) = made_once(factory, name, build).glob("*.whl")
     return made
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _made(tmp_path_factory, "wheel", ROOT)
+
+
+@pytest.fixture(scope="module")
+def wheel_of_the_hunt(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _made(tmp_path_factory, "wheel_of_the_hunt", HUNT)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Runs commands of the shell in a fresh environment."""
+    home = tmp_path / "env"
+    venv.create(home, with_pip=True)
+
+    def run(command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command,
+            shell=True,
+            cwd=tmp_path,
+            env={"PATH": f"{home / 'bin'}:/usr/bin:/bin", "HOME": str(tmp_path)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    return run
 
 
 def test_the_wheel_carries_what_is_no_python(wheel: Path) -> None:
@@ -46,7 +82,20 @@ def test_the_wheel_carries_what_is_no_python(wheel: Path) -> None:
         assert f"hlo_lint/report/html/page.{part}" in names
 
 
-def test_a_newcomer_does_what_the_readme_begins_with(wheel: Path, tmp_path: Path) -> None:
+def test_the_hunt_is_installed_beside_it(wheel: Path, wheel_of_the_hunt: Path, run: Run) -> None:
+    names = zipfile.ZipFile(wheel_of_the_hunt).namelist()
+    assert {f"hlo_lint_hunt/{name}" for name in ("known.toml", "steps.txt", "py.typed")} <= {*names}
+    assert run(f"pip install {wheel}").returncode == 0
+    done = run("hlo-lint hunt -o found")
+    line = "Error: hunt is a distribution of its own: pip install hlo-lint-hunt\n"
+    assert (done.returncode, done.stdout) == (2, line)
+    assert run(f"pip install {wheel_of_the_hunt}").returncode == 0
+    assert "\nOf other packages:\n  hunt " in run("hlo-lint --help").stdout
+    done = run("hlo-lint hunt -o found")
+    assert (done.returncode, "pip install 'hlo-lint[xla]'" in done.stdout) == (2, True)
+
+
+def test_a_newcomer_does_what_the_readme_begins_with(wheel: Path, run: Run, tmp_path: Path) -> None:
     """In a fresh environment, with the example of a real crash in place of a program's dump."""
     readme = (ROOT / "README.md").read_text("utf-8")
     block = present(re.search(r"^```\n(pip .*?)```", readme, re.S | re.M))
@@ -55,21 +104,7 @@ def test_a_newcomer_does_what_the_readme_begins_with(wheel: Path, tmp_path: Path
     ]
     assert install == "pip install ."
     assert program.endswith(" python model.py")
-    home = tmp_path / "env"
-    venv.create(home, with_pip=True)
     begun = time.monotonic()
-
-    def run(command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command,
-            shell=True,
-            cwd=tmp_path,
-            env={"PATH": f"{home / 'bin'}:/usr/bin:/bin", "HOME": str(tmp_path)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-
     for command in (f"pip install {wheel}", example):
         done = run(command)
         assert done.returncode == 0, done.stdout
@@ -97,11 +132,11 @@ def test_the_links_of_findings_lead_to_the_site_that_the_package_names() -> None
     assert project["urls"]["Documentation"] == SITE
 
 
-PACKED = ("hlo_lint", "grammars", "README.md", "LICENSE", "CHANGELOG.md", "pyproject.toml")
+PACKED = ("hlo_lint", "hunt", "grammars", "README.md", "LICENSE", "CHANGELOG.md", "pyproject.toml")
 
 
 def built(checkout: Path, umask: int) -> dict[str, bytes]:
-    """The wheel and the sdist of a copy of the repository, by name."""
+    """The wheels and the sdists of a copy of the repository, by name."""
     for name in PACKED:
         source = ROOT / name
         if source.is_dir():
@@ -111,13 +146,15 @@ def built(checkout: Path, umask: int) -> dict[str, bytes]:
         else:
             shutil.copyfile(source, checkout / name)
     shutil.copyfile(ROOT / ".gitignore", checkout / ".gitignore")
-    subprocess.run(
-        [sys.executable, "-m", "build", "--no-isolation", str(checkout)],
-        check=True,
-        capture_output=True,
-        env={**os.environ, "SOURCE_DATE_EPOCH": "1750000000"},
-        umask=umask,
-    )
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(checkout / "dist")]
+    for project in (checkout, checkout / "hunt"):
+        subprocess.run(
+            [*command, str(project)],
+            check=True,
+            capture_output=True,
+            env={**os.environ, "SOURCE_DATE_EPOCH": "1750000000"},
+            umask=umask,
+        )
     return {path.name: path.read_bytes() for path in (checkout / "dist").iterdir()}
 
 
@@ -127,7 +164,11 @@ def test_two_builds_are_the_same_bytes(tmp_path: Path) -> None:
     one = built(tmp_path / "one", 0o022)
     two = built(tmp_path / "a longer name", 0o077)
     version = hlo_lint.__version__
-    assert sorted(one) == [f"hlo_lint-{version}-py3-none-any.whl", f"hlo_lint-{version}.tar.gz"]
+    assert sorted(one) == [
+        f"{package}-{version}{end}"
+        for package in ("hlo_lint", "hlo_lint_hunt")
+        for end in ("-py3-none-any.whl", ".tar.gz")
+    ]
     assert one == two
 
 
@@ -145,14 +186,30 @@ def test_the_version_stands_in_one_place(wheel: Path) -> None:
     assert extension["version"] == hlo_lint.__version__
 
 
+def test_both_distributions_have_one_version_and_one_licence() -> None:
+    main, hunt = (
+        tomllib.loads((folder / "pyproject.toml").read_text("utf-8")) for folder in (ROOT, HUNT)
+    )
+    assert hlo_lint_hunt.__version__ == hlo_lint.__version__
+    assert hunt["project"]["dependencies"] == [f"hlo-lint=={hlo_lint.__version__}"]
+    assert hunt["build-system"] == main["build-system"]
+    for key in ("dynamic", "license", "requires-python", "classifiers"):
+        assert hunt["project"][key] == main["project"][key]
+    assert (HUNT / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+
+
 WITHOUT = """
 import pkgutil, sys
 POSIX = ("fcntl", "resource", "pty", "termios", "pwd", "grp")
 for name in POSIX:
     sys.modules[name] = None
-import hlo_lint
+import hlo_lint, hlo_lint_hunt
 from importlib import import_module
-names = [module.name for module in pkgutil.walk_packages(hlo_lint.__path__, "hlo_lint.")]
+names = [
+    module.name
+    for package in (hlo_lint, hlo_lint_hunt)
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+]
 # What the extras bring may need what is taken away here.
 names = [name for name in names if not name.endswith("executors.dask")]
 for name in names:

@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-PACKAGE = Path(__file__).parents[2] / "hlo_lint"
+_ROOT = Path(__file__).parents[2]
+PACKAGES = (_ROOT / "hlo_lint", _ROOT / "hunt" / "hlo_lint_hunt")
 
 LIMITS = {
     "one": 60,
@@ -22,7 +23,7 @@ LIMITS = {
     "variable made": 23,
     "variable other": 60,
 }
-"""The largest count of each pattern in the package."""
+"""The largest count of each pattern in the packages."""
 
 _FIRST_LINE = {
     "one": re.compile(r"\b[Oo]ne\b"),
@@ -79,10 +80,10 @@ def _files(arguments: Sequence[str]) -> Iterator[Path]:
 
 if __name__ == "__main__":
     listed = "--list" in sys.argv
-    files = [*_files([word for word in sys.argv[1:] if word != "--list"] or [str(PACKAGE)])]
+    files = [*_files([word for word in sys.argv[1:] if word != "--list"] or [*map(str, PACKAGES)])]
     if listed:
         for name, place in patterns_in(files):
             print(f"{name}: {place}")
     totals = counts(files)
     for name, limit in LIMITS.items():
-        print(f"{name}: {totals[name]} (at most {limit} in the package)")
+        print(f"{name}: {totals[name]} (at most {limit} in the packages)")

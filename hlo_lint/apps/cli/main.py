@@ -19,7 +19,7 @@ from hlo_lint.text.errors import UsageError, nearest
 GROUPS = {
     "Find and fix": ("check", "fix", "report", "match"),
     "What the passes did": ("passes", "diff", "bisect", "compare", "validate", "ranks"),
-    "Run, compile and reduce": ("exec", "capture", "run", "reduce", "repro", "hunt"),
+    "Run, compile and reduce": ("exec", "capture", "run", "reduce", "repro"),
     "Rules and settings": ("rules", "explain", "config", "example"),
 }
 """The commands that people type, by task; each is the `command` of its module."""
@@ -32,6 +32,13 @@ def _other_names() -> Sequence[str]:
     from hlo_lint.apps.cli.other_packages import command_names
 
     return command_names(COMMANDS)
+
+
+def _known_names() -> set[str]:
+    """The names of all commands, also of those that are not installed."""
+    from hlo_lint.apps.cli.other_packages import DISTRIBUTIONS
+
+    return {*COMMANDS, *_other_names(), *DISTRIBUTIONS}
 
 
 def _other_command(name: str) -> click.Command | None:
@@ -92,7 +99,7 @@ class _Commands(click.Group):
         if not name.startswith("-"):
             if other := _other_command(name):
                 return name, other, args[1:]
-            ctx.fail(f"no command is named {name}: {nearest(name, {*COMMANDS, *_other_names()})}")
+            ctx.fail(f"no command is named {name}: {nearest(name, _known_names())}")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -1,7 +1,7 @@
 """Commands of other packages, found through the entry-point group `hlo_lint.commands`.
 
     [project.entry-points."hlo_lint.commands"]
-    count = "team_rules.command:command"
+    hunt = "hlo_lint_hunt.command:command"
 
 The value names a command of click, the entry point's name is its word on the command line. The
 commands of this package take precedence.
@@ -17,6 +17,8 @@ from hlo_lint.rules.plugins import plugin_entries, plugin_title
 from hlo_lint.text.errors import UsageError
 
 GROUP = "hlo_lint.commands"
+DISTRIBUTIONS = {"hunt": "hlo-lint-hunt"}
+"""Commands that are distributions of this project, by name."""
 
 
 def command_names(own: Container[str]) -> list[str]:
@@ -29,10 +31,13 @@ def command_of(name: str) -> click.Command | None:
     """The command of another package; None if no package has it.
 
     Raises:
-        UsageError: it cannot be imported, or two packages have it.
+        UsageError: it cannot be imported, or is not installed, or two packages have it.
     """
     entries = [entry for entry in plugin_entries(GROUP) if entry.name == name]
     if not entries:
+        if name in DISTRIBUTIONS:
+            distribution = DISTRIBUTIONS[name]
+            raise UsageError(f"{name} is a distribution of its own: pip install {distribution}")
         return None
     titles = [plugin_title(entry) for entry in entries]
     if len(entries) > 1:

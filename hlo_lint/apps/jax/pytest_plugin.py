@@ -137,18 +137,6 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         f"hlo_lint({', '.join(f'{name}=…' for name in SETTINGS)}): how the fixture hlo_lint checks",
     )
-    config.addinivalue_line(
-        "markers", "hlo_lint_hunt(passes=…, minutes=…): hunt for bugs of passes before the test"
-    )
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_call(item: pytest.Item) -> None:
-    """Hunt as the markers say; a bug that is found fails the test."""
-    for marker in item.iter_markers("hlo_lint_hunt"):
-        from hlo_lint.apps.hunt.campaign import hunt
-
-        hunt(**marker.kwargs)
 
 
 def _settings(config: pytest.Config) -> Settings:

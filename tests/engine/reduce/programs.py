@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from random import Random
 
-from hlo_lint.apps.hunt.generate import drawn_module
+from hlo_lint_hunt.generate import drawn_module
 
 _FUSED = """%fused {{
   %read = {0} parameter(0)

@@ -14,7 +14,6 @@ import pytest
 from numpy.typing import NDArray
 
 from hlo_lint import Instruction, Module, parse
-from hlo_lint.apps.hunt.generate import drawn_module
 from hlo_lint.engine.values.bounds import WIDE_BOUND
 from hlo_lint.engine.values.compare import result_difference
 from hlo_lint.engine.values.inputs import inputs_of
@@ -24,6 +23,7 @@ from hlo_lint.engine.values.lowering.lower import Lowering
 from hlo_lint.engine.values.programs import Runs, in_types
 from hlo_lint.engine.values.run import ArrayValue, NoValue, arrays_of, first_non_finite, values_of
 from hlo_lint.xla.cpu import JUDGE, XlaCpu
+from hlo_lint_hunt.generate import drawn_module
 from tests.conftest import DUMPS
 
 pytestmark = pytest.mark.slow

@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlo_lint.apps.api import lint
-from hlo_lint.apps.hunt.fair import unfair
 from hlo_lint.apps.jax.capture.targets import gpu_description, target_of
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.names import DumpName
@@ -45,6 +44,7 @@ from hlo_lint.xla.compiler import Ending, XlaCompiler
 from hlo_lint.xla.environments import Platform, environment_of
 from hlo_lint.xla.limits import Deadline
 from hlo_lint.xla.parser import XlaParser
+from hlo_lint_hunt.fair import unfair
 
 CPU: Final = "cpu"
 GPU: Final = "gpu"

@@ -1,10 +1,7 @@
-"""Test the examples of a rule in any test suite, and hunt for bugs of passes.
+"""Test the examples of a rule in any test suite.
 
     def test_the_examples_of_the_rule() -> None:
         check_examples(WideConcatenate)
-
-    def test_my_pass() -> None:
-        hunt(passes=["my-pass"], minutes=1)
 
 A failure is an `AssertionError` with the example and the findings in it.
 """
@@ -20,14 +17,13 @@ from tempfile import TemporaryDirectory
 from hlo_lint.apps.api import lint
 from hlo_lint.apps.asking import refusals
 from hlo_lint.apps.fixes import fix
-from hlo_lint.apps.hunt.campaign import hunt
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.validation import validate
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.rules.base import Bad, Good, Rule
 
-__all__ = ["check_example", "check_examples", "check_page", "hunt", "write_example"]
+__all__ = ["check_example", "check_examples", "check_page", "write_example"]
 
 _ENDINGS = {"HloModule": "hlo", ".entry": "ptx", "instruction_profiles": "textproto"}
 """The file ending of an example, by a word of its text; the default is `log`."""

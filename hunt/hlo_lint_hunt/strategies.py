@@ -1,13 +1,13 @@
 """Hypothesis strategies: HLO modules that XLA accepts.
 
     from hypothesis import given
-    from hlo_lint.apps.testing import strategies
+    from hlo_lint_hunt import strategies
 
     @given(strategies.modules())
     def test_my_pass(text: str) -> None:
         ...
 
-They need the package `hypothesis`, part of `hlo-lint[test]`.
+They need the package `hypothesis`, part of `hlo-lint-hunt[strategies]`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from hlo_lint.apps.hunt.generate import drawn_module
 from hlo_lint.hlo.opcodes import KEEPS_LAYOUT
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.shape import ArrayShape, Layout
+from hlo_lint_hunt.generate import drawn_module
 
 _SCHEDULED: Final = "HloModule hunted, is_scheduled=true"
 

@@ -20,8 +20,12 @@ from random import Random
 from typing import Any, Final
 
 from hlo_lint.analysis.loops import COMPARISONS
-from hlo_lint.apps.hunt.fair import unfair
-from hlo_lint.apps.hunt.random_module import (
+from hlo_lint.dumps.directory import open_dump
+from hlo_lint.hlo.dtypes import BITS, integer_range, neutral_element
+from hlo_lint.hlo.parser.module import parse_file
+from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape
+from hlo_lint_hunt.fair import unfair
+from hlo_lint_hunt.random_module import (
     ATTRIBUTES,
     SETS,
     STEPS,
@@ -30,10 +34,6 @@ from hlo_lint.apps.hunt.random_module import (
     NotDrawn,
     kind_of,
 )
-from hlo_lint.dumps.directory import open_dump
-from hlo_lint.hlo.dtypes import BITS, integer_range, neutral_element
-from hlo_lint.hlo.parser.module import parse_file
-from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape
 
 MOST_STEPS: Final = 14
 MAX_TURNS: Final = 6

@@ -4,26 +4,26 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from hlo_lint.apps.cli.main import cli
-from hlo_lint.apps.hunt.campaign import JUDGED, Campaign, known_issue, write_cause
-from hlo_lint.apps.hunt.fair import unfair
-from hlo_lint.apps.hunt.generate import CHANGES, fair_texts, generate, mutated
-from hlo_lint.apps.hunt.judge import FOUND, SAME, BugFinding, Judge, JudgeVerdict, hunt_inputs
-from hlo_lint.apps.hunt.random_module import STEPS
-from hlo_lint.apps.hunt.show import inputs
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.text.errors import DumpError
 from hlo_lint.xla.cpu import devices_of
 from hlo_lint.xla.limits import NoTimeLeft
 from hlo_lint.xla.parser import XlaParser
+from hlo_lint_hunt.campaign import JUDGED, Campaign, known_issue, write_cause
+from hlo_lint_hunt.fair import unfair
+from hlo_lint_hunt.generate import CHANGES, fair_texts, generate, mutated
+from hlo_lint_hunt.judge import FOUND, SAME, BugFinding, Judge, JudgeVerdict, hunt_inputs
+from hlo_lint_hunt.random_module import STEPS
+from hlo_lint_hunt.show import inputs
+from tests.conftest import FIXTURES, ROOT
 
-FOUND_MODULES = Path(__file__).parents[2] / "fixtures" / "found"
+FOUND_MODULES = FIXTURES / "found"
 
 LOOP = """HloModule m
 body {
@@ -318,7 +318,7 @@ def test_a_pass_of_a_pipeline_is_judged_alone(pass_name: str, outcome: str) -> N
 
 _SHOW = """
 import json, sys
-from hlo_lint.apps.hunt.show import run
+from hlo_lint_hunt.show import run
 text = open(sys.argv[1]).read()
 print(json.dumps([result.astype(int).tolist() for result in run(text, {})]))
 assert not sys.modules.get("jax")
@@ -336,7 +336,8 @@ def test_another_release_computes_it_wrong(name: str) -> None:
     assert right is not None
     for python in os.environ["HLO_LINT_ORACLES"].split(os.pathsep):
         command = [python, "-c", _SHOW, str(FOUND_MODULES / f"{name}.hlo")]
-        alone = {"PYTHONPATH": str(Path(__file__).parents[2]), "JAX_PLATFORMS": "cpu"}
+        sources = os.pathsep.join((str(ROOT), str(ROOT / "hunt")))
+        alone = {"PYTHONPATH": sources, "JAX_PLATFORMS": "cpu"}
         environment = {**os.environ, **alone}
         done = subprocess.run(command, capture_output=True, text=True, env=environment)
         # A sort that writes beside its array may end the process.
@@ -422,17 +423,3 @@ def test_inputs_are_read_from_comments() -> None:
     first, second = inputs("// input: int4 [1, -8]\n// input: float32 [nan, -inf]\n")
     assert (first.dtype.name, first.tolist()) == ("int4", [1, -8])
     assert second.tolist()[1] == float("-inf")
-
-
-@pytest.mark.slow
-def test_the_marker_hunts_before_the_test(tmp_path: Path) -> None:
-    file = tmp_path / "test_pass.py"
-    file.write_text(
-        "import pytest\n"
-        '@pytest.mark.hlo_lint_hunt(passes=["no-such-pass"], minutes=0.02)\n'
-        "def test_the_pass():\n    pass\n",
-        "utf-8",
-    )
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-    assert "1 passed" in done.stdout, done.stdout

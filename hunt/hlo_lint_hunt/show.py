@@ -1,7 +1,7 @@
-"""Runs an HLO module on XLA:CPU, with all passes and with few: `python -m …hunt.show FILE`.
+"""Runs an HLO module on XLA:CPU, with all passes and with few: `python -m hlo_lint_hunt.show FILE`.
 
-Needs this package's sources and jaxlib; before 0.11 jax as well. Comments of the file give its
-inputs and the right results: `// input: int8 [1, 2]`, `// right: [3, 4]`.
+Needs the sources of this package and of hlo_lint, and jaxlib; before 0.11 jax as well. Comments of
+the file give its inputs and the right results: `// input: int8 [1, 2]`, `// right: [3, 4]`.
 """
 
 from __future__ import annotations

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from hlo_lint.apps.hunt.campaign import reduced
-from hlo_lint.apps.hunt.generate import generate
-from hlo_lint.apps.hunt.judge import FOUND, BugFinding, Judge, JudgeVerdict
+from hlo_lint_hunt.campaign import reduced
+from hlo_lint_hunt.generate import generate
+from hlo_lint_hunt.judge import FOUND, BugFinding, Judge, JudgeVerdict
 
 if TYPE_CHECKING:
-    from hlo_lint.apps.hunt.judge import Arrays
+    from hlo_lint_hunt.judge import Arrays
 
 MOST_INSTRUCTIONS: Final = 6
 MOST_MODULES: Final = 400

@@ -52,9 +52,9 @@ def command(
     Exit status: 0 nothing new was found, 1 something was, 2 wrong use.
     """
     try:
-        from hlo_lint.apps.hunt.campaign import CAUSES, HuntPlan
-        from hlo_lint.apps.hunt.generate import fair_texts
-        from hlo_lint.apps.hunt.judge import compilers_of
+        from hlo_lint_hunt.campaign import CAUSES, HuntPlan
+        from hlo_lint_hunt.generate import fair_texts
+        from hlo_lint_hunt.judge import compilers_of
     except ImportError as error:
         raise DumpError(f"pip install 'hlo-lint[xla]' to run modules: {error}") from error
     texts = tuple(fair_texts(sources))

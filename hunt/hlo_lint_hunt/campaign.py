@@ -24,18 +24,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from hlo_lint.apps.hunt import show
-from hlo_lint.apps.hunt.generate import Generated, generate, mutated
-from hlo_lint.apps.hunt.judge import (
-    FOUND,
-    LIMITS,
-    BugFinding,
-    HuntCompiler,
-    Judge,
-    JudgeVerdict,
-    compilers_of,
-    hunt_inputs,
-)
 from hlo_lint.apps.jax.capture.targets import target_of
 from hlo_lint.apps.reduction import Problem, parser, reduce_problem
 from hlo_lint.engine.reduce.interest import InterestVerdict
@@ -46,6 +34,18 @@ from hlo_lint.report.repro import Environment, Repro, semantics, write_repro
 from hlo_lint.text.errors import DumpError, UsageError, os_errors_as
 from hlo_lint.text.files import write
 from hlo_lint.xla.limits import Deadline, NoTimeLeft
+from hlo_lint_hunt import show
+from hlo_lint_hunt.generate import Generated, generate, mutated
+from hlo_lint_hunt.judge import (
+    FOUND,
+    LIMITS,
+    BugFinding,
+    HuntCompiler,
+    Judge,
+    JudgeVerdict,
+    compilers_of,
+    hunt_inputs,
+)
 
 JUDGED, MODULES, CAUSES = "judged.jsonl", "modules", "causes"
 PER_CAUSE: Final = 3

@@ -9,11 +9,11 @@ from collections import Counter
 from typing import Final
 
 from hlo_lint.analysis.walks import chain
-from hlo_lint.apps.hunt.random_module import DRAWN_OPCODES, SETS
 from hlo_lint.hlo.constants import constant_integers, constant_of, number_of
 from hlo_lint.hlo.dtypes import BITS, is_complex, is_float, is_integer, is_signed, neutral_element
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape
+from hlo_lint_hunt.random_module import DRAWN_OPCODES, SETS
 
 ARG_REDUCTION: Final = Counter(
     "parameter parameter parameter parameter compare compare compare and or select select "

@@ -1,1 +1,0 @@
-"""The hunt for bugs of a released XLA: generated modules, judges, and campaigns."""
