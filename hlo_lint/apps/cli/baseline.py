@@ -11,8 +11,8 @@ from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.settings.toml_locations import displayed
 from hlo_lint.engine.suppressions.baseline import (
     Baseline,
-    compare_with_baseline,
     read_baseline,
+    updated_baseline,
     write_baseline,
 )
 from hlo_lint.report.report import Report
@@ -41,10 +41,7 @@ def update_baseline(path: Path, report: Report, settings: Settings, *, prune: bo
     baseline = Baseline(path) if is_new else read_baseline(path)
     ran = {rule.name() for rule in settings.chosen_rules()}
     not_run = {rule.name() for rule in all_rules()} - ran
-    compared = compare_with_baseline(baseline, report.findings, not_run)
-    updated = compared.pruned if prune else compared.updated
+    updated, new, gone = updated_baseline(baseline, report.findings, not_run, prune=prune)
     write_baseline(updated)
     findings = counted(sum(entry.count for entry in updated.entries), "finding")
-    added = "" if prune else f"{len(compared.new)} new, "
-    gone = sum(entry.count for entry in compared.gone)
-    click.echo(shown(f"{path}: {findings}, {added}{gone} gone"))
+    click.echo(shown(f"{path}: {findings}, {'' if prune else f'{new} new, '}{gone} gone"))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,9 +24,6 @@ _FIELDS: Mapping[str, type] = {
     "count": int,
     "reason": str,
 }
-
-
-_TYPE_NAMES = {str: "text", int: "number"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,54 +99,50 @@ def write_baseline(baseline: Baseline) -> None:
     write(baseline.path, json.dumps(whole, indent=2) + "\n")
 
 
-class BaselineComparison(NamedTuple):
-    """The differences between a baseline and the findings of a run."""
+class BaselineUpdate(NamedTuple):
+    """A baseline that was brought up to date."""
 
-    new: tuple[Diagnostic, ...]
-    """Findings that are not listed."""
-    gone: tuple[BaselineEntry, ...]
-    """Entries with missing findings; the count of an entry is the number of missing findings."""
-    updated: Baseline
-    """A baseline of all findings; existing entries keep their message and reason."""
-    pruned: Baseline
-    """The baseline without the entries in `gone`."""
+    baseline: Baseline
+    """Existing entries keep their message and reason."""
+    new: int
+    """The number of findings that were not listed."""
+    gone: int
+    """The number of listed findings that are missing."""
 
 
-def compare_with_baseline(
-    baseline: Baseline, findings: Sequence[Diagnostic], not_run: Collection[str] = ()
-) -> BaselineComparison:
-    """Compare a baseline with findings; entries of rules that did not run are unchanged."""
+def updated_baseline(
+    baseline: Baseline,
+    findings: Iterable[Diagnostic],
+    not_run: Collection[str] = (),
+    *,
+    prune: bool = False,
+) -> BaselineUpdate:
+    """The baseline of findings; entries of rules that did not run are unchanged.
+
+    With `prune` entries only go, and none is added.
+    """
     listed: dict[str, BaselineEntry] = {}
     for entry in baseline.entries:
         same = listed.get(entry.fingerprint)
         count = entry.count + (same.count if same else 0)
         listed[entry.fingerprint] = replace(same or entry, count=count)
-    by_digits: dict[str, list[Diagnostic]] = {}
-    for finding in findings:
-        by_digits.setdefault(finding.fingerprint[:IDENTITY_DIGITS], []).append(finding)
-    kept = [entry for entry in listed.values() if entry.rule in not_run]
-    new: list[Diagnostic] = []
-    updated: list[BaselineEntry] = []
-    for digits, alike in by_digits.items():
-        rule, module, message = alike[0].rule, base_name(alike[0].module), alike[0].message
-        entry = listed.get(digits) or BaselineEntry(digits, rule, module, message)
-        updated.append(replace(entry, count=len(alike)))
-        new += alike[entry.count if digits in listed else 0 :]
-    gone: list[BaselineEntry] = []
-    pruned: list[BaselineEntry] = []
-    for digits, entry in listed.items():
-        there = entry.count if entry.rule in not_run else len(by_digits.get(digits, ()))
-        if there:
-            pruned.append(replace(entry, count=min(there, entry.count)))
-        if there < entry.count:
-            gone.append(replace(entry, count=entry.count - there))
-    updated += kept
-    return BaselineComparison(
-        tuple(new),
-        tuple(gone),
-        baseline._replace(entries=tuple(updated)),
-        baseline._replace(entries=tuple(pruned)),
+    known = Counter({digits: entry.count for digits, entry in listed.items()})
+    seen = Counter(
+        {digits: entry.count for digits, entry in listed.items() if entry.rule in not_run}
     )
+    entries = dict(listed)
+    for finding in findings:
+        digits = finding.fingerprint[:IDENTITY_DIGITS]
+        seen[digits] += 1
+        entries.setdefault(
+            digits, BaselineEntry(digits, finding.rule, base_name(finding.module), finding.message)
+        )
+    kept = seen & known if prune else seen
+    updated = tuple(
+        replace(entry, count=kept[digits]) for digits, entry in entries.items() if kept[digits]
+    )
+    new, gone = (seen - known).total(), (known - seen).total()
+    return BaselineUpdate(baseline._replace(entries=updated), new, gone)
 
 
 def _entries(path: Path, text: str, listed: list[Any]) -> Iterable[BaselineEntry]:
@@ -160,18 +154,12 @@ def _entries(path: Path, text: str, listed: list[Any]) -> Iterable[BaselineEntry
         place = text.find(f'"{digits}"', start)  # -1 where it is spelled with escapes
         start = max(start, place)
         line = lines.position(start).line
-        for name, value in entry.items():
-            field_type = _FIELDS.get(name)
-            if field_type is None or not isinstance(value, field_type) or isinstance(value, bool):
-                fields = ", ".join(_FIELDS)
-                problem = (
-                    f"{shown(name)} is not a field"
-                    if field_type is None
-                    else f"{name} is not a {_TYPE_NAMES[field_type]}"
-                )
-                raise DumpError(
-                    f"{path}:{line}:1: {problem} of a baseline's finding; it has {fields}"
-                )
+        wrong = [name for name, value in entry.items() if type(value) is not _FIELDS.get(name)]
+        if wrong:
+            raise DumpError(
+                f"{path}:{line}:1: {shown(wrong[0])} is not a field of a baseline's finding, or "
+                f"not of its type; the fields are {', '.join(_FIELDS)}"
+            )
         missing = [name for name in ("rule", "module", "message") if name not in entry]
         if missing or entry.get("count", 1) < 1:
             problem = f"has no {' and no '.join(missing)}" if missing else "has a count below 1"
