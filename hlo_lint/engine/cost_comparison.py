@@ -17,7 +17,6 @@ from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.selection import modules_of
 from hlo_lint.engine.cost_figures import (
-    BY_ITERATIONS,
     HELD,
     INSTRUCTIONS,
     MAIN,
@@ -108,7 +107,7 @@ class _Comparison:
         self.sides = before, after
         self.device = device
         self.origins = LinesOfPython()
-        self._held: dict[tuple[tuple[str | Computation, ...], bool], Figures] = {}
+        self._held: dict[tuple[str | Computation, ...], Figures] = {}
         self.modules = final_module(before), final_module(after)
         self.memory = assigned_memory(before), assigned_memory(after)
         self.untimed = untimed_differences(*self.modules)
@@ -191,35 +190,26 @@ class _Comparison:
                 steps.append((step, modules_of(ours)[0], modules_of(theirs)[0]))
         return steps
 
-    def _figures(self, module: Module, once: bool) -> Figures:
-        key = module.pieces, once
+    def _figures(self, module: Module) -> Figures:
+        """The quantities of single iterations: passes add and drop trip counts of loops."""
+        key = module.pieces
         if key not in self._held:
-            self._held[key] = Figures(module, self.origins, self.device, loops_once=once)
+            self._held[key] = Figures(module, self.origins, self.device, loops_once=True)
         return self._held[key]
 
     def _onset(self, name: str, line: SourceLine | None) -> Onset | None:
-        """The first step from which on the difference stays near the final difference.
-
-        Passes add and drop trip counts of loops. So single iterations are compared, and all
-        iterations only if single iterations of the final modules are equal.
-        """
+        """The first step from which on the difference stays near the final difference."""
         change = _difference(*self.ends, name, line)
         if name == MEASURED:
             name = MOVED  # dumps of passes have no measured time, so bytes of the line stand for it
-        for once in (True, False) if name in BY_ITERATIONS else (True,):
-            ours, theirs = (self._figures(module, once) for module in self.modules)
-            end = _difference(ours, theirs, name, line)
-            if end * change > 0:
-                return self._begin(name, line, end, once)
-        return None
-
-    def _begin(self, name: str, line: SourceLine | None, end: float, once: bool) -> Onset | None:
+        ours, theirs = map(self._figures, self.modules)
+        end = _difference(ours, theirs, name, line)
         onset: Onset | None = None
+        if end * change <= 0:
+            return None
         for number, (step, before, after) in reversed(list(enumerate(self._steps))):
-            ours, theirs = self._figures(before, once), self._figures(after, once)
-            if not once and (ours.has_unknown_loops or theirs.has_unknown_loops):
-                continue
-            if _difference(ours, theirs, name, line) / end < SHARE:
+            difference = _difference(self._figures(before), self._figures(after), name, line)
+            if difference / end < SHARE:
                 break
             onset = Onset(step, number == 0)
         return onset

@@ -35,8 +35,6 @@ UNITS: Final = {
     **dict.fromkeys((WORK, TRANSCENDENTALS), FLOPS),
 }
 """The units of quantities other than counts."""
-BY_ITERATIONS: Final = (TIME, MOVED, WORK, TRANSCENDENTALS)
-"""The quantities that grow with every iteration of a loop."""
 MAIN: Final = (MEASURED, TIME, MOVED, WORK, TRANSCENDENTALS, PEAK, TEMPORARIES, KERNELS, FUSIONS)
 """The quantities that are always shown, in their order."""
 COLLECTIVE: Final = " bytes"
@@ -105,7 +103,6 @@ class Figures:
         self.totals: dict[str, float] = {}
         self.by_line: dict[str, dict[SourceLine | None, float]] = {}
         costs = ModuleCosts(module, loops_once=loops_once)
-        self.has_unknown_loops = bool(costs.unknown_loops)
         seconds = measured.seconds(module) if measured is not None else {}
         for instruction, times in costs.kernels():
             line = origins.of(instruction, module)
