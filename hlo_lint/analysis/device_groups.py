@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from functools import lru_cache
 from itertools import chain
@@ -39,7 +39,7 @@ def mode_of(collective: Instruction) -> Mode:
     """The meaning of the ids in its groups."""
     if "channel_id=" not in collective.attributes_text:
         return Mode.REPLICAS
-    if collective.opcode not in HAS_GLOBAL_IDS:
+    if collective.opcode.removesuffix("-start") not in HAS_GLOBAL_IDS:
         return Mode.PARTITIONS
     flag = collective.attribute_text("use_global_device_ids") == "true"
     return Mode.DEVICES if flag else Mode.REPLICAS_OF_ALL_PARTITIONS
@@ -159,10 +159,16 @@ def device_groups(collective: Instruction, module: Module) -> Iterator[tuple[int
         if not groups:
             counts = {Mode.PARTITIONS: partitions, Mode.DEVICES: replicas * partitions}
             groups = (tuple(range(counts.get(mode, replicas))),)
-    # xla/service/collective_ops_utils.cc: GetParticipatingDevicesGroups
+    yield from participants(groups, mode, replicas, partitions)
+
+
+def participants(
+    groups: Iterable[Sequence[int]], mode: Mode, replicas: int, partitions: int
+) -> Iterator[tuple[int, ...]]:
+    """The devices of groups of ids (`GetParticipatingDevicesGroups`, `collective_ops_utils.cc`)."""
     match mode:
         case Mode.DEVICES:
-            yield from groups
+            yield from map(tuple, groups)
         case Mode.PARTITIONS:
             for replica in range(replicas):
                 for group in groups:

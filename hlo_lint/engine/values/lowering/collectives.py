@@ -11,7 +11,7 @@ from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Final
 
-from hlo_lint.analysis.device_groups import count_of, transfer_pairs
+from hlo_lint.analysis.device_groups import Mode, count_of, mode_of, participants, transfer_pairs
 from hlo_lint.analysis.walks import reached
 from hlo_lint.engine.values.lowering.graph import (
     Graph,
@@ -25,7 +25,7 @@ from hlo_lint.engine.values.lowering.graph import (
 from hlo_lint.engine.values.lowering.shards import INTO, OUT_OF, border
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
 from hlo_lint.hlo.ir import Instruction, Module, Operand
-from hlo_lint.hlo.opcodes import BINARY, COLLECTIVES, DONE_OF, HAS_GLOBAL_IDS
+from hlo_lint.hlo.opcodes import BINARY, COLLECTIVES, DONE_OF
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, spelled_index
 
 if TYPE_CHECKING:
@@ -77,9 +77,7 @@ def _joined(module: Module) -> Iterator[int]:
         for opcode in LOWERED & computation.opcodes:
             for instruction in computation.with_opcode(opcode):
                 yield from chain.from_iterable(listed_groups(instruction))
-                pairs = instruction.attribute_or_none("source_target_pairs")
-                for pair in pairs if isinstance(pairs, tuple) else ():
-                    yield from pair if isinstance(pair, tuple) else ()
+                yield from chain.from_iterable(transfer_pairs(instruction))
         for transfer in computation.with_opcode("recv"):
             yield from chain.from_iterable(transfer_pairs(transfer))
 
@@ -132,13 +130,12 @@ def lowered(
         [node for values in operands for node in leaf_nodes(values[device])] for device in devices
     ]
     if base == "collective-permute":
-        pairs = instruction.attribute("source_target_pairs")
-        if not isinstance(pairs, tuple) or "slice_sizes" in instruction.attributes:
+        if "slice_sizes" in instruction.attributes:
             raise NotLowered(f"%{instruction.name} permutes parts of arrays")
-        results = permuted(lowering, instruction, rows, pairs)
+        results = permuted(lowering, instruction, rows, transfer_pairs(instruction))
     else:
         results = [[] for _ in devices]
-        for group in _groups(lowering, instruction, base):
+        for group in _groups(lowering, instruction):
             parts = _exchanged(lowering, instruction, base, [rows[member] for member in group])
             for member, part in zip(group, parts, strict=True):
                 results[member] = part
@@ -160,47 +157,22 @@ def _shape_of_mesh(lowering: Lowering) -> tuple[int, int]:
     return counts if prod(counts) == lowering.devices else (lowering.devices, 1)
 
 
-def _groups(lowering: Lowering, instruction: Instruction, base: str) -> list[tuple[int, ...]]:
-    """The devices that exchange values, group by group (`GetCollectiveOpGroupMode`)."""
+def _groups(lowering: Lowering, instruction: Instruction) -> Iterator[tuple[int, ...]]:
+    """The devices that exchange values, group by group."""
     replicas, partitions = _shape_of_mesh(lowering)
     listed: Sequence[Sequence[int]] = [group for group in listed_groups(instruction) if group]
-    if "channel_id" not in instruction.attributes:
-        crosses = "replicas"
-    elif base not in HAS_GLOBAL_IDS:
-        crosses = "partitions"
-    else:
-        is_global = instruction.attribute("use_global_device_ids") is True
-        crosses = "devices" if is_global else "replicas with all partitions"
-    count = {"devices": lowering.devices, "partitions": partitions}.get(crosses, replicas)
-    members = sorted(member for group in listed for member in group)
+    mode = mode_of(instruction)
+    count = {Mode.DEVICES: lowering.devices, Mode.PARTITIONS: partitions}.get(mode, replicas)
+    members = sorted(chain.from_iterable(listed))
     is_headless = prod(_counts(lowering.module)) != lowering.devices
-    if crosses != "replicas" and members == [0] and is_headless:
-        crosses, count, listed = "devices", lowering.devices, []  # replica 0 with all partitions
+    if mode is not Mode.REPLICAS and members == [0] and is_headless:
+        mode, count, listed = Mode.DEVICES, lowering.devices, []  # replica 0 with all partitions
     if listed and members != list(range(count)):
         if members != list(range(lowering.devices)):
-            raise NotLowered(f"the groups of %{instruction.name} are not the {count} {crosses}")
-        crosses = "devices"  # a text without its header, or without channels
-    listed = listed or [range(count)]
-    match crosses:
-        case "devices":
-            return [tuple(group) for group in listed]
-        case "partitions":
-            begins = range(0, lowering.devices, partitions)
-            return [
-                tuple(begin + member for member in group) for begin in begins for group in listed
-            ]
-        case "replicas":
-            return [
-                tuple(member * partitions + partition for member in group)
-                for partition in range(partitions)
-                for group in listed
-            ]
-    return [
-        tuple(
-            member * partitions + partition for member in group for partition in range(partitions)
-        )
-        for group in listed
-    ]
+            groups = f"the groups of %{instruction.name}"
+            raise NotLowered(f"{groups} are not the {count} {mode.value}")
+        mode = Mode.DEVICES  # a text without its header, or without channels
+    return participants(listed or [range(count)], mode, replicas, partitions)
 
 
 def listed_groups(instruction: Instruction) -> Sequence[Sequence[int]]:
@@ -303,7 +275,10 @@ def _operation(graph: Graph) -> str | None:
 
 
 def permuted(
-    lowering: Lowering, instruction: Instruction, rows: list[list[Node]], pairs: tuple[object, ...]
+    lowering: Lowering,
+    instruction: Instruction,
+    rows: list[list[Node]],
+    pairs: tuple[tuple[int, int], ...],
 ) -> list[list[Node]]:
     """The values that each device receives; zeros for a device without a sender."""
     shapes: list[ArrayShape] = [node.shape for node in rows[0]]
@@ -311,16 +286,12 @@ def permuted(
     replicas, partitions = _shape_of_mesh(lowering)
     # With a channel the pairs are of partitions, without one of replicas.
     is_of_partitions = "channel_id" in instruction.attributes or replicas == 1
-    count, step = (partitions, 1) if is_of_partitions else (replicas, partitions)
-    others = range(0, len(rows), partitions) if is_of_partitions else range(partitions)
+    mode, count = (Mode.PARTITIONS, partitions) if is_of_partitions else (Mode.REPLICAS, replicas)
     if replicas == lowering.devices:
-        count, step, others = replicas, 1, range(1)
-    for pair in pairs:
-        if isinstance(pair, tuple) and len(pair) == 2:
-            source, target = pair
-            if isinstance(source, int) and isinstance(target, int) and max(pair) < count:
-                for offset in others:
-                    received[offset + target * step] = rows[offset + source * step]
+        mode, count = Mode.DEVICES, replicas
+    valid = [pair for pair in pairs if max(pair) < count]
+    for source, target in participants(valid, mode, replicas, partitions):
+        received[target] = rows[source]
     return received
 
 
