@@ -126,7 +126,7 @@ def updated_baseline(
         same = listed.get(entry.fingerprint)
         count = entry.count + (same.count if same else 0)
         listed[entry.fingerprint] = replace(same or entry, count=count)
-    known = Counter({digits: entry.count for digits, entry in listed.items()})
+    counts = Counter({digits: entry.count for digits, entry in listed.items()})
     seen = Counter(
         {digits: entry.count for digits, entry in listed.items() if entry.rule in not_run}
     )
@@ -137,11 +137,11 @@ def updated_baseline(
         entries.setdefault(
             digits, BaselineEntry(digits, finding.rule, base_name(finding.module), finding.message)
         )
-    kept = seen & known if prune else seen
+    kept = seen & counts if prune else seen
     updated = tuple(
         replace(entry, count=kept[digits]) for digits, entry in entries.items() if kept[digits]
     )
-    new, gone = (seen - known).total(), (known - seen).total()
+    new, gone = (seen - counts).total(), (counts - seen).total()
     return BaselineUpdate(baseline._replace(entries=updated), new, gone)
 
 
