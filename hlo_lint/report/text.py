@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -10,7 +9,6 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 
 from hlo_lint.report.formats import Warn
 from hlo_lint.report.groups import Group, grouped
-from hlo_lint.report.links import rule_link, shows_links
 from hlo_lint.report.report import Report
 from hlo_lint.rules.findings import Severity
 from hlo_lint.text.patterns import late
@@ -241,9 +239,7 @@ def _lines(group: Group, width: int = 0) -> Iterator[_Line]:
     # The shape of a tuple may have thousands of elements: rules say where two shapes differ.
     message = cut_in_middle(shown(finding.message), MAX_MESSAGE)
     name = f"{finding.severity.value}[{finding.rule}]"
-    link = rule_link(finding.rule) if width and shows_links(os.environ) else ""
-    title = (name, f"{style} link {link}" if link else style), (f": {message}", "bold")
-    yield _Line((), title)
+    yield _Line((), ((name, style), (f": {message}", "bold")))
     place = shown(f"{finding.path}:{finding.line}:{finding.column}")
     yield _Line((("  --> ", "blue"), (place, "")))
     yield from _excerpt(finding, style, width)

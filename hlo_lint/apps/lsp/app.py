@@ -211,25 +211,12 @@ class HloServer(LanguageServer):
         if document is None:
             return None
         loop = asyncio.get_running_loop()
-        edit = await loop.run_in_executor(
-            self._checkers, lambda: fix_all(document, self.options, versioned=self.versioned)
-        )
+        edit = await loop.run_in_executor(self._checkers, fix_all, document, self.options)
         if await self.document(uri) is not document:
             raise OutdatedError
         return edit
 
     # Capabilities of the client
-
-    @property
-    def versioned(self) -> bool:
-        """True if edits may name the version of a text."""
-        return bool(self.capability("workspace.workspace_edit.document_changes"))
-
-    @property
-    def resolves_edits(self) -> bool:
-        """True if the edit of an action may be computed when the action is chosen."""
-        resolve = self.capability("text_document.code_action.resolve_support.properties")
-        return "edit" in (resolve or ())
 
     @property
     def reads_markdown(self) -> bool:
@@ -393,15 +380,13 @@ def _offer_fixes(server: HloServer) -> None:
             return None
         actions: list[types.CodeAction] = []
         if _asks_for(params.context, types.CodeActionKind.QuickFix.value):
-            actions += quick_fixes(checked, params.range, versioned=server.versioned)
-            actions += allowances(checked, params.range, versioned=server.versioned)
+            actions += quick_fixes(checked, params.range)
+            actions += allowances(checked, params.range)
         if any(published.is_fixable for published in checked.published) and _asks_for(
             params.context, FIX_ALL
         ):
-            every = types.CodeAction("Fix all that hlo-lint can", kind=FIX_ALL, data={"uri": uri})
-            if not server.resolves_edits:
-                every.edit = await server.fixed(uri)
-            actions.append(every)
+            title = "Fix all that hlo-lint can"
+            actions.append(types.CodeAction(title, kind=FIX_ALL, data={"uri": uri}))
         return actions
 
     @server.feature(types.CODE_ACTION_RESOLVE)

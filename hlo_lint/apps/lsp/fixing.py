@@ -20,9 +20,7 @@ _indent = re.compile(r"[ \t]*")
 FIX_ALL = f"{types.CodeActionKind.SourceFixAll.value}.hlo-lint"
 
 
-def quick_fixes(
-    checked: Checked, wanted: types.Range, *, versioned: bool
-) -> Iterator[types.CodeAction]:
+def quick_fixes(checked: Checked, wanted: types.Range) -> Iterator[types.CodeAction]:
     """The fixes of the findings in a range."""
     text = checked.document.text
     for published in _touching(checked, wanted):
@@ -35,13 +33,11 @@ def quick_fixes(
             kind=types.CodeActionKind.QuickFix,
             diagnostics=[published.diagnostic],
             is_preferred=is_safe,
-            edit=_workspace_edit(text, offered.edits, versioned=versioned),
+            edit=_workspace_edit(text, offered.edits),
         )
 
 
-def allowances(
-    checked: Checked, wanted: types.Range, *, versioned: bool
-) -> Iterator[types.CodeAction]:
+def allowances(checked: Checked, wanted: types.Range) -> Iterator[types.CodeAction]:
     """Actions that insert an allow comment for a finding in a range.
 
     The user has to write the reason: until then the comment suppresses nothing and is reported.
@@ -58,7 +54,7 @@ def allowances(
             title=f"allow {published.finding.rule} here (write the reason)",
             kind=types.CodeActionKind.QuickFix,
             diagnostics=[published.diagnostic],
-            edit=_workspace_edit(text, [edit], versioned=versioned),
+            edit=_workspace_edit(text, [edit]),
         )
 
 
@@ -72,7 +68,7 @@ def _touching(checked: Checked, wanted: types.Range) -> Iterator[PublishedFindin
             yield published
 
 
-def fix_all(document: Document, options: Options, *, versioned: bool) -> types.WorkspaceEdit:
+def fix_all(document: Document, options: Options) -> types.WorkspaceEdit:
     """The edits that `hlo-lint fix` would make.
 
     Raises:
@@ -85,13 +81,11 @@ def fix_all(document: Document, options: Options, *, versioned: bool) -> types.W
     for applied in result.files:
         one_round = edited(before, sorted(applied.edits)) == applied.after
         edits = applied.edits if one_round else [_difference(before, applied.after)]
-    return _workspace_edit(document.text, edits, versioned=versioned)
+    return _workspace_edit(document.text, edits)
 
 
-def _workspace_edit(text: Text, edits: Iterable[Edit], *, versioned: bool) -> types.WorkspaceEdit:
+def _workspace_edit(text: Text, edits: Iterable[Edit]) -> types.WorkspaceEdit:
     changes = [types.TextEdit(text.range(edit.span), edit.text) for edit in edits]
-    if not versioned:
-        return types.WorkspaceEdit(changes={text.uri: changes})
     named = types.OptionalVersionedTextDocumentIdentifier(uri=text.uri, version=text.version)
     return types.WorkspaceEdit(document_changes=[types.TextDocumentEdit(named, list(changes))])
 
