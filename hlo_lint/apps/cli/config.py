@@ -16,23 +16,20 @@ from hlo_lint.text.source import shown
 
 @click.command("config")
 @click.argument("paths", nargs=-1, metavar="[PATH…]")
-@click.option("--show", is_flag=True, help="Print the settings for PATH; this is the default.")
 @click.option(
     "--schema", "as_schema", is_flag=True, help="Print the JSON Schema of a settings file."
 )
 @parameters.shared_options(
     parameters.RULES, parameters.FINDINGS, parameters.FILES, parameters.STDIN
 )
-def command(
-    paths: tuple[str, ...], show: bool, as_schema: bool, shared: common.SharedOptions
-) -> None:
+def command(paths: tuple[str, ...], as_schema: bool, shared: common.SharedOptions) -> None:
     """Print the settings for PATH, and where each comes from.
 
     PATH is the working directory by default. Settings are in hlo_lint.toml, or in
     [tool.hlo_lint] of pyproject.toml.
     """
     if as_schema:
-        if show or paths:
+        if paths:
             raise UsageError("--schema is the same for every path")
         click.echo(schema_text(), nl=False)
         return

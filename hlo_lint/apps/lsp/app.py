@@ -218,12 +218,6 @@ class HloServer(LanguageServer):
 
     # Capabilities of the client
 
-    @property
-    def reads_markdown(self) -> bool:
-        """True if a hover may be Markdown."""
-        formats = self.capability("text_document.hover.content_format")
-        return formats is None or types.MarkupKind.Markdown in formats
-
     def capability(self, path: str) -> Any:
         """A capability of the client by its path; None if the client does not state it."""
         value: Any = self.client_capabilities
@@ -320,12 +314,10 @@ def _offer_answers(server: HloServer) -> None:
         offer(feature, answer_for_name)
 
     def show(document: Document, params: types.HoverParams) -> types.Hover | None:
-        offset, markdown = document.text.offset(params.position), server.reads_markdown
-        hovered = hover(document, offset, markdown=markdown)
+        hovered = hover(document, document.text.offset(params.position))
         if hovered is None:
             return None
-        kind = types.MarkupKind.Markdown if markdown else types.MarkupKind.PlainText
-        content = types.MarkupContent(kind, hovered.text)
+        content = types.MarkupContent(types.MarkupKind.Markdown, hovered.text)
         return types.Hover(content, document.text.range(hovered.span))
 
     offer(types.TEXT_DOCUMENT_HOVER, show)

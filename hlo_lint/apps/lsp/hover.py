@@ -1,4 +1,4 @@
-"""Hovers: a description of the name under the mouse, as Markdown or plain text."""
+"""Hovers: a description of the name under the mouse, as Markdown."""
 
 from __future__ import annotations
 
@@ -46,28 +46,19 @@ class Hover(NamedTuple):
     """In characters of the file."""
 
 
-class _Style(NamedTuple):
-    """Quotes text of a dump, so that a client does not interpret it as mark-up."""
-
-    markdown: bool
-
-    def code(self, text: str, *, block: bool = False) -> str:
-        """Quote HLO within a line, or as a block."""
-        # A text of the dump, cut to a single printable line.
-        text = shown(shortened(text.replace("\n", " "), WIDTH))
-        if not self.markdown:
-            return text
-        ticks = 1 + max(map(len, _backticks.findall(text)), default=0)
-        if block:
-            fence = "`" * max(3, ticks)
-            return f"{fence}hlo\n{text}\n{fence}"
-        pad = " " if text.startswith("`") or text.endswith("`") else ""
-        return f"{'`' * ticks}{pad}{text}{pad}{'`' * ticks}"
+def _code(text: str, *, block: bool = False) -> str:
+    """Text of a dump within a line, or as a block, that a client does not take for mark-up."""
+    text = shown(shortened(text.replace("\n", " "), WIDTH))
+    ticks = 1 + max(map(len, _backticks.findall(text)), default=0)
+    if block:
+        fence = "`" * max(3, ticks)
+        return f"{fence}hlo\n{text}\n{fence}"
+    pad = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{'`' * ticks}{pad}{text}{pad}{'`' * ticks}"
 
 
-def hover(document: Document, offset: int, *, markdown: bool = True) -> Hover | None:
+def hover(document: Document, offset: int) -> Hover | None:
     """The hover at an offset in the file, or None."""
-    style = _Style(markdown)
     named = document.rule_at(offset)
     if named is not None:
         page = _rule(named[0])
@@ -79,16 +70,16 @@ def hover(document: Document, offset: int, *, markdown: bool = True) -> Hover | 
     span = Span(statement.begin + token.start, statement.begin + token.end)
     symbol = document.resolve(statement, token)
     if symbol is not None and symbol.number is None:
-        return Hover(_lines(_computation(document, symbol.place, style)), span)
+        return Hover(_lines(_computation(document, symbol.place)), span)
     if symbol is not None:
-        return Hover(_lines(_instruction(document, symbol, style)), span)
+        return Hover(_lines(_instruction(document, symbol)), span)
     if token.role is Role.OPCODE:
-        return Hover(_lines(_opcode(token.text, style)), span)
+        return Hover(_lines(_opcode(token.text)), span)
     if token.role is Role.TYPE and statement.number is not None:
         shape = shape_or_none(type_of(statement.place.computation.rows[statement.number]))
-        return None if shape is None else Hover(_lines(_shape(shape, style)), span)
+        return None if shape is None else Hover(_lines(_shape(shape)), span)
     if token.attribute == "metadata" or token.text == "metadata":
-        return _metadata(document, statement, span, style)
+        return _metadata(document, statement, span)
     return None
 
 
@@ -98,7 +89,7 @@ def _lines(lines: Iterator[str]) -> str:
     return "\n".join([first, "", *(f"- {line}" for line in others)]).rstrip()
 
 
-def _instruction(document: Document, symbol: Symbol, style: _Style) -> Iterator[str]:
+def _instruction(document: Document, symbol: Symbol) -> Iterator[str]:
     place, number = symbol.place, symbol.number
     assert number is not None
     row = place.computation.rows[number]
@@ -108,39 +99,39 @@ def _instruction(document: Document, symbol: Symbol, style: _Style) -> Iterator[
     # Metadata and backend_config are shown elsewhere, or unreadable.
     cut = re.search(r", (?:metadata|origin|backend_config)=", attributes_of(row))
     text = f"{whole[: len(head) + cut.start()]}, …" if cut and head != whole else whole
-    yield style.code(text, block=True)
+    yield _code(text, block=True)
     shape = shape_or_none(type_of(row))
     if symbol.element and shape is not None:
         shape = part(shape, symbol.element)
-        yield f"element {style.code(spelled_index(symbol.element))} of its tuple"
+        yield f"element {_code(spelled_index(symbol.element))} of its tuple"
     if shape is not None:
-        yield from _shape(shape, style)
-    operands = [_typed(place.computation, name, style) for name in references_of(row)]
+        yield from _shape(shape)
+    operands = [_typed(place.computation, name) for name in references_of(row)]
     if operands:
         yield f"reads {listed(operands, NAMES)}"
     users = place.computation.users.get(name_of(row), ())
     names = [f"%{name_of(place.computation.rows[user])}" for user in users]
-    used = f"used by {len(names)}: {listed(map(style.code, names), NAMES)}" if names else "no users"
+    used = f"used by {len(names)}: {listed(map(_code, names), NAMES)}" if names else "no users"
     yield f"{used}; the root" if place.computation.root_number == number else used
     called = document.called_by(place, number)
     if called:
-        callees = (style.code(f"%{callee.computation.name}") for callee in called)
+        callees = (_code(f"%{callee.computation.name}") for callee in called)
         yield f"calls {listed(callees, NAMES)}"
-    yield from _origin(place, number, style)
+    yield from _origin(place, number)
 
 
-def _origin(place: ComputationPlace, number: int, style: _Style) -> Iterator[str]:
+def _origin(place: ComputationPlace, number: int) -> Iterator[str]:
     instruction = place.instruction(number)
     origin = origin_of(instruction, place.module)
     if origin is not None:
-        where = f" in {style.code(origin.function)}" if origin.function else ""
-        yield f"from {style.code(f'{origin.file}:{origin.line}')}{where}"
+        where = f" in {_code(origin.function)}" if origin.function else ""
+        yield f"from {_code(f'{origin.file}:{origin.line}')}{where}"
     named = re.search(r'op_name="((?:[^"\\]|\\.)*)"', attributes_of(place.computation.rows[number]))
     if named is not None:
-        yield f"op_name {style.code(named[1])}"
+        yield f"op_name {_code(named[1])}"
 
 
-def _metadata(document: Document, statement: Statement, span: Span, style: _Style) -> Hover | None:
+def _metadata(document: Document, statement: Statement, span: Span) -> Hover | None:
     """The Python stack of an instruction."""
     number = statement.number
     if number is None:
@@ -150,52 +141,49 @@ def _metadata(document: Document, statement: Statement, span: Span, style: _Styl
     frames = statement.place.module.stack_frames.stack(int(frame[1])) if frame else ()
     if not frames:
         return None
-    lines = (
-        f"{style.code(f'{call.file}:{call.line}')} in {style.code(call.function)}"
-        for call in frames
-    )
+    lines = (f"{_code(f'{call.file}:{call.line}')} in {_code(call.function)}" for call in frames)
     return Hover(_lines(chain(["the Python stack, innermost first"], lines)), span)
 
 
-def _typed(computation: Computation, reference: str, style: _Style) -> str:
+def _typed(computation: Computation, reference: str) -> str:
     """An operand with its shape, if known."""
     name, *index = reference.split("#")
     number = computation.index.get(name)
     shown_name = f"%{reference}"
     if number is None:
-        return f"{style.code(shown_name)}, which is not defined"
+        return f"{_code(shown_name)}, which is not defined"
     shape = part(shape_or_none(type_of(computation.rows[number])), tuple(map(int, index)))
-    return style.code(shown_name if shape is None else f"{shape} {shown_name}")
+    return _code(shown_name if shape is None else f"{shape} {shown_name}")
 
 
-def _computation(document: Document, place: ComputationPlace, style: _Style) -> Iterator[str]:
+def _computation(document: Document, place: ComputationPlace) -> Iterator[str]:
     computation, module = place.computation, place.module
     title = f"ENTRY %{computation.name}" if computation.is_entry else f"%{computation.name}"
-    yield style.code(f"{title} {computation.signature}".rstrip(), block=True)
-    yield f"of {style.code(module.name)}: {counted(len(computation.rows), 'instruction')}"
+    yield _code(f"{title} {computation.signature}".rstrip(), block=True)
+    yield f"of {_code(module.name)}: {counted(len(computation.rows), 'instruction')}"
     root = computation.root_number
     if root is not None:
         row = computation.rows[root]
-        yield f"root {style.code(f'%{name_of(row)} = {type_of(row)} {opcode_of(row)}')}"
+        yield f"root {_code(f'%{name_of(row)} = {type_of(row)} {opcode_of(row)}')}"
     if computation.thread != "main":
-        yield f"runs on thread {style.code(computation.thread)}"
+        yield f"runs on thread {_code(computation.thread)}"
     callers = []
     for statement in document.callers(place):
         if statement.number is not None:
             row = statement.place.computation.rows[statement.number]
-            callers.append(f"{style.code(f'%{name_of(row)}')} ({opcode_of(row)})")
+            callers.append(f"{_code(f'%{name_of(row)}')} ({opcode_of(row)})")
     if callers:
         yield f"called by {len(callers)}: {listed(callers, NAMES)}"
     elif not computation.is_entry:
         yield "no callers"
 
 
-def _shape(shape: Shape, style: _Style, index: Index = ()) -> Iterator[str]:
+def _shape(shape: Shape, index: Index = ()) -> Iterator[str]:
     """Describe a shape in words."""
-    where = f"{style.code(spelled_index(index))}: " if index else ""
+    where = f"{_code(spelled_index(index))}: " if index else ""
     match shape:
         case ArrayShape():
-            yield f"{where}{style.code(str(shape))}: {_size(shape)}"
+            yield f"{where}{_code(str(shape))}: {_size(shape)}"
             if shape.rank > 1 and shape.has_valid_layout:
                 yield f"{where}{_order(shape)}"
             yield from (f"{where}{fact}" for fact in _layout_facts(shape))
@@ -206,13 +194,13 @@ def _shape(shape: Shape, style: _Style, index: Index = ()) -> Iterator[str]:
             yield f"{where}a tuple of {counted(len(elements), 'element')}{bytes_}"
             if not index:
                 for number, element in enumerate(elements[:NAMES]):
-                    yield from _shape(element, style, (number,))
+                    yield from _shape(element, (number,))
                 if len(elements) > NAMES:
                     yield f"and {len(elements) - NAMES} more"
         case BufferShape(element=element):
-            yield f"{where}a buffer of {style.code(str(element))}: {_size(element)}"
+            yield f"{where}a buffer of {_code(str(element))}: {_size(element)}"
         case _:
-            yield f"{where}{style.code(str(shape))}"
+            yield f"{where}{_code(str(shape))}"
 
 
 def _size(shape: ArrayShape) -> str:
@@ -261,25 +249,25 @@ def _bytes(size: int) -> str:
     return exact if short == exact else f"{exact} ({short})"
 
 
-def _opcode(opcode: str, style: _Style) -> Iterator[str]:
+def _opcode(opcode: str) -> Iterator[str]:
     """The operands and attributes that XLA's parser accepts for an opcode."""
     demands = demands_on(opcode)
     if demands is None:
-        yield f"{style.code(opcode)} is an unknown opcode"
+        yield f"{_code(opcode)} is an unknown opcode"
         return
     wrapped = wrapped_opcode(opcode)
-    form = f", the asynchronous form of {style.code(wrapped)}" if wrapped else ""
-    yield style.code(opcode) + form
+    form = f", the asynchronous form of {_code(wrapped)}" if wrapped else ""
+    yield _code(opcode) + form
     least, most = demands.operands
     if most is None:
         yield f"{counted(least, 'operand')} or more" if least else "any number of operands"
     else:
         yield counted(least, "operand") if least else "no operands"
     if demands.required:
-        yield f"must have {', '.join(map(style.code, demands.required))}"
+        yield f"must have {', '.join(map(_code, demands.required))}"
     optional = sorted(demands.allowed - COMMON - set(demands.required))
     if optional:
-        yield f"may have {', '.join(map(style.code, optional))}"
+        yield f"may have {', '.join(map(_code, optional))}"
 
 
 def _rule(name: str) -> str | None:
