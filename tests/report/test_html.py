@@ -28,7 +28,7 @@ from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.report.html import neighbourhood as drawing
 from hlo_lint.report.html import pass_diff
 from hlo_lint.report.html.collect import MAX_DETAILS, Collected, collect
-from hlo_lint.report.html.dimensions import move, order
+from hlo_lint.report.html.dimensions import move
 from hlo_lint.report.html.excerpt import Partners, side_by_side
 from hlo_lint.report.html.neighbourhood import draw, neighbourhood
 from hlo_lint.report.html.page import render_html
@@ -508,16 +508,6 @@ def test_no_move_is_drawn_where_pieces_do_not_fit() -> None:
         "  ROOT r = f32[6,4]{1,0} reshape(p)\n}\n"
     )
     assert move(*instruction(text, "r")) is None
-
-
-def test_an_array_out_of_order_is_drawn_beside_its_order_in_c() -> None:
-    text = (
-        "HloModule m\n\nENTRY e {\n  p = f32[4,128,8]{0,2,1} parameter(0)\n"
-        "  ROOT r = f32[4,128,8]{2,1,0} negate(p)\n}\n"
-    )
-    drawn = present(order(instruction(text, "r")[0]))
-    assert [each["number"] for each in drawn["operand"]["dimensions"]] == [1, 2, 0]
-    assert drawn["moved"] == [0]
 
 
 BUSY = """HloModule m

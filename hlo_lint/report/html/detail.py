@@ -11,12 +11,11 @@ from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.engine.findings import Diagnostic, SourceLine
 from hlo_lint.hlo.ir import HloFile, Instruction, Module
-from hlo_lint.report.html.dimensions import Rearrangement, move, order
+from hlo_lint.report.html.dimensions import Rearrangement, move
 from hlo_lint.report.html.excerpt import Partners, Row, lines_around, one_sided, side_by_side
 from hlo_lint.report.html.neighbourhood import Drawing, draw, neighbourhood
 from hlo_lint.report.html.timeline import before_and_after
 from hlo_lint.report.text import COMMANDS
-from hlo_lint.rules.registry import all_rules
 from hlo_lint.text.edits import Edit, Fix, edited
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.source import Lines, Position, Span, decode
@@ -157,9 +156,6 @@ def _detail(
         return detail
     instruction, module = held
     detail["move"] = move(instruction, module)
-    layout_rules = (rule.name() for rule in all_rules() if rule.family() == "layout")
-    if detail["move"] is None and finding.rule in layout_rules:
-        detail["move"] = order(instruction)
     around, added = neighbourhood(instruction), frozenset[Instruction]()
     if finding.introduced_by is None:
         detail["rows"] = one_sided(around, module)

@@ -9,9 +9,9 @@ from operator import mul
 from typing import TypedDict
 
 from hlo_lint.analysis.data_movement import is_dense
-from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.ir import Instruction, Module, Operand
 from hlo_lint.hlo.layouts import common_factors
-from hlo_lint.hlo.shape import ArrayShape, Layout
+from hlo_lint.hlo.shape import ArrayShape
 
 _MOVERS = frozenset({"reshape", "transpose", "copy"})
 
@@ -41,7 +41,6 @@ class Side(TypedDict):
 class Rearrangement(TypedDict):
     """Two arrays of the same elements, divided into common pieces."""
 
-    title: str
     operand: Side
     result: Side
     sizes: list[int]
@@ -64,50 +63,29 @@ def move(instruction: Instruction, module: Module) -> Rearrangement | None:
     pieces = _pieces(mover, operand, result)
     if pieces is None:
         return None
-    names = f"%{instruction.operands[0].name}", f"%{instruction.name}"
-    return _drawn("What moves in memory", names, (operand, result), pieces)
-
-
-def order(instruction: Instruction) -> Rearrangement | None:
-    """The first array with a non-default layout, beside the default; None without such an array."""
-    read = [(f"%{operand.name}", operand.shape) for operand in instruction.operands]
-    for name, shape in (*read, (f"%{instruction.name}", instruction.shape_or_none)):
-        if is_dense(shape) and shape.layout is not None:
-            straight = Layout(tuple(range(shape.rank - 1, -1, -1)))
-            if shape.layout.is_descending:
-                continue
-            sides = shape, shape.with_layout(straight)
-            pieces = _whole(shape.dims, range(shape.rank))
-            return _drawn("Layout in memory", (name, "descending:"), sides, pieces)
-    return None
-
-
-def _drawn(
-    title: str, names: tuple[str, str], shapes: tuple[ArrayShape, ArrayShape], pieces: _Pieces
-) -> Rearrangement:
-    sizes, *both = pieces
-    lies, lands = (
-        [piece for number in shape.minor_to_major[::-1] for piece in made_of[number]]
-        for shape, made_of in zip(shapes, both, strict=True)
-    )
-    sides = [
-        Side(
-            name=name,
-            shape=str(shape),
-            dimensions=[
-                DimensionPieces(number=number, size=shape.dims[number], pieces=made_of[number])
-                for number in reversed(shape.minor_to_major)
-            ],
-        )
-        for name, shape, made_of in zip(names, shapes, both, strict=True)
-    ]
+    sizes, ours, theirs = pieces
     return Rearrangement(
-        title=title,
-        operand=sides[0],
-        result=sides[1],
+        operand=_side(instruction.operands[0], operand, ours),
+        result=_side(instruction, result, theirs),
         sizes=sizes,
-        moved=_moved(lies, lands, sizes),
+        moved=_moved(_in_memory(operand, ours), _in_memory(result, theirs), sizes),
     )
+
+
+def _side(named: Operand | Instruction, shape: ArrayShape, pieces: list[list[int]]) -> Side:
+    return Side(
+        name=f"%{named.name}",
+        shape=str(shape),
+        dimensions=[
+            DimensionPieces(number=number, size=shape.dims[number], pieces=pieces[number])
+            for number in reversed(shape.minor_to_major)
+        ],
+    )
+
+
+def _in_memory(shape: ArrayShape, pieces: list[list[int]]) -> list[int]:
+    """The pieces of all dimensions, the slowest-varying first."""
+    return [piece for number in reversed(shape.minor_to_major) for piece in pieces[number]]
 
 
 def _mover(instruction: Instruction, module: Module) -> Instruction | None:

@@ -155,7 +155,7 @@ function dimensions(data) {
     "Each array in memory order, the slowest-varying dimension first. " +
     (moved.size ? "Red: dimensions that move." : "All dimensions keep their order: no byte moves.");
   return section(
-    data.title,
+    "What moves in memory",
     hint,
     make(
       "div",
