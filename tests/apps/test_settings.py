@@ -514,7 +514,7 @@ layout = "warning"
 needless-transpose = "off"
 
 [per-path-stages]
-"fixtures/*" = "tpu final allow_mixed_precision=false"
+"fixtures/*" = "tpu final mixed_precision=false"
 [per-path-ignores]
 "fixtures/*" = ["layout"]
 
