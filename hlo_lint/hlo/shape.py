@@ -24,7 +24,7 @@ HOST_MEMORY = 5
 Tile = tuple[int | None, ...]
 """A tile, major to minor, in elements; None is `*`: combine with the next dimension."""
 
-_PRINT_ORDER = ("D", "T", "L", "#", "*", "E", "S", "SC", "P", "M")
+PRINT_ORDER = ("D", "T", "L", "#", "*", "E", "S", "SC", "P", "M")
 """The order in which `Layout::ToString` (`layout.cc`) prints the parts after the colon."""
 
 
@@ -78,7 +78,7 @@ class Layout(NamedTuple):
             parts.append(f"E({self.element_size_in_bits})")
         if self.memory_space:
             parts.append(f"S({self.memory_space})")
-        parts.sort(key=lambda part: _PRINT_ORDER.index(part[: part.index("(")]))
+        parts.sort(key=lambda part: PRINT_ORDER.index(part[: part.index("(")]))
         order = ",".join(map(str, self.minor_to_major))
         return "{" + order + (":" if parts else "") + "".join(parts) + "}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -33,8 +34,20 @@ from hlo_lint.hlo.attributes.sharding import (
     TupleSharding,
 )
 from hlo_lint.hlo.attributes.windows import ConvolutionDimensionNumbers, WindowDimension
-from hlo_lint.hlo.grammar import grammar_parser, offset_of, terminals, trees
-from hlo_lint.hlo.shape import parse_shape
+from hlo_lint.hlo.comments import COMMENT
+from hlo_lint.hlo.grammar import grammar_parser, int64, offset_of, terminals, trees
+from hlo_lint.hlo.shape import (
+    UNBOUNDED,
+    ArrayShape,
+    BufferShape,
+    Layout,
+    OpaqueShape,
+    Shape,
+    ShapeSyntaxError,
+    Tile,
+    TupleShape,
+    parse_shape,
+)
 
 if TYPE_CHECKING:
     from lark import Token, Tree
@@ -414,3 +427,83 @@ GRAMMARS: dict[str, tuple[str, Callable[[Tree[Token], str], Any]]] = {
     "sparsity_config": ("operand_config", _of_tree(sides)),
     "window": ("window", _of_tree(window)),
 }
+
+
+def shape_by_grammar(text: str) -> Shape:
+    """The shape that `read_shape` reads.
+
+    Raises:
+        ShapeSyntaxError: where the grammar takes no such text.
+    """
+    try:
+        tree = grammar_parser("shape").parse(text)
+    except UnexpectedInput as error:
+        raise ShapeSyntaxError("not a shape", text, offset_of(error, text)) from None
+    return _Shapes(text).shape(trees(tree)[0])
+
+
+class _Shapes:
+    """Turns a tree of `shape.lark` into values; each method is named after its rule."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def shape(self, tree: Tree[Token]) -> Shape:
+        match str(tree.data):
+            case "tuple":
+                return TupleShape(tuple(self.shape(child) for child in trees(tree)))
+            case "buffer":
+                return BufferShape(self.array(trees(tree)[0]))
+            case "opaque":
+                return OpaqueShape(terminals(tree)[0].value)
+            case _:
+                return self.array(tree)
+
+    def array(self, tree: Tree[Token]) -> ArrayShape:
+        sizes: list[int] = []
+        dynamic: list[bool] = []
+        layout = None
+        for child in trees(tree):
+            match str(child.data):
+                case "unbounded":
+                    sizes.append(UNBOUNDED)
+                    dynamic.append(True)
+                case "layout":
+                    layout = self.layout(child)
+                case kind:
+                    sizes.append(self.number(terminals(child)[0]))
+                    dynamic.append(kind == "bound")
+        flags = tuple(dynamic) if any(dynamic) else ()
+        if layout is not None and len(layout.minor_to_major) != len(sizes):
+            raise ShapeSyntaxError("ranks differ", self.text, tree.meta.start_pos)
+        return ArrayShape(terminals(tree)[0].value, tuple(sizes), layout, flags)
+
+    def layout(self, tree: Tree[Token]) -> Layout:
+        order, *parts = trees(tree)
+        tiles: tuple[Tile, ...] = ()
+        element_size = memory_space = 0
+        rest: list[str] = []
+        for part in parts:
+            match str(part.data):
+                case "tiles":
+                    tiles = tuple(self.tile(tile) for tile in trees(part))
+                case "element_size":
+                    element_size = self.number(terminals(part)[0])
+                case "memory_space":
+                    memory_space = self.number(terminals(part)[0])
+                case _:
+                    spelled = self.text[part.meta.start_pos : part.meta.end_pos]
+                    rest.append(re.sub(rf"\s+|{COMMENT}", "", spelled))
+        numbers = tuple(self.number(token) for token in terminals(order))
+        return Layout(numbers, tiles, element_size, memory_space, tuple(rest))
+
+    def tile(self, tree: Tree[Token]) -> Tile:
+        sizes = [terminals(size)[0] for size in trees(tree)]
+        return tuple(None if size.type == "COMBINE" else self.number(size) for size in sizes)
+
+    def number(self, token: Token) -> int:
+        try:
+            return int64(token)
+        except OverflowError:
+            message = "a number does not fit"
+            raise ShapeSyntaxError(message, self.text, token.start_pos or 0) from None

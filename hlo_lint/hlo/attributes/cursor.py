@@ -7,7 +7,7 @@ it refuses an unexpected token, with its place.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Final, NoReturn, TypeVar
 
@@ -19,6 +19,7 @@ from hlo_lint.text.patterns import late
 Value = TypeVar("Value")
 Accepts = Callable[[str], object]
 """A test of a token, such as the `fullmatch` of a pattern."""
+Matches = Iterator[re.Match[str]]
 
 STRING: Final = r"""(?:"(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+')"""
 """A text in double or single quotes: XLA reads both."""
@@ -32,6 +33,7 @@ _is_number = late(r"-?(?:inf|nan|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)
 _is_string = late(STRING, re.S).fullmatch
 _OPENS, _CLOSES = ("(", "[", "{"), (")", "]", "}")
 _QUOTES = ('"', "'")
+NEVER_CLOSES: Final = "a bracket never closes"
 _DIGITS = 19
 """Digits of the largest signed integer of 64 bits."""
 
@@ -65,12 +67,15 @@ class Cursor:
     Methods with a `message` raise it as the error; the default is what the whole value should be.
     """
 
-    __slots__ = ("_starts", "at", "expected", "text", "tokens")
+    __slots__ = ("_find", "_starts", "at", "expected", "text", "tokens")
 
-    def __init__(self, text: str, expected: str) -> None:
+    def __init__(
+        self, text: str, expected: str, find: Callable[[str], Matches] = find_tokens
+    ) -> None:
         self.text = text
         self.expected = expected
-        self.tokens = [match[0] for match in find_tokens(text)]
+        self._find = find
+        self.tokens = [match[0] for match in find(text)]
         if "/" in text:
             self.tokens = [token for token in self.tokens if token[:2] not in ("/*", "//")]
         self.tokens.append("")
@@ -197,7 +202,7 @@ class Cursor:
     def offset(self, number: int) -> int:
         """The offset of a token in the text."""
         if not self._starts:
-            matches = find_tokens(self.text)
+            matches = self._find(self.text)
             self._starts = [m.start() for m in matches if m[0][:2] not in ("/*", "//")]
             self._starts.append(len(self.text))
         return self._starts[number]
@@ -211,7 +216,7 @@ class Cursor:
         number = self.at if number is None else number
         if number == len(self.tokens) - 1:
             left_open = sum((sign in _OPENS) - (sign in _CLOSES) for sign in self.tokens)
-            message = "a bracket never closes" if left_open > 0 else message
+            message = NEVER_CLOSES if left_open > 0 else message
         raise AttributeSyntaxError(message or self.expected, self.text, self.offset(number))
 
 
