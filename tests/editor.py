@@ -34,10 +34,7 @@ class Editor:
     """A client with texts open in it; each of its methods waits for the answer."""
 
     def __init__(
-        self,
-        encoding: str = "utf-16",
-        options: object = None,
-        capabilities: types.ClientCapabilities = CAPABILITIES,
+        self, encoding: str = "utf-16", capabilities: types.ClientCapabilities = CAPABILITIES
     ) -> None:
         self.loop = asyncio.new_event_loop()
         self.client = LanguageClient("editor", "1")
@@ -61,11 +58,7 @@ class Editor:
             text_document=capabilities.text_document,
             general=general,
         )
-        self.started = self.wait(
-            self._start(
-                types.InitializeParams(capabilities=capable, initialization_options=options)
-            )
-        )
+        self.started = self.wait(self._start(types.InitializeParams(capabilities=capable)))
 
     async def _start(self, params: types.InitializeParams) -> types.InitializeResult:
         await self.client.start_io(sys.executable, "-m", "hlo_lint", "server", cwd=ROOT)

@@ -6,20 +6,13 @@ let client;
 
 async function activate() {
   const [command, ...args] = vscode.workspace.getConfiguration("hlo").get("server.command");
-  const settings = vscode.workspace.getConfiguration("hlo-lint");
   client = new LanguageClient(
     "hlo-lint",
     "hlo-lint",
     { command, args },
     {
       documentSelector: [{ language: "hlo" }],
-      initializationOptions: {
-        before: settings.get("before"),
-        select: settings.get("select"),
-        ignore: settings.get("ignore"),
-      },
       synchronize: {
-        configurationSection: "hlo-lint",
         fileEvents: vscode.workspace.createFileSystemWatcher("**/{hlo_lint,pyproject}.toml"),
       },
     },

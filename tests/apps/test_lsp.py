@@ -344,17 +344,6 @@ def test_references_are_all_places_of_a_name(editor: Editor) -> None:
     assert editor.references(uri, zero, declaration=False) == found[1:]
     a = editor.references(uri, editor.at(uri, "%a = ", 1))
     assert len(a) == 3  # with the parameter's name in the signature
-    named = types.TextDocumentIdentifier(uri)
-    marked = editor.wait(
-        editor.client.text_document_document_highlight_async(
-            types.DocumentHighlightParams(named, zero)
-        )
-    )
-    assert [each.kind for each in marked or ()] == [
-        types.DocumentHighlightKind.Write,
-        types.DocumentHighlightKind.Read,
-        types.DocumentHighlightKind.Read,
-    ]
 
 
 # Fixes
@@ -501,33 +490,6 @@ def test_computations_tables_modules_and_comments_fold(editor: Editor) -> None:
 # The server as a process
 
 
-def test_settings_say_which_rules_run() -> None:
-    text = DUMP.read_text()
-    editor = Editor(options={"before": "layout_normalization", "select": ["layout"]})
-    uri = editor.open(text, "/nowhere/a.hlo")
-    (told,) = editor.findings(uri)
-    assert told.severity is types.DiagnosticSeverity.Error
-    assert "note: XLA stops at layout_normalization" in told.message
-
-    def configure(settings: object) -> None:
-        editor.published.pop(uri)
-        editor.client.workspace_did_change_configuration(
-            types.DidChangeConfigurationParams(settings={"hlo-lint": settings})
-        )
-
-    configure({"ignore": ["reshape-moves-data"]})
-    assert not editor.findings(uri)
-    configure({})
-    assert editor.findings(uri)[0].severity is types.DiagnosticSeverity.Warning
-    editor.client.workspace_did_change_configuration(
-        types.DidChangeConfigurationParams(settings={"hlo-lint": {"select": ["nothing"]}})
-    )
-    editor.hover(uri, types.Position(0, 0))
-    (message,) = editor.messages
-    assert message.startswith("hlo-lint: no rule or family is named nothing")
-    assert editor.close() == 0
-
-
 def test_a_settings_file_holds_for_what_lies_below_it(tmp_path: Path, editor: Editor) -> None:
     settings = tmp_path / "hlo_lint.toml"
     settings.write_text('before = "layout_normalization"\n[severity]\nlayout = "info"\n')
@@ -564,16 +526,6 @@ def test_an_allowance_without_use_is_no_finding_of_the_text(tmp_path: Path, edit
     report = hlo_lint.lint(path, settings=hlo_lint.load_settings([path]))
     assert {found.rule for found in report.findings} == {"unused-allowance"}
     assert not editor.findings(editor.open(path.read_text(), str(path)))
-
-
-def test_wrong_options_are_told_and_the_rest_works() -> None:
-    editor = Editor(options={"befor": "autotuner"})
-    uri = editor.open(SMALL)
-    assert not editor.findings(uri)
-    assert editor.messages == [
-        "hlo-lint: no option is named befor; there are select, ignore, before"
-    ]
-    editor.close()
 
 
 def test_nothing_that_is_asked_ends_the_server(editor: Editor) -> None:

@@ -393,12 +393,10 @@ METHODS = (
     "textDocument/hover",
     "textDocument/definition",
     "textDocument/references",
-    "textDocument/documentHighlight",
     "textDocument/documentSymbol",
     "textDocument/foldingRange",
     "textDocument/codeAction",
     "codeAction/resolve",
-    "workspace/didChangeConfiguration",
     "workspace/didChangeWatchedFiles",
 )
 
@@ -464,26 +462,10 @@ def message(data: bytes) -> None:
     for uri in list(client.server.opened):  # not closed: that looks through memory
         client.server.opened.pop(uri)
         client.server.workspace.remove_text_document(uri)
-    client.server.configure({})
     for record in logged:
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and not isinstance(error, JsonRpcException):
             raise error
-
-
-@_target
-def options(data: bytes) -> None:
-    """Settings that an editor sends are read, or refused."""
-    from hlo_lint.apps.lsp.text_settings import read_options
-
-    try:
-        given = json.loads(data)
-    except (ValueError, RecursionError):
-        return
-    try:
-        read_options(given).settings(None)
-    except HloLintError as error:
-        str(error)
 
 
 STEMS = (

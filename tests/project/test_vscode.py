@@ -257,12 +257,12 @@ def workbench(extension: Path, tmp_path: Path) -> Iterator[tuple[str, Path]]:
     subprocess.run(install, env=home, check=True, capture_output=True)
     settings = {
         "hlo.server.command": [sys.executable, "-m", "hlo_lint", "server"],
-        "hlo-lint.before": "layout_normalization",
         "security.workspace.trust.enabled": False,
     }
     (tmp_path / "user/User").mkdir(parents=True, exist_ok=True)
     (tmp_path / "user/User/settings.json").write_text(json.dumps(settings))
     (tmp_path / "project").mkdir()
+    (tmp_path / "project/hlo_lint.toml").write_text('before = "layout_normalization"\n')
     with socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

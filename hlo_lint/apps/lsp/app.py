@@ -27,12 +27,11 @@ from hlo_lint.apps.lsp.documents import Document
 from hlo_lint.apps.lsp.fixing import FIX_ALL, allowances, fix_all, quick_fixes
 from hlo_lint.apps.lsp.hover import hover
 from hlo_lint.apps.lsp.outline import folds, symbols
-from hlo_lint.apps.lsp.text_settings import SECTION, Options, read_options
 from hlo_lint.apps.lsp.texts import Text, Texts
 from hlo_lint.engine.memo import RunMemo
 from hlo_lint.hlo.parser.module import Memo
 from hlo_lint.hlo.symbols import Symbol
-from hlo_lint.text.errors import HloLintError, UsageError
+from hlo_lint.text.errors import HloLintError
 from hlo_lint.text.source import shown
 
 DELAY = 0.2
@@ -73,7 +72,6 @@ class HloServer(LanguageServer):
 
     def __init__(self) -> None:
         super().__init__("hlo-lint", __version__)
-        self.options = Options()
         self.opened: dict[str, _OpenText] = {}
         self._readers = ThreadPoolExecutor(1, "read")
         self._checkers = ThreadPoolExecutor(1, "check")
@@ -112,19 +110,8 @@ class HloServer(LanguageServer):
         for opened in self.opened.values():
             opened.serial += 1
 
-    def configure(self, given: object) -> None:
-        """Apply settings; invalid settings are reported and ignored."""
-        try:
-            options = read_options(given)
-        except UsageError as error:
-            self.show_error(f"hlo-lint: {error}")
-            return
-        if options != self.options:
-            self.options = options
-            self.check_all()
-
     def check_all(self) -> None:
-        """Check every text again after a change of settings."""
+        """Check every text again after a change of a settings file."""
         for uri, opened in self.opened.items():
             opened.serial += 1
             self.check_soon(uri, 0)
@@ -173,12 +160,7 @@ class HloServer(LanguageServer):
                 return None
             begun = time.monotonic()
             result = await loop.run_in_executor(
-                self._checkers,
-                check,
-                document,
-                self.options,
-                lambda: opened.is_outdated(serial),
-                opened.run_memo,
+                self._checkers, check, document, lambda: opened.is_outdated(serial), opened.run_memo
             )
         except OutdatedError:
             return None
@@ -211,19 +193,10 @@ class HloServer(LanguageServer):
         if document is None:
             return None
         loop = asyncio.get_running_loop()
-        edit = await loop.run_in_executor(self._checkers, fix_all, document, self.options)
+        edit = await loop.run_in_executor(self._checkers, fix_all, document)
         if await self.document(uri) is not document:
             raise OutdatedError
         return edit
-
-    # Capabilities of the client
-
-    def capability(self, path: str) -> Any:
-        """A capability of the client by its path; None if the client does not state it."""
-        value: Any = self.client_capabilities
-        for name in path.split("."):
-            value = getattr(value, name, None)
-        return value
 
 
 def _read(opened: _OpenText, text: Text, serial: int) -> Document:
@@ -265,7 +238,6 @@ def _offer_texts(server: HloServer) -> None:
     @server.feature(types.INITIALIZE)
     def initialize(params: types.InitializeParams) -> None:
         server.protocol._workspace = Texts.like(server.workspace)  # pygls has no way to say which
-        server.configure(params.initialization_options)
 
     @server.feature(types.TEXT_DOCUMENT_DID_OPEN)
     def opened(params: types.DidOpenTextDocumentParams) -> None:
@@ -282,16 +254,6 @@ def _offer_texts(server: HloServer) -> None:
     @server.feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)
     def settings_changed(params: types.DidChangeWatchedFilesParams) -> None:
         server.check_all()
-
-    @server.feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)
-    async def configured(params: types.DidChangeConfigurationParams) -> None:
-        if params.settings is None and server.capability("workspace.configuration"):
-            item = types.ConfigurationItem(section=SECTION)
-            asked = types.ConfigurationParams([item])
-            (given,) = await server.workspace_configuration_async(asked)
-            server.configure(given)
-        elif isinstance(params.settings, dict) and SECTION in params.settings:
-            server.configure(params.settings)
 
 
 def _offer_answers(server: HloServer) -> None:
@@ -323,7 +285,6 @@ def _offer_answers(server: HloServer) -> None:
     offer(types.TEXT_DOCUMENT_HOVER, show)
     offer_of_symbol(types.TEXT_DOCUMENT_DEFINITION, _definition)
     offer_of_symbol(types.TEXT_DOCUMENT_REFERENCES, _references)
-    offer_of_symbol(types.TEXT_DOCUMENT_DOCUMENT_HIGHLIGHT, _highlights)
     offer(types.TEXT_DOCUMENT_DOCUMENT_SYMBOL, lambda document, _: symbols(document))
     offer(types.TEXT_DOCUMENT_FOLDING_RANGE, lambda document, _: folds(document))
 
@@ -344,16 +305,6 @@ def _references(
         _location(document, occurrence)
         for occurrence in document.occurrences(symbol)
         if params.context.include_declaration or not occurrence.defines
-    ]
-
-
-def _highlights(document: Document, symbol: Symbol, _: object) -> list[types.DocumentHighlight]:
-    write, read = types.DocumentHighlightKind.Write, types.DocumentHighlightKind.Read
-    return [
-        types.DocumentHighlight(
-            document.text.range(occurrence.span), write if occurrence.defines else read
-        )
-        for occurrence in document.occurrences(symbol)
     ]
 
 

@@ -11,7 +11,8 @@ from pygls.uris import from_fs_path
 
 from hlo_lint.apps.api import lint
 from hlo_lint.apps.lsp.documents import Document
-from hlo_lint.apps.lsp.text_settings import Options
+from hlo_lint.apps.settings.load import load_settings
+from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.dumps.directory import held_dump
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.memo import RunMemo
@@ -53,16 +54,24 @@ class Checked:
     published: tuple[PublishedFinding, ...]
 
 
-def check(
-    document: Document, options: Options, is_outdated: Callable[[], bool], memo: RunMemo
-) -> Checked:
+def settings_of(document: Document) -> Settings:
+    """The settings for a text; without a file, those of the working directory.
+
+    Raises:
+        HloLintError: invalid settings.
+    """
+    paths = [] if document.file_path is None else [document.file_path]
+    return load_settings(paths).overridden("editor", jobs=1)
+
+
+def check(document: Document, is_outdated: Callable[[], bool], memo: RunMemo) -> Checked:
     """Check a text; `memo` holds results of previous versions.
 
     Raises:
         OutdatedError: as soon as `is_outdated` returns True.
         HloLintError: invalid settings.
     """
-    settings = options.settings(document.file_path)
+    settings = settings_of(document)
     if settings.force_exclude and settings.excludes(document.path):
         return Checked(document, ())
 

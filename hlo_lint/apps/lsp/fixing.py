@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from lsprotocol import types
 
 from hlo_lint.apps.fixes import fix
-from hlo_lint.apps.lsp.checking import Checked, PublishedFinding
+from hlo_lint.apps.lsp.checking import Checked, PublishedFinding, settings_of
 from hlo_lint.apps.lsp.documents import Document
-from hlo_lint.apps.lsp.text_settings import Options
 from hlo_lint.apps.lsp.texts import Text
 from hlo_lint.dumps.directory import held_dump
 from hlo_lint.text.edits import Edit, Safety, edited, first_difference
@@ -68,7 +67,7 @@ def _touching(checked: Checked, wanted: types.Range) -> Iterator[PublishedFindin
             yield published
 
 
-def fix_all(document: Document, options: Options) -> types.WorkspaceEdit:
+def fix_all(document: Document) -> types.WorkspaceEdit:
     """The edits that `hlo-lint fix` would make.
 
     Raises:
@@ -76,7 +75,7 @@ def fix_all(document: Document, options: Options) -> types.WorkspaceEdit:
     """
     dump = held_dump(document.file, document.path)
     before = document.text.source
-    result = fix(dump, settings=options.settings(document.file_path))
+    result = fix(dump, settings=settings_of(document))
     edits: Sequence[Edit] = ()
     for applied in result.files:
         one_round = edited(before, sorted(applied.edits)) == applied.after
