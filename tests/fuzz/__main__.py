@@ -49,11 +49,11 @@ DICTIONARY = (
 SHARES = {
     "parse": 10, "memo": 6, "lint": 28, "lint_before": 6, "report": 4, "fix": 12,
     "values": 10, "match": 2, "payload": 4, "artefact": 6, "kernel_text": 3,
-    "comment": 2, "settings": 1, "baseline": 1, "editor": 5, "message": 6, "options": 1,
+    "comment": 2, "settings": 1, "baseline": 1, "editor": 5, "message": 6,
     "directory": 8, "file_name": 1,
 }  # fmt: skip
 """Of the time, by what a target guards."""
-CHEAP = ("baseline", "options")
+CHEAP = ("baseline",)
 """Targets that come last, and end after a share of the executions of all others: in the same time
 they would make more than all of them."""
 MIN_RUNS = 1000

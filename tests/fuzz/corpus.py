@@ -64,8 +64,6 @@ def seeds(name: str) -> Iterator[bytes]:
             yield from map(str.encode, SETTINGS)
         case "baseline":
             yield b'{"version": 2, "findings": [{"rule": "layout", "fingerprint": "0"}]}'
-        case "options":
-            yield b'{"select": ["layout"], "ignore": [], "before": "autotuner", "stage": "gpu"}'
         case "editor":
             yield from (b"\1\2\3\4\5\6\7\10" + text for text in texts())
         case "message":
