@@ -54,7 +54,7 @@ class Checked:
     published: tuple[PublishedFinding, ...]
 
 
-def settings_of(document: Document) -> Settings:
+def settings_for(document: Document) -> Settings:
     """The settings for a text; without a file, those of the working directory.
 
     Raises:
@@ -71,7 +71,7 @@ def check(document: Document, is_outdated: Callable[[], bool], memo: RunMemo) ->
         OutdatedError: as soon as `is_outdated` returns True.
         HloLintError: invalid settings.
     """
-    settings = settings_of(document)
+    settings = settings_for(document)
     if settings.force_exclude and settings.excludes(document.path):
         return Checked(document, ())
 

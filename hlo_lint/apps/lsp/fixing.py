@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from lsprotocol import types
 
 from hlo_lint.apps.fixes import fix
-from hlo_lint.apps.lsp.checking import Checked, PublishedFinding, settings_of
+from hlo_lint.apps.lsp.checking import Checked, PublishedFinding, settings_for
 from hlo_lint.apps.lsp.documents import Document
 from hlo_lint.apps.lsp.texts import Text
 from hlo_lint.dumps.directory import held_dump
@@ -75,7 +75,7 @@ def fix_all(document: Document) -> types.WorkspaceEdit:
     """
     dump = held_dump(document.file, document.path)
     before = document.text.source
-    result = fix(dump, settings=settings_of(document))
+    result = fix(dump, settings=settings_for(document))
     edits: Sequence[Edit] = ()
     for applied in result.files:
         one_round = edited(before, sorted(applied.edits)) == applied.after
