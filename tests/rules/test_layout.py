@@ -51,36 +51,6 @@ def fixed(text: str, folder: Path, rule: str, name: str = FINAL) -> str:
     return result.text
 
 
-def transposing(operand: str, result: str, dimensions: str) -> str:
-    return (
-        f"HloModule m\n\nENTRY e {{\n  p = {operand} parameter(0)\n"
-        f"  ROOT t = {result} transpose(p), dimensions={{{dimensions}}}\n}}\n"
-    )
-
-
-@pytest.mark.parametrize(
-    ("operand", "result", "dimensions"),
-    [
-        ("f32[2,3,4]{0,2,1}", "f32[4,2,3]{0,1,2}", "2,0,1"),
-        ("f32[2,3,4]{2,1,0}", "f32[4,2,3]{0,2,1}", "2,0,1"),
-        ("f32[8,8]{0,1}", "f32[8,8]{0,1}", "0,1"),
-        ("f32[8,8]{0,1}", "f32[8,8]{0,1}", "1,0"),
-        ("s4[8,6]{0,1:E(4)}", "s4[6,8]{1,0:E(4)}", "1,0"),
-        ("f32[<=8,6]{0,1}", "f32[6,<=8]{1,0}", "1,0"),
-        ("f32[5,1,6]{0,1,2}", "f32[1,6,5]{2,0,1}", "1,2,0"),
-        ("bf16[3,4,5,2]{1,3,0,2}", "bf16[2,5,3,4]{3,0,1,2}", "3,2,0,1"),
-    ],
-)
-def test_a_transpose_on_descending_layouts_moves_the_same_elements(
-    operand: str, result: str, dimensions: str, tmp_path: Path
-) -> None:
-    text = transposing(operand, result, dimensions)
-    after = fixed(text, tmp_path, "transpose-off-normal-form")
-    assert "t = " in after
-    static = (hlo_lint.parse(each.replace("<=", "")) for each in (text, after))
-    assert prove_equal(*static).moves
-
-
 READERS = [
     ("layout-changed", "f32[8,6]{0,1}", "ROOT r = f32[8,6]{1,0} negate(%s)", EARLY),
     ("layout-changed", "s4[8,6]{0,1:E(4)}", "ROOT r = s4[8,6]{1,0:E(4)} negate(%s)", EARLY),
