@@ -8,7 +8,7 @@ a dictionary may be quoted too; then it is written back in quotes.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hlo_lint.hlo.attributes.configuration import Json
@@ -59,57 +59,4 @@ def read_json(content: bytes) -> Mapping[str, Json]:
         raise PayloadError(f"invalid JSON: {error}") from None
     if not isinstance(value, dict):
         raise PayloadError("expected a JSON object", 0, "character")
-    return value
-
-
-class JsonReader:
-    """Reads fields of a JSON object: a missing field has a default, a wrong type raises."""
-
-    def __init__(self, fields: Mapping[str, object], path: str) -> None:
-        self.fields = fields
-        self.path = path
-
-    def number(self, name: str, default: float = 0.0) -> float:
-        """A number, as a float."""
-        value = self.fields.get(name, default)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise PayloadError(f"{self.path}.{name} is not a number")
-        return float(value)
-
-    def boolean(self, name: str) -> bool:
-        """True or false; false if the field is missing."""
-        value = self.fields.get(name, False)
-        if not isinstance(value, bool):
-            raise PayloadError(f"{self.path}.{name} is neither true nor false")
-        return value
-
-    def text(self, name: str, default: str = "") -> str:
-        """A string, or the name of an enum value."""
-        value = self.fields.get(name, default)
-        if not isinstance(value, str):
-            raise PayloadError(f"{self.path}.{name} is not a string")
-        return value
-
-    def integers(self, name: str) -> tuple[int, ...]:
-        """A list of integers; empty if the field is missing."""
-        path, value = f"{self.path}.{name}", self.fields.get(name, ())
-        if isinstance(value, str) or not isinstance(value, Sequence):
-            raise PayloadError(f"{path} is not a list")
-        return tuple(_integer(item, path) for item in value)
-
-    def object(self, name: str) -> JsonReader | None:
-        """A nested object; None if the field is missing."""
-        value = self.fields.get(name)
-        if value is None:
-            return None
-        if not isinstance(value, Mapping):
-            raise PayloadError(f"{self.path}.{name} is not an object")
-        return JsonReader(value, f"{self.path}.{name}")
-
-
-def _integer(value: object, path: str) -> int:
-    if isinstance(value, str) and value.removeprefix("-").isdecimal() and len(value) < 21:
-        return int(value)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise PayloadError(f"{path} is not a whole number")
     return value

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from hlo_lint.hlo.attributes.configuration import Json
-from hlo_lint.kernels.custom_calls.carrier import JsonReader, read_json
+from hlo_lint.kernels.custom_calls.carrier import read_json
+from hlo_lint.text.errors import PayloadError
+from hlo_lint.text.source import whole_number
 
 PREFIX: Final = "__cublas$"
+T = TypeVar("T", bool, str, Mapping[str, Json])
 
 
 @dataclass(frozen=True)
@@ -58,33 +61,53 @@ class TriangularSolveConfig:
 def decode_cublas(target: str, content: bytes) -> GemmConfig | TriangularSolveConfig:
     """Decode the configuration in a `backend_config`."""
     config = read_json(content)
-    whole = JsonReader(config, "backend_config")
     if target == "__cublas$triangularSolve":
         return TriangularSolveConfig(
-            whole.boolean("left_side"),
-            whole.boolean("lower"),
-            whole.boolean("unit_diagonal"),
-            whole.text("transpose_a", "NO_TRANSPOSE"),
+            _field(config, "left_side", False),
+            _field(config, "lower", False),
+            _field(config, "unit_diagonal", False),
+            _field(config, "transpose_a", "NO_TRANSPOSE"),
             config,
         )
-    gemm = whole.object("gemm_backend_config") or whole
-    dimensions = gemm.object("dot_dimension_numbers") or JsonReader({}, "dot_dimension_numbers")
+    gemm = _field(config, "gemm_backend_config", config)
+    numbers = _field(gemm, "dot_dimension_numbers", {})
     return GemmConfig(
         target=target,
-        alpha=complex(gemm.number("alpha_real"), gemm.number("alpha_imag")),
-        beta=gemm.number("beta"),
-        dimensions=dot_dimensions(dimensions),
-        epilogue=gemm.text("epilogue", "DEFAULT"),
-        gives_largest=gemm.boolean("damax_output"),
+        alpha=complex(_number(gemm, "alpha_real"), _number(gemm, "alpha_imag")),
+        beta=_number(gemm, "beta"),
+        dimensions=DotDimensions(
+            _integers(numbers, "lhs_batch_dimensions"),
+            _integers(numbers, "lhs_contracting_dimensions"),
+            _integers(numbers, "rhs_batch_dimensions"),
+            _integers(numbers, "rhs_contracting_dimensions"),
+        ),
+        epilogue=_field(gemm, "epilogue", "DEFAULT"),
+        gives_largest=_field(gemm, "damax_output", False),
         config=config,
     )
 
 
-def dot_dimensions(numbers: JsonReader) -> DotDimensions:
-    """The dimensions in a `DotDimensionNumbers`."""
-    return DotDimensions(
-        numbers.integers("lhs_batch_dimensions"),
-        numbers.integers("lhs_contracting_dimensions"),
-        numbers.integers("rhs_batch_dimensions"),
-        numbers.integers("rhs_contracting_dimensions"),
-    )
+def _field(fields: Mapping[str, Json], name: str, default: T) -> T:
+    """A field of the type of its default, which a missing field has."""
+    value = fields.get(name, default)
+    if not isinstance(value, type(default)):
+        raise PayloadError(f"{name} has the wrong type")
+    return value
+
+
+def _number(fields: Mapping[str, Json], name: str) -> float:
+    value = fields.get(name, 0)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise PayloadError(f"{name} is not a number")
+    return float(value)
+
+
+def _integers(fields: Mapping[str, Json], name: str) -> tuple[int, ...]:
+    """The numbers of a list, which protobuf prints as strings or as numbers."""
+    numbers = fields.get(name, ())
+    if not isinstance(numbers, list | tuple):
+        raise PayloadError(f"{name} is not a list")
+    wholes = [number for text in map(str, numbers) if (number := whole_number(text)) is not None]
+    if len(wholes) < len(numbers):
+        raise PayloadError(f"{name} is not a list of whole numbers")
+    return tuple(wholes)
