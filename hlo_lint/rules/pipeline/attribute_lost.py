@@ -116,16 +116,6 @@ class AttributeLost(Rule):
         """),
         Bad.step("""
             +b {
-            + ROOT n.1 = f32[8] negate(f32[8] x)  // error
-            +}
-
-            ENTRY e {
-            - ROOT n.2 = f32[8] negate(f32[8] p), frontend_attributes={_scheduling_group_id="3"}
-            + ROOT c = f32[8] fusion(f32[8] p), kind=kLoop, calls=b
-            }
-        """),
-        Bad.step("""
-            +b {
             + x = f32[8] parameter(0)
             + ROOT n.1 = f32[8] negate(x)  // error
             +}
@@ -153,24 +143,6 @@ class AttributeLost(Rule):
               s = ((f32[8]), f32[8], u32[]) async-start(f32[8] p), calls=w
               ROOT d = f32[8] async-done(s)
             }
-        """),
-        Bad.step("""
-            add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
-            ENTRY e {
-            - r = f32[8] collective-broadcast(f32[8] p), channel_id=1
-            - ROOT n = f32[8] negate(r)
-            + r.1 = f32[8] all-reduce(f32[8] p), to_apply=add  // error
-            + ROOT n = f32[8] negate(r.1)
-            }
-        """),
-        Bad.step("""
-              p = f32[8] parameter(0)
-              q = f32[8] parameter(1)
-            - n = f32[8] negate(q)
-            - d = f32[8] add(p, n), frontend_attributes={_xla_compute_type="host"}
-            - ROOT r = f32[8] abs(d)
-            + d.1 = f32[8] subtract(p, q)  // error
-            + ROOT r = f32[8] abs(d.1)
         """),
         Bad.step("""
             - ROOT d = f32[8,6] dot(f32[8,4] p, f32[4,6] q), lhs_contracting_dims={1},

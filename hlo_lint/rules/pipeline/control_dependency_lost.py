@@ -71,19 +71,6 @@ class ControlDependencyLost(Rule):
             }
         """),
         Bad.step("""
-            HloModule m, replica_count=2
-
-            ENTRY e {
-              a = s32[] custom-call(s32[] p), custom_call_target="first"
-            - s = (s32[], s32[]) collective-permute-start(p), source_target_pairs={{0,1},{1,0}},
-            -     control-predecessors={a}
-            - e = s32[] collective-permute-done(s)
-            - ROOT t = (s32[], s32[]) tuple(a, e)
-            + d = s32[] collective-permute(p), source_target_pairs={{0,1},{1,0}}  // error
-            + ROOT t = (s32[], s32[]) tuple(a, d)
-            }
-        """),
-        Bad.step("""
               a = s32[] custom-call(s32[] p), custom_call_target="first"
             - c = s32[] copy(s32[] q), control-predecessors={a}
             - n = s32[] negate(c)

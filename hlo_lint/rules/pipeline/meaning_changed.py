@@ -214,14 +214,6 @@ class MeaningChanged(Rule):
               ROOT n = f32[4]{0} negate(r)
             }
         """),
-        Good.step(
-            """
-            - h = f32[8] custom-call(f32[8] p), custom_call_target="MoveToHost"
-            - ROOT n = f32[8] negate(h)
-            + ROOT n = f32[8] negate(p)
-            """,
-            by="host-offloader",
-        ),
         Good.step("""
             - c = pred[8] compare(f32[8] p, f32[8] q), direction=LT
             + c = pred[8] compare(q, p), direction=GT

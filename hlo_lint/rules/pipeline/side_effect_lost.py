@@ -198,11 +198,6 @@ class SideEffectLost(Rule):
             + ROOT t = (f32[8,4], f32[8,4]) tuple(a, a)
             }
         """),
-        Good.step("""
-            - c = () custom-call(f32[8] p), custom_call_target="Sharding",
-            -     custom_call_has_side_effect=true
-              ROOT n = f32[8] negate(p)
-        """),
     )
 
     def check(self, pair: PassPair) -> Findings:

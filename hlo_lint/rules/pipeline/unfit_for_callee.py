@@ -47,17 +47,6 @@ z = f32[] constant(0)
 ROOT s = (f32[100]{{0}}, u8[0]{{0}}) custom-call({operands}), \
 custom_call_target="__cub$DeviceScanUnassignedScratchSize"{mark}
 """
-_ATTENTION = """
-q = bf16[2,8,4,16]{{3,2,1,0}} parameter(0)
-k = bf16[2,32,4,16]{{3,2,1,0}} parameter(1)
-ROOT a = (bf16[2,4,8,16]{{3,2,1,0}}, u8[0]{{0}}) custom-call({operands}), \
-custom_call_target="__cudnn$fmhaSoftmax", backend_config={{"cudnn_fmha_backend_config":\
-{{"mask_type":"CAUSAL","max_seg_per_batch":1,"is_paged_attention":false}}}}{mark}
-"""
-_FACTORS = """
-p = f32[2,8,{columns}]{{2,1,0}} parameter(0)
-ROOT c = f32[2,8,{columns}]{{2,1,0}} custom-call(p), custom_call_target="Cholesky"{mark}
-"""
 _SMALL = """
 body {{
   q = c64[8]{{0}} parameter(0)
@@ -155,14 +144,11 @@ class UnfitForCallee(Rule):
             file="module_0001.m.sm_9.0_gpu_after_optimizations.txt",
         ),
         Bad.entry(_SCAN.format(operands="p, z", mark="  // error")),
-        Bad.entry(_ATTENTION.format(operands="q, k", mark="  // error")),
-        Bad.entry(_FACTORS.format(columns=4, mark="  // error")),
         Bad.entry(
             _SMALL.format(operation="fft(q), fft_type=FFT, fft_length={8}", mark="  // error")
         ),
         Bad.entry(_COMMANDS.format(operation=_MOVE, mark="  // error")),
         Bad.entry(_ONEDNN.format(scales="5", mark="  // error")),
-        Bad.entry(_ONEDNN.format(scales="[5,6]", mark="  // error").replace("TANH", "BIAS")),
         Bad.entry(_CONVOLUTION.format(stride="1x1", mark="  // error"), file=_AFTER, beside=_FITS),
         Bad.entry(_PLAIN.format(dimension=0, mark="  // error"), file=_AFTER, beside=_FITS),
         Good.entry(_PLAIN.format(dimension=1, mark=""), file=_AFTER, beside=_FITS),
@@ -170,8 +156,6 @@ class UnfitForCallee(Rule):
         Good.entry(_GEMM.format(columns=35, mark="")),
         Good.entry(_ONEDNN.format(scales="[5,6]", mark="")),
         Good.entry(_SCAN.format(operands="p", mark="")),
-        Good.entry(_ATTENTION.format(operands="q, k, k", mark="")),
-        Good.entry(_FACTORS.format(columns=8, mark="")),
         Good.entry(_SMALL.format(operation="negate(q)", mark="")),
         Good.entry(_COMMANDS.format(operation="slice(x), slice={[32:64]}", mark="")),
     )

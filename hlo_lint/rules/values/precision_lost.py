@@ -52,13 +52,6 @@ class PrecisionLost(Rule):
             + ROOT d = f32[8,6] dot(p, w), lhs_contracting_dims={1},  // error
             +     rhs_contracting_dims={0}
         """),
-        Bad.step("""
-            - ROOT d = f32[8,6] dot(f32[8,4] p, f32[4,6] q), lhs_contracting_dims={1},
-            -     rhs_contracting_dims={0}
-            + w = bf16[4,6] convert(q)
-            + ROOT d.1 = f32[8,6] dot(p, w), lhs_contracting_dims={1},  // error
-            +     rhs_contracting_dims={0}
-        """),
         Good.step("""
             - ROOT d = f32[8,6] dot(f32[8,4] p, f32[4,6] q), lhs_contracting_dims={1},
             -     rhs_contracting_dims={0}

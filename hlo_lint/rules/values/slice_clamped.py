@@ -94,10 +94,6 @@ start_index_map={0}, index_vector_dim=1, slice_sizes={1}  // error
             + ROOT r = f32[16] dynamic-update-slice(p, u, s32[] i)  // error
         """),
         Good.step("""
-            - ROOT r = f32[16] copy(f32[16] p)
-            + ROOT r = f32[16] dynamic-update-slice(p, f32[8] u, s32[] i)
-        """),
-        Good.step("""
             - ROOT s = f32[16] dynamic-update-slice(f32[16] p, f32[16] u, s32[] i)
             + ROOT r = f32[16] dynamic-update-slice(p, u, i)
         """),
