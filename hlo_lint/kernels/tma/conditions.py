@@ -3,7 +3,7 @@
 The driver returns CUDA_ERROR_INVALID_VALUE for any violation, without stating which. Its conditions
 are in the manual of `cuTensorMapEncodeTiled`. They include dimensions of size 1, although the
 stride of such a dimension is never used and may be any number that the framework left there. XLA,
-jaxlib and Mosaic GPU check before they call the driver; their messages are from jaxlib 0.11.2.
+jaxlib and Mosaic GPU check before they call the driver, as of jaxlib 0.11.2.
 """
 
 from __future__ import annotations
@@ -45,104 +45,44 @@ _COMPONENTS = {
     "mosaic": (Consumer.MOSAIC, "jaxlib/mosaic/gpu/runtime.cc"),
 }
 _TABLE = """
-data-type: manual
-    jaxlib Unsupported TMA data type: %d.
-jaxlib-data-type
-    jaxlib Unsupported TMA data type: %d.
-rank: manual
-    xla unsupported rank for TMA: %d. Must be 1-5
-    jaxlib TMA descriptor rank %d is out of range [1, 5].
-    mosaic Rank must be in [1, 5], but got %ld
-rank-interleaved: manual
-    xla If TmaInterleave is not kNone, then tensor rank must additionally be >= 3.
-entries: manual
-    xla global_dims, box_dims and element_strides must have the same rank
-    jaxlib TMA descriptor rank mismatch: block_shape size %d, shape size %zu, strides size %zu.
-descriptor-address: manual
-    jaxlib TMA descriptor output address must be 64-byte aligned, but got %p.
-    mosaic TMA descriptor address must be 64 byte aligned, but got: %p
-address: manual
-    jaxlib TMA global base address must be 16-byte aligned, but got %p.
-dims: manual
-    xla global_dims (%s) must be non-zero and <= 2^32.
-    jaxlib TMA shape at dimension %d must be in range [1, 2^32], but got %llu.
-    mosaic TMA size must be less than 2**32, but got %ld at index %ld
+data-type: manual jaxlib
+jaxlib-data-type: jaxlib
+rank: manual xla jaxlib mosaic
+rank-interleaved: manual xla
+entries: manual xla jaxlib
+descriptor-address: manual jaxlib mosaic
+address: manual jaxlib
+dims: manual xla jaxlib mosaic
 dims-packed: manual
-stride-alignment, stride-range: manual
-    xla global_strides (%s) must be a multiple of 16 and < 2^40.
-    jaxlib TMA byte stride at dimension %d must be divisible by 16 and less than 2^40, \
-but got %llu (element stride %llu, element size %u).
-    mosaic Byte strides must be divisible by 16 and less than 2**40, but got %ld (item \
-stride = %ld, item size = %ld) at index %ld
-box: manual
-    xla box_dims [%s] must be non-zero and <= 256.
-    jaxlib TMA block shape at dimension %d must be in range [1, 256], but got %u.
-    mosaic Window shape must be in [0, 256], but got %d at index %ld
+stride-alignment: manual xla jaxlib mosaic
+stride-range: manual xla jaxlib mosaic
+box: manual xla jaxlib mosaic
 box-size: driver
-box-bytes: manual
-    xla when interleave is kNone, box_dims[0] (%d) * element_byte_width (%d) must be a \
-multiple of 16 bytes.
-    jaxlib TMA innermost block shape in bytes must be divisible by 16, but got %u * %u = %u bytes.
-    mosaic The last dimension of window shape must have a bytewidth divisible by 16, \
-but got %d*%ld at index %ld
+box-bytes: manual xla jaxlib mosaic
 box-packed: manual
-element-strides: manual
-    xla element_strides (%s) must be non-zero and <= 8.
-interleave: manual
-    xla unsupported interleave: %d
+element-strides: manual xla
+interleave: manual xla
 interleave-packed: manual
-interleave-swizzle: manual
-    xla when interleave is k32B, swizzle must be k32B.
-swizzle: manual
-    xla unsupported swizzle: %d
-    jaxlib Unsupported TMA swizzle: %u.
-    mosaic Unsupported swizzle: %ld
-swizzle-span: manual
-    xla when interleave is kNone and swizzle is k..B, \
-box_dims[0] * element_byte_width must be <= ...
+interleave-swizzle: manual xla
+swizzle: manual xla jaxlib mosaic
+swizzle-span: manual xla
 swizzle-packed: manual
 store-packed: manual
 l2-promotion: manual
-oob-fill: manual
-    jaxlib Unsupported TMA OOB fill: %u.
+oob-fill: manual jaxlib
 nan-fill: manual
-innermost-stride
-    jaxlib TMA innermost element stride must be 1, but got %llu.
-    mosaic Minormost stride must be 1, but got %ld
-plain-swizzle
-    xla unsupported swizzle: %d
-    jaxlib Unsupported TMA swizzle: %u.
-    mosaic Unsupported swizzle: %ld
-element-size
-    xla unsupported element size: %d
-stride-chain
-    xla global_stride (%d) must be a multiple of the previous stride (%d).
-stride-covers-dim
-    xla global_stride (%d) must be >= global_dim (%d).
-first-element-stride
-    xla element_strides[0] must be 1 for TMA. Got %d instead.
+innermost-stride: jaxlib mosaic
+plain-swizzle: xla jaxlib mosaic
+element-size: xla
+stride-chain: xla
+stride-covers-dim: xla
+first-element-stride: xla
 """
-
-
-def _sources(table: str) -> dict[str, dict[Consumer, str]]:
-    sources: dict[str, dict[Consumer, str]] = {}
-    names: list[str] = []
-    for line in table.strip().splitlines():
-        if line.startswith(" "):
-            component, _, message = line.strip().partition(" ")
-            consumer, place = _COMPONENTS[component]
-            for name in names:
-                sources[name][consumer] = f'{place}: "{message}"'
-        else:
-            listed, _, component = line.partition(": ")
-            names = listed.split(", ")
-            for name in names:
-                sources[name] = dict([_COMPONENTS[component]] if component else [])
-    return sources
-
-
-CONDITIONS: Final[Mapping[str, Mapping[Consumer, str]]] = _sources(_TABLE)
-"""For each condition the components that check it, each with its source and message.
+CONDITIONS: Final[Mapping[str, Mapping[Consumer, str]]] = {
+    name: dict(_COMPONENTS[component] for component in components.split())
+    for name, _, components in (line.partition(": ") for line in _TABLE.split("\n") if line)
+}
+"""For each condition the components that check it, each with its source.
 
 The driver's conditions, which come first, apply to every consumer."""
 
@@ -159,7 +99,7 @@ class ConditionViolation:
     degenerate: bool
     """True for a stride of a dimension of size 1: any valid stride is equivalent."""
     source: str
-    """The manual or source file of the condition, with its message, if any."""
+    """The manual or source file of the condition."""
 
     def __str__(self) -> str:
         excuse = " (an arbitrary stride of a dimension of size 1)" if self.degenerate else ""
