@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
@@ -545,32 +545,14 @@ def test_a_damaged_message_is_a_call_or_a_payload_error(data: st.DataObject) -> 
 
 
 @pytest.mark.parametrize(
-    ("case", "lines"),
+    ("case", "words"),
     [
-        (
-            "add_wrong_ffi",
-            [
-                "triton_kernel_call_ffi add",
-                "  autotuned add_autotuned: 2 configurations",
-                "    buffer 1, which is also result buffer 0: 4096 bytes",
-                "    3 pointers for the buffers",
-                "    parameter 0 to 2: pointer, divisible by 16",
-            ],
-        ),
-        (
-            "descriptor_degenerate_legacy",
-            [
-                "    parameter 0: tensor descriptor: shape [32, 1, 128], strides [128, 1, 1] in "
-                "elements, block [1, 1, 64], element type 9, swizzle 3, out of bounds 0",
-                "    parameter 4: i64 128",
-                "    parameter 5 to 6: i64 1",
-            ],
-        ),
+        ("add_wrong_ffi", "InputOutputAlias(input_buffer=1, output_buffer=0, size_bytes=4096)"),
+        ("descriptor_degenerate_legacy", "strides=(128, 1, 1)"),
     ],
 )
-def test_a_call_is_shown_line_by_line(case: str, lines: Sequence[str]) -> None:
-    shown = render_payload(call_of(case)).split("\n")
-    assert [line for line in lines if line not in shown] == []
+def test_a_call_is_shown_with_its_fields(case: str, words: str) -> None:
+    assert words in render_payload(call_of(case))
 
 
 # ---- MLIR

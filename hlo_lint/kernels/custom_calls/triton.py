@@ -85,12 +85,10 @@ class Kernel:
     compute_capability: int
     """90 is sm_90."""
     ptx: str = field(repr=False)
-    ttir: str = field(repr=False)
+    """Empty in newer releases, which have machine code instead."""
     num_ctas: int | None = None
     global_scratch_size: int | None = None
     global_scratch_align: int | None = None
-    object_bytes: int = 0
-    """The size in bytes of the machine code that newer releases have in place of PTX."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,22 +281,16 @@ def _kernel_call(reader: Reader, within: Field) -> KernelCall:
 
 def _kernel(reader: Reader, within: Field) -> Kernel:
     fields = _by_number(reader.fields(within), "TritonKernel")
-    texts = {number: wire.text_of(fields[number]) for number in (1, 4, 5) if number in fields}
-    object_bytes = 0
-    if 11 in fields:
-        image = _by_number(reader.fields(fields[11]), "ModuleImageProto")
-        object_bytes = len(wire.bytes_of(image[1])) if 1 in image else 0
+    texts = {number: wire.text_of(fields[number]) for number in (1, 4) if number in fields}
     return Kernel(
         kernel_name=texts.get(1, ""),
         num_warps=_uint(fields, 2),
         shared_mem_bytes=_uint(fields, 3),
         compute_capability=_uint(fields, 6),
         ptx=texts.get(4, ""),
-        ttir=texts.get(5, ""),
         num_ctas=_uint(fields, 10) if 10 in fields else None,
         global_scratch_size=_uint(fields, 12) if 12 in fields else None,
         global_scratch_align=_uint(fields, 13) if 13 in fields else None,
-        object_bytes=object_bytes,
     )
 
 
