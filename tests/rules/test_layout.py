@@ -89,20 +89,6 @@ def test_of_several_operands_only_the_wrong_ones_are_copied(tmp_path: Path) -> N
     ]
 
 
-def test_what_layouts_normalization_does_not_compare_is_said(tmp_path: Path) -> None:
-    text = (
-        "HloModule m\n\nENTRY e {\n  p = f32[8,8]{1,0} parameter(0)\n"
-        "  q = f32[8,8]{0,1} parameter(1)\n  s = f32[8,8]{1,0} add(p, q)\n"
-        "  ROOT t = f32[8,8]{0,1} add(p, q)\n}\n"
-    )
-    findings = hlo_lint.lint(dumped(text, tmp_path, EARLY), ["layout-changed"]).findings
-    silent = [any("silently" in note for note in each.notes) for each in findings]
-    assert [(each.instruction, said) for each, said in zip(findings, silent, strict=True)] == [
-        ("s", True),
-        ("t", False),
-    ]
-
-
 def test_what_is_not_packed_yet_lies_as_its_reader_does(tmp_path: Path) -> None:
     text = (
         "HloModule m\n\nENTRY e {\n  p = s4[4]{0} parameter(0)\n"

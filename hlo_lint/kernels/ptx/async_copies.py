@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from hlo_lint.kernels.ptx.addresses import EXTERN, Addresses, Bytes
 from hlo_lint.kernels.ptx.ranges import UNBOUNDED
 from hlo_lint.kernels.ptx.reader import whole_constant
-from hlo_lint.text.phrases import listed
 from hlo_lint.text.source import Lines, Span
 
 if TYPE_CHECKING:
@@ -39,8 +38,6 @@ MAX_STEPS = 3_000_000
 """The budget of steps (copies times instructions) for a function: about two seconds."""
 MAX_WALK = 500_000
 """The budget of instructions for the walks back from all stores to their barriers."""
-SHOWN = 6
-"""The largest number of lines named in a note."""
 LEAST_OF_A_TENSOR = 16
 """The least number of bytes that a tensor's bulk store reads; the real number is in its descriptor.
 So only a store to its start is reported."""
@@ -53,8 +50,6 @@ class Hazard:
     """A store to shared memory that an asynchronous copy may still be using."""
 
     span: Span
-    copy: Span
-    """The last copy in the text that may still be in flight."""
     message: str
     notes: tuple[str, ...]
     before: Span
@@ -440,12 +435,6 @@ class _Flow:
             f"the store touches {_spelled([self._bytes[store.position]])}, "
             f"the copies in flight {copied}"
         ]
-        if len(copies) > 1:
-            places = _lines([line(event.instruction) for event in copies])
-            notes.append(f"{len(copies)} copies may be in flight: {places}")
-        if len(stores) > 1:
-            places = _lines([line(event.instruction) for event in stores])
-            notes.append(f"the same wait protects {len(stores)} stores: {places}")
         if place.is_barrier:
             barrier = place.instruction
             notes.append(
@@ -457,14 +446,7 @@ class _Flow:
                 "no barrier precedes this store: a wait covers only this thread's copies, "
                 "those of other threads need a barrier after it"
             )
-        return Hazard(
-            store.instruction.span,
-            copy.instruction.span,
-            message,
-            tuple(notes),
-            place.instruction.span,
-            wait,
-        )
+        return Hazard(store.instruction.span, message, tuple(notes), place.instruction.span, wait)
 
 
 class _MissingWait(NamedTuple):
@@ -484,10 +466,6 @@ def _is_barrier(instruction: PtxInstruction, threads: int) -> bool:
     if "warp" in parts:
         return threads <= 32
     return "cluster" not in parts and ("sync" in parts or "red" in parts)
-
-
-def _lines(numbers: list[int]) -> str:
-    return f"lines {listed(numbers, SHOWN)}"
 
 
 def _spelled(ranges: list[Bytes]) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hlo_lint.analysis.layout_mismatches import in_other_orders, turned
 from hlo_lint.hlo.ir import Computation, Instruction, Module
-from hlo_lint.hlo.opcodes import BINARY, KEEPS_LAYOUT
+from hlo_lint.hlo.opcodes import KEEPS_LAYOUT
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule, Stage
 
 if TYPE_CHECKING:
@@ -83,16 +83,10 @@ class LayoutChanged(Rule):
                 same_order = before.minor_to_major == after.minor_to_major
                 if same_order and not (stage.normalized or stage.final):
                     continue  # sub-byte-size-setter, which packs both, comes after the layouts
-                hidden = stage.normalized is False and _is_hidden(opcode, number)
-                note = (
-                    "layout_normalization does not compare these layouts: if the dimensions have "
-                    "equal sizes, it transposes the operand silently"
-                )
                 yield Finding(
                     instruction,
                     f"this {opcode} should not change layouts: operand {number} is {before}, "
                     f"the result {after}",
-                    notes=(note,) if hidden else (),
                     operand=number,
                 )
 
@@ -114,18 +108,3 @@ class LayoutChanged(Rule):
             copy = rewrite.insert_before(instruction, "copy", copied, [read])
             rewrite.replace_operand(instruction, number, copy)
         return rewrite.fix("copy the operand into the layout of the result")
-
-
-def _is_hidden(opcode: str, number: int) -> bool:
-    """True if LayoutNormalization assumes the operand's order without a check."""
-    match opcode:
-        case "concatenate" | "pad" | "reverse":
-            return True
-        case "dynamic-update-slice":
-            return number == 1
-        case "select":
-            return number == 0
-        case "clamp":
-            return number in (0, 2)
-        case _:
-            return opcode in BINARY and number == 1

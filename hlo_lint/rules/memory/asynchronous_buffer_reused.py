@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlo_lint.analysis.async_chains import async_chains, has_async, is_start
+from hlo_lint.analysis.async_chains import async_chains, has_async
 from hlo_lint.analysis.memory_accesses import Accesses, MemoryAccess, Race
 from hlo_lint.hlo.ir import Module
 from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, PublicReport, Rule
@@ -93,7 +93,8 @@ class AsynchronousBufferReused(Rule):
                     (race for race in races if race.instruction is instruction),
                     key=lambda race: (race.theirs.writes, race.ours.writes),
                 )
-                yield Finding(instruction, _message(worst), tuple(_notes(worst)))
+                notes = str(worst.ours), str(worst.theirs)
+                yield Finding(instruction, _message(worst), notes)
             for read, written in accesses.folds(chain):
                 yield Finding(
                     chain.start,
@@ -129,17 +130,3 @@ def _common(left: MemoryAccess, right: MemoryAccess) -> int:
     """The size of the overlap of two accesses, in bytes."""
     a, b = left.value.slice, right.value.slice
     return min(a.end, b.end) - max(a.offset, b.offset)
-
-
-def _notes(race: Race) -> list[str]:
-    theirs = str(race.theirs)
-    if race.theirs.instruction is not race.instruction:
-        inside = race.theirs.instruction.computation.name
-        theirs += f" (in %{inside}, which %{race.instruction.name} runs)"
-    ours = str(race.ours)
-    if race.ours.instruction is not race.chain.start:
-        ours += f" (inside %{race.chain.start.name})"
-    notes = [ours, theirs]
-    if is_start(race.instruction):
-        notes.append("both operations are in flight on the same memory")
-    return notes
