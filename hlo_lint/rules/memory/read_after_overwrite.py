@@ -73,27 +73,6 @@ s = (f32[8]{{0:S(5)}}, f32[8]{{0}}, u32[]) copy-start(x)
 {second}
 ROOT t = (f32[8]{{0}}, f32[8]{{0:S(5)}}) tuple(d, c)
 """
-_BODY = """\
-  tmp_0 = f32[8]{0} parameter(0)
-  tmp_1 = s32[] constant(0)
-  tmp_2 = f32[1]{0} constant({1})
-  tmp_3 = f32[8]{0} negate(f32[8]{0} tmp_0)
-  tmp_4 = f32[8]{0} dynamic-update-slice(f32[8]{0} tmp_3, f32[1]{0} tmp_2, s32[] tmp_1)
-  ROOT tmp_5 = (f32[8]{0}, f32[8]{0}) tuple(f32[8]{0} tmp_4, f32[8]{0} tmp_3)
-"""
-_CANONICAL = f"""
-HloModule m, is_scheduled=true
-
-fused_dynamic_update_slice {{
-{_BODY}}}
-
-ENTRY e {{
-  tmp_0 = f32[8]{{0}} parameter(0)
-  ROOT tmp_1 = (f32[8]{{0}}, f32[8]{{0}}) fusion(f32[8]{{0}} tmp_0), kind=kLoop, calls=
-  {{
-{_BODY}  }}
-}}
-"""
 _BRANCHES = """
 HloModule m, is_scheduled=true
 twice {{ ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple(f32[8]{{0}} a, a) }}
@@ -149,7 +128,15 @@ class ReadAfterOverwrite(Rule):
         Good.entry(_FUSED.format(updated="n", mark="")),
         Bad.entry(_IN_FLIGHT.format(first=_UPDATE + "  // error", second=_COPY_DONE)),
         Good.entry(_IN_FLIGHT.format(first=_COPY_DONE, second=_UPDATE)),
-        Good(_CANONICAL),
+        Good.entry("""
+            HloModule m, is_scheduled=true
+            uncalled {
+              n = f32[8]{0} negate(f32[8]{0} a)
+              d = f32[8]{0} dynamic-update-slice(n, f32[1]{0} u, s32[] i)
+              ROOT t = (f32[8]{0}, f32[8]{0}) tuple(d, n)
+            }
+            ROOT r = f32[8]{0} negate(f32[8]{0} p)
+        """),
         Bad.entry(_BRANCHES.format(opcode="sine", mark="  // error")),
         Good.entry(_BRANCHES.format(opcode="copy", mark="")),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hlo_lint.analysis.buffers import input_output_aliases
+from hlo_lint.analysis.buffers import input_output_aliases, origins
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape, Index
 from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, Rule, Severity
@@ -73,10 +73,10 @@ def _copied_donations(
         if part is None or part is entry.root:
             continue
         copy = part.users[0] if len(part.users) == 1 else None
-        result = _result(entry.root, alias.output_index)
+        *_, (result, rest) = origins(entry.root, alias.output_index, ())
         if (
             copy is not None
-            and result is not None
+            and not rest
             and copy.opcode == "copy"
             and copy.type_text == part.type_text  # a different layout needs its own buffer
             and (copy is result or copy.users == (result,))
@@ -92,14 +92,4 @@ def _only_part(parameter: Instruction, index: Index) -> Instruction | None:
         if len(taken) != 1 or any(user.opcode != "get-tuple-element" for user in part.users):
             return None
         part = taken[0]
-    return part
-
-
-def _result(root: Instruction, index: Index) -> Instruction | None:
-    """The instruction that computes a part of the result; None without a tuple instruction."""
-    part: Instruction | None = root
-    for number in index:
-        if part is None or part.opcode != "tuple" or number >= len(part.operands):
-            return None
-        part = part.operands[number].instruction
     return part

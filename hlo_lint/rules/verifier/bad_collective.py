@@ -117,12 +117,6 @@ class BadCollective(VerifierRule):
             ROOT g = f32[16] all-gather(f32[8] p), dimensions={0}, replica_groups={}  // error
         """),
         Bad.entry("""
-            HloModule m, replica_count=2, num_partitions=2
-            add { ROOT s = f32[] add(f32[] a, f32[] b) }
-            ROOT g = f32[4] reduce-scatter(f32[8] p), dimensions={0}, channel_id=1,  // error
-                replica_groups={{0,1}}, to_apply=add
-        """),
-        Bad.entry("""
             HloModule m, replica_count=3
             ROOT a = (f32[8], f32[8]) all-to-all(f32[8] p, p), replica_groups={}  // error
         """),
@@ -147,9 +141,6 @@ class BadCollective(VerifierRule):
                 q = f32[4] parameter(1)
                 ROOT g = (f32[8], f32[4]) all-reduce(p, q), replica_groups={{0,1}}, to_apply=add
             """
-        ),
-        Good.entry(
-            "ROOT g = f32[32] all-gather(f32[8] p), dimensions={0}, replica_groups={{0,1,2,3}}"
         ),
         Good.entry("""
             add { ROOT s = f32[] add(f32[] a, f32[] b) }

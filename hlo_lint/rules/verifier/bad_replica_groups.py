@@ -107,20 +107,12 @@ class BadReplicaGroups(VerifierRule):
     }
     examples = (
         *rows.values(),
-        Bad.entry("""
-            add { ROOT s = f32[] add(f32[] a, f32[] b) }
-            ROOT g = f32[8] all-reduce(f32[8] p), channel_id=1, to_apply=add,  // error
-                use_global_device_ids=true
-        """),
         Good.entry("ROOT g = f32[8] collective-broadcast(f32[8] p), replica_groups={{0,1},{1,2}}"),
         Good.entry("""
             HloModule m, num_partitions=8
             ROOT g = f32[32] all-gather(f32[8] p), dimensions={0}, channel_id=1,
                 use_global_device_ids=true, replica_groups=[2,4]<=[8]
         """),
-        Good.entry(
-            "ROOT g = f32[32] all-gather(f32[8] p), dimensions={0}, replica_groups={{0,1,2,3}}"
-        ),
     )
 
     @on(*sorted(HAS_GROUPS), local=True)

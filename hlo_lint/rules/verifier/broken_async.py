@@ -184,11 +184,6 @@ class BrokenAsync(VerifierRule):
             u = ((f32[8]{0}), f32[8]{0}, u32[]) async-update(s)
             ROOT d = f32[8]{0} async-done(u)
         """),
-        Good.entry("""
-            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-            s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped
-            ROOT d = f32[8]{0} async-done(s)
-        """),
     )
 
     @on("async-start")
