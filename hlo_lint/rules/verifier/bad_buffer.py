@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from hlo_lint.analysis.buffers import operand_position, origins
 from hlo_lint.analysis.shape_inference.types import compatible, flags
 from hlo_lint.analysis.verifier.checks import on, on_computation
 from hlo_lint.analysis.verifier.scope import Scope, Violation, parameter
 from hlo_lint.hlo.attributes.plain import Alias
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.kinds import TYPE, reading_of
-from hlo_lint.hlo.shape import ArrayShape, BufferShape, Shape, leaves, part
+from hlo_lint.hlo.shape import ArrayShape, BufferShape, Index, Shape, leaves, part
 from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
 
@@ -173,7 +174,7 @@ def _uses(scope: Scope) -> Iterator[Violation]:
             yield Violation("buffer-writers", second, message)
 
 
-_Value = tuple[str, tuple[int, ...]]
+_Value = tuple[str, Index]
 """A buffer: the name of the instruction that creates it, and the index in its result."""
 
 
@@ -183,50 +184,34 @@ def writers_of(scope: Scope, computation: Computation) -> Mapping[_Value, list[I
     A loop writes a buffer if its body does. If a body writes a buffer and also returns it, the next
     iteration reads it again, so the root counts as a writer.
     """
-    buffers: dict[str, Mapping[tuple[int, ...], _Value]] = {}
     writers: dict[_Value, list[Instruction]] = {}
     for number in range(len(computation.rows)):
         instruction = computation.at(number)
-        values = [_values(buffers, name) for name in instruction.operand_names]
-        opcode = instruction.opcode
-        if opcode == "tuple":
-            buffers[instruction.name] = {
-                (place, *index): value
-                for place, by_index in enumerate(values)
-                for index, value in by_index.items()
-            }
+        if instruction.opcode in _RENAMES:
             continue
-        if opcode == "get-tuple-element" and values:
-            place = instruction.tuple_index
-            buffers[instruction.name] = {
-                index[1:]: value for index, value in values[0].items() if index[:1] == (place,)
-            }
-            continue
-        if opcode in ("bitcast", "opt-barrier") and values:
-            buffers[instruction.name] = values[0]
-            continue
-        result = _buffer_indices(instruction.shape_or_none)
-        buffers[instruction.name] = {index: (instruction.name, index) for index in result}
-        for place, by_index in enumerate(values):
-            for index, value in by_index.items():
+        for place in range(len(instruction.operand_names)):
+            if (given := operand_position(instruction, place, ())) is None:
+                continue
+            for index, value in _buffers_of(*given):
                 if _writes(scope, instruction, place, index):
                     writers.setdefault(value, []).append(instruction)
-    root = computation.root
-    if root is not None:
-        for value in buffers.get(root.name, {}).values():
+    if (root := computation.root) is not None:
+        for _, value in _buffers_of(root, ()):
             maker = computation.instruction(value[0])
             if value in writers and maker is not None and maker.opcode == "parameter":
                 writers[value].append(root)
     return writers
 
 
-def _values(
-    buffers: Mapping[str, Mapping[tuple[int, ...], _Value]], operand: str
-) -> Mapping[tuple[int, ...], _Value]:
-    name, _, index = operand.partition("#")
-    values = buffers.get(name, {})
-    prefix = tuple(map(int, index.split("#"))) if index else ()
-    return {i[len(prefix) :]: v for i, v in values.items() if i[: len(prefix)] == prefix}
+_RENAMES: Final = ("tuple", "get-tuple-element", "bitcast", "opt-barrier")
+
+
+def _buffers_of(instruction: Instruction, index: Index) -> Iterator[tuple[Index, _Value]]:
+    """The buffers in a part of a result, by index; texts may leave out types of elements."""
+    *_, (source, at) = origins(instruction, index, _RENAMES[2:])
+    for inner in _buffer_indices(part(source.shape_or_none, at)):
+        *_, (maker, place) = origins(source, (*at, *inner), _RENAMES[2:])
+        yield inner, (maker.name, place)
 
 
 def _writes(scope: Scope, user: Instruction, place: int, index: tuple[int, ...]) -> bool:
