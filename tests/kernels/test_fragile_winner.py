@@ -128,11 +128,6 @@ def test_an_instruction_on_which_all_failed_is_passed_over() -> None:
     assert list(contests(timed(A=[0], B=[0]))) == []
 
 
-def test_failures_are_told_beside_a_verdict() -> None:
-    found = one_fragile(A=[3000, 0, 0], B=[3032])
-    assert found.notes == ("2 of 3 candidates of A failed: the time is the best of the other 1",)
-
-
 def test_of_two_rivals_the_likelier_to_win_is_named() -> None:
     found = contest(A=[4000], CUBLASLT=[4000], B=[4620])
     assert (found.rival.backend, found.margin) == ("B", 620)

@@ -478,7 +478,7 @@ def test_a_damaged_log_says_what_is_missing_and_reads_the_rest() -> None:
         "a number out of range in globalDim",
         "a TMA descriptor without format",
     ]
-    assert [text[slice(*damaged.span)] for damaged in found.unreadable][1:3] == ["(64,12", "100 57"]
+    assert [text[start:end] for _, start, end in found.unreadable][1:3] == ["(64,12", "100 57"]
     assert len(found.descriptors) == 1
 
 

@@ -41,8 +41,6 @@ class Best:
     scratch_bytes: int
     samples: int
     """The number of the backend's timed candidates."""
-    failures: int
-    """The number of its candidates that failed."""
 
     def __str__(self) -> str:
         return (
@@ -108,16 +106,6 @@ class Fragile:
             f"the autotuner's choice for {self.subject} may change from run to run: "
             f"{winner} beat {rival} {lead}{_scratch(contest)}, but each candidate is timed once "
             f"and a lead below {self.sure - 1:.0%} is not stable{_inequality(winner, rival)}"
-        )
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Further facts from the log."""
-        return tuple(
-            f"{failed} of {best.backend} failed: the time is the best of the other {best.samples}"
-            for best in (self.contest.winner, self.contest.rival)
-            if best.failures
-            for failed in [f"{best.failures} of {best.failures + best.samples} candidates"]
         )
 
     @property
@@ -193,14 +181,12 @@ def contest_of(tuned: TunedInstruction) -> Contest | None:
     backends = tuned.backends
     if won is None or len(backends) < 2:
         return None
-    failed = Counter(candidate.backend for candidate in tuned.candidates if candidate.failed)
     bests = [
         Best(
             candidate.backend,
             candidate.nanoseconds or 0,
             candidate.scratch_bytes,
             len(backends[candidate.backend]),
-            failed[candidate.backend],
         )
         for candidate in tuned.candidates
         if candidate is won or (not candidate.failed and candidate.backend != won.backend)

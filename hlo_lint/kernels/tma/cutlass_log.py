@@ -17,14 +17,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.file_types import CUTLASS_START, FMHA_START
-from hlo_lint.kernels.tma.descriptor import (
-    Consumer,
-    Descriptor,
-    Located,
-    UnreadableDescriptor,
-    tensor_map_type,
-)
-from hlo_lint.text.source import Span
+from hlo_lint.kernels.tma.descriptor import Consumer, Descriptor, Located, tensor_map_type
+from hlo_lint.text.source import ParseError, Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,21 +62,21 @@ class Log:
     """The descriptors of a text, in text order."""
 
     descriptors: tuple[Located, ...]
-    unreadable: tuple[UnreadableDescriptor, ...]
+    unreadable: tuple[ParseError, ...]
     """Descriptors that lack a field, or have a number that is out of range."""
 
 
 def read_log(text: str) -> Log:
     """The descriptors printed in a text, in both formats, with the span of each field."""
     descriptors: list[Located] = []
-    unreadable: list[UnreadableDescriptor] = []
+    unreadable: list[ParseError] = []
     starts = [match.start() for match in _start.finditer(text)]
     for start, end in pairwise([*starts, len(text)]):
         read = _read_cutlass if text.startswith(CUTLASS_START, start) else _read_fmha
         try:
             descriptors.append(read(text, start, end))
         except _Damaged as damaged:
-            unreadable.append(UnreadableDescriptor(damaged.span, damaged.message))
+            unreadable.append(ParseError(damaged.message, *damaged.span))
     return Log(tuple(descriptors), tuple(unreadable))
 
 

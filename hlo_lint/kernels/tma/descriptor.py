@@ -190,14 +190,6 @@ class Located:
         return self.fields.get(name, self.span)
 
 
-@dataclass(frozen=True, slots=True)
-class UnreadableDescriptor:
-    """An unreadable descriptor."""
-
-    span: Span
-    message: str
-
-
 def _bytes(bits: int) -> int:
     whole, remainder = divmod(bits, 8)
     # An odd number of bytes is not a multiple of 16, so the misalignment stays visible.

@@ -189,23 +189,6 @@ class AttributeLost(Rule):
             + ROOT n = f32[8] negate(s)
             }
         """),
-        Good.step("""
-            HloModule m, num_partitions=2
-
-            ENTRY e {
-            - x = f32[8] collective-permute(f32[8] p), channel_id=1,
-            -     source_target_pairs={{0,1},{1,0}},
-            -     frontend_attributes={_xla_send_recv_validation="{{0,2},{1,3}}"}
-            - ROOT n = f32[8] negate(x)
-            + b = f32[8] collective-permute(p), channel_id=1, source_target_pairs={{1,0}},
-            +     frontend_attributes={_xla_send_recv_validation="{{1,3}}"}
-            + f = f32[8] collective-permute(p), channel_id=2, source_target_pairs={{0,1}},
-            +     frontend_attributes={_xla_send_recv_validation="{{0,2}}"}
-            + c = pred[] convert(u32[] d)
-            + s = f32[8] select(c, f, b)
-            + ROOT n = f32[8] negate(s)
-            }
-        """),
         Bad.step("""
             - k = f32[8] negate(f32[8] p)
             - ROOT c = f32[8] custom-call(k), custom_call_target="t",

@@ -63,5 +63,4 @@ class FragileAutotunerWinner(Rule):
         number = len(runs.logs) - 1
         for close in fragile(runs.logs[number], self.lasting_lead):
             if (close.fingerprint or close.instruction) not in reported:
-                notes = (*close.notes, *close.advice)
-                yield Finding(close.span, close.reason, notes=notes, file=number)
+                yield Finding(close.span, close.reason, notes=close.advice, file=number)

@@ -13,6 +13,7 @@ from hlo_lint.kernels.calls import triton_calls
 from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, Rule, Severity
 from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.text.edits import Fix
+from hlo_lint.text.source import Span
 
 if TYPE_CHECKING:  # loaded where there is a descriptor
     from collections.abc import Iterator
@@ -127,9 +128,9 @@ class TmaDescriptorRefused(Rule):
                     f"this tensor descriptor's {violation}",
                     notes=_notes(violation),
                 )
-        for damaged in log.unreadable:
-            message = f"this tensor descriptor cannot be read: {damaged.message}"
-            yield Finding(damaged.span, message, severity=Severity.WARNING)
+        for reason, start, end in log.unreadable:
+            message = f"this tensor descriptor cannot be read: {reason}"
+            yield Finding(Span(start, end), message, severity=Severity.WARNING)
 
     def fix(self, instruction: Instruction, module: Module) -> Fix | None:
         """Write valid strides for dimensions of size 1 into the payload."""
