@@ -42,7 +42,7 @@ from it ends the run."""
 class Task(NamedTuple):
     """The input that the checks of all compilations share, here and in other processes."""
 
-    rules: Sequence[Rule]
+    rules: Iterable[Rule]
     before: str | None = None
     """The next pass, if the caller gives it."""
     stage_of: StageOf | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from itertools import chain
-from typing import TYPE_CHECKING, Final, NamedTuple, overload
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hlo_lint.analysis.calls import opcodes_of
 from hlo_lint.analysis.kinds import kinds_of, without_channel
@@ -152,25 +152,11 @@ class ChosenRule(NamedTuple):
         return self.held or self.entry.load()
 
 
-class ChosenRules(Sequence["Rule"]):
+class ChosenRules:
     """The rules of a run, each imported on first use."""
 
     def __init__(self, chosen: Sequence[ChosenRule]) -> None:
         self.chosen = chosen
-
-    @overload
-    def __getitem__(self, index: int) -> Rule: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Rule]: ...
-
-    def __getitem__(self, index: int | slice) -> Rule | Sequence[Rule]:
-        if isinstance(index, slice):
-            return ChosenRules(self.chosen[index])
-        return self.chosen[index].rule
-
-    def __len__(self) -> int:
-        return len(self.chosen)
 
     def __iter__(self) -> Iterator[Rule]:
         return (chosen.rule for chosen in self.chosen)
@@ -180,7 +166,7 @@ class ChosenRules(Sequence["Rule"]):
         return next((chosen for chosen in self.chosen if chosen.entry.name == name), None)
 
     @classmethod
-    def of(cls, rules: Sequence[Rule]) -> ChosenRules:
+    def of(cls, rules: Iterable[Rule]) -> ChosenRules:
         """Wrap already imported rules."""
         if isinstance(rules, ChosenRules):
             return rules

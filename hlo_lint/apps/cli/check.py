@@ -240,7 +240,7 @@ def _print_details(settings: Settings, report: Report, jobs: int, seconds: float
     """Print the numbers of files and rules and the settings, on standard error."""
     from hlo_lint.rules.registry import all_rules
 
-    rules = f"{len(settings.chosen_rules())} of {len(all_rules())}"
+    rules = f"{len(settings.chosen_rules().chosen)} of {len(all_rules())}"
     for label, message in (
         ("settings", str(settings.file) if settings.file is not None else "no file"),
         ("rules", rules),
