@@ -8,6 +8,7 @@ it; `views.py` has the details for each view.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -212,7 +213,11 @@ class Checker:
             checks = self._watched.get(chosen.entry.name)
             if checks is None:
                 checks = self._watched[chosen.entry.name] = [
-                    check.reporting(self._report_crash, lambda: self._stopwatch.check())
+                    replace(
+                        check,
+                        on_crash=self._report_crash,
+                        before_each=lambda: self._stopwatch.check(),
+                    )
                     for check in checks_of(chosen.rule)
                 ]
             yield from (check for check in checks if check.view in views)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import chain
 from pathlib import Path
@@ -145,7 +145,8 @@ class Parsed(EachDump):
         """Run a check with the parser of the release in the rule's option `jax`."""
         from hlo_lint.engine.parser_judge import judge_of
 
-        super().check(check.seeing(judge_of(getattr(check.rule, "jax", "")).verdict), run)
+        judge = judge_of(getattr(check.rule, "jax", ""))
+        super().check(replace(check, seen_as=judge.verdict), run)
 
 
 class Final(View):

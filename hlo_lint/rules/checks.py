@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
@@ -23,45 +24,31 @@ OnCrash = Callable[[Rule, object, Exception], None]
 """Callback for a rule that crashed on a subject: the rule, the subject and the exception."""
 
 
+@dataclass(frozen=True, eq=False, slots=True)
 class Check:
     """A method `check` or `check_…` of a rule."""
 
-    def __init__(
-        self,
-        rule: Rule,
-        method: str,
-        view: str,
-        parameters: Mapping[str, str],
-        on_crash: OnCrash | None = None,
-        before_each: Callable[[], None] = lambda: None,
-        seen_as: Callable[[Any], object] = lambda subject: subject,
-    ) -> None:
-        self.rule = rule
-        self.method = method
-        self.view = view
-        self.parameters = parameters
-        """The parameter name for each type that it takes."""
-        self._on_crash = on_crash
-        self._before_each = before_each
-        self._seen_as = seen_as
-        self._subject = parameters[view]
-        self._function: Any = getattr(rule, method)
-        self.takes_stage = STAGE in parameters or view == VIOLATIONS
+    rule: Rule
+    method: str
+    view: str
+    parameters: Mapping[str, str]
+    """The parameter name for each type that it takes."""
+    on_crash: OnCrash | None = None
+    """Receives crashes: the findings up to a crash are kept. Without it, a crash is raised."""
+    before_each: Callable[[], None] = lambda: None
+    """Called before each subject; its exceptions end the check."""
+    seen_as: Callable[[Any], object] = lambda subject: subject
+    """Applied to each subject first."""
+
+    @property
+    def takes_stage(self) -> bool:
         """True if the findings may depend on the stage of the run."""
-        self.claims: Mapping[str, object] = getattr(rule, "demands", {})
+        return STAGE in self.parameters or self.view == VIOLATIONS
+
+    @property
+    def claims(self) -> Mapping[str, object]:
         """The verifier checks whose violations are findings of the rule, by name."""
-
-    def reporting(self, on_crash: OnCrash, before_each: Callable[[], None]) -> Check:
-        """A copy of the check that reports crashes and keeps the findings up to a crash.
-
-        An exception of `before_each`, which is called before each subject, ends the check.
-        """
-        return Check(self.rule, self.method, self.view, self.parameters, on_crash, before_each)
-
-    def seeing(self, seen_as: Callable[[Any], object]) -> Check:
-        """A copy of the check that applies a function to each subject first."""
-        watched = self._on_crash, self._before_each
-        return Check(self.rule, self.method, self.view, self.parameters, *watched, seen_as)
+        return getattr(self.rule, "demands", {})
 
     @property
     def artefacts(self) -> Iterable[str]:
@@ -79,18 +66,18 @@ class Check:
         Raises:
             RuleError: the rule crashed and there is no crash callback.
         """
-        self._before_each()
-        views = {self._subject: self._seen_as(subject)}
+        self.before_each()
+        views = {self.parameters[self.view]: self.seen_as(subject)}
         if STAGE in self.parameters:
             views[self.parameters[STAGE]] = stage
         if artefacts:
             views.update({self.parameters[name]: value for name, value in artefacts.items()})
         findings: list[Finding] = []
         try:
-            findings.extend(self._function(**views))
+            findings.extend(getattr(self.rule, self.method)(**views))
         except Exception as error:
-            if self._on_crash is not None:
-                self._on_crash(self.rule, subject, error)
+            if self.on_crash is not None:
+                self.on_crash(self.rule, subject, error)
                 return tuple(findings)
             shown = ", ".join(map(repr, views.values()))
             raise RuleError(f"{self.rule.name()} crashed on {shown}: {error!r}") from error
