@@ -512,9 +512,26 @@ def test_a_module_without_tables_has_no_frames(graph: Module) -> None:
     assert graph.stack_frames.stack(1) == ()
 
 
+def test_a_computation_becomes_a_graph_of_names(graph: Module) -> None:
+    found = present(graph.entry).to_networkx()
+    assert set(found.edges) == {("a", "pair"), ("a", "twice"), ("pair", "twice"), ("twice", "out")}
+    assert found.nodes["pair"]["opcode"] == "tuple"
+    assert found.nodes["out"]["root"]
+    assert found.name == "main"
+
+
+def test_a_module_becomes_a_graph_with_edges_from_what_is_called(graph: Module) -> None:
+    found = graph.to_networkx()
+    assert ("main/a", "main/twice") in found.edges
+    assert found.edges["body/sum", "main/twice"]["calls"]
+    assert len(found) == len(list(graph.instructions()))
+    assert found.name == "graph"
+
+
 @pytest.mark.parametrize("path", sorted(ROUNDTRIP.glob("*.hlo")), ids=lambda path: path.stem)
 def test_every_view_of_an_odd_text_can_be_looked_at(path: Path) -> None:
     for module in hlo_lint.parse_all(path.read_bytes(), path):
+        assert len(module.to_networkx()) <= len(list(module.instructions()))
         assert isinstance(module.attributes, dict)
         for instruction in module.instructions():
             assert instruction.called_computations is not None

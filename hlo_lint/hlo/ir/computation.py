@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hlo_lint.hlo.ir.computation_text import ComputationText
 from hlo_lint.hlo.ir.cycles import without_cycles
@@ -25,6 +25,9 @@ from hlo_lint.text.errors import nearest
 from hlo_lint.text.patterns import late
 from hlo_lint.text.phrases import counted, in_a_line
 from hlo_lint.text.source import ParseError, Span
+
+if TYPE_CHECKING:
+    import networkx
 
 _NAME = re.compile(r"%?([\w.\-]+)").match
 """The name after `calls=`, which `str.split` finds several times faster than a pattern."""
@@ -360,3 +363,13 @@ class Computation:
                     names += [body.computation.name for body in bodies]
             self._fusion_computations = frozenset(names)
         return self._fusion_computations
+
+    def to_networkx(self) -> networkx.DiGraph[str]:
+        """A graph of names, an edge from each operand to its reader; `opcode` and `shape` on nodes.
+
+        Raises:
+            ImportError: networkx is not installed.
+        """
+        from hlo_lint.hlo.ir.graph_export import computation_graph
+
+        return computation_graph(self)

@@ -15,6 +15,8 @@ from hlo_lint.text.phrases import counted, in_a_line
 from hlo_lint.text.source import Lines, ParseDiagnostic, ParseError, Span
 
 if TYPE_CHECKING:
+    import networkx
+
     from hlo_lint.hlo.parser.stack_frames import StackFrames
 
 
@@ -245,6 +247,16 @@ class Module:
                 and (not computation.tail or computation.thread == "main")
             ]
         return self._nonfusion_computations
+
+    def to_networkx(self) -> networkx.DiGraph[str]:
+        """A graph of `computation/instruction` names: data edges, and `calls` edges to roots.
+
+        Raises:
+            ImportError: networkx is not installed.
+        """
+        from hlo_lint.hlo.ir.graph_export import module_digraph
+
+        return module_digraph(self)
 
 
 def split_header(header: str) -> dict[str, str]:
