@@ -153,6 +153,20 @@ class Diagnostic:
     def __repr__(self) -> str:
         return in_a_line(f"<Diagnostic {self}>")
 
+    def _repr_html_(self) -> str:
+        return self.html()
+
+    def html(self) -> str:
+        """The finding for a notebook: its message, line and notes."""
+        from html import escape
+
+        from hlo_lint.text.notebook import excerpt
+
+        end = self.end_column if self.end_line == self.line else len(self.excerpt) + 1
+        code = excerpt(self.excerpt, self.column - 1, end - 1) if self.excerpt else ""
+        notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
+        return f"<div><b>{escape(str(self))}</b>{code}{f'<ul>{notes}</ul>' if notes else ''}</div>"
+
 
 class SuppressedBy(Enum):
     """The kind of a suppression."""

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from hlo_lint.engine.findings import Diagnostic, SuppressedFinding
 
 
+MAX_SHOWN = 50
+"""Findings that a notebook shows."""
+
+
 @dataclass(eq=False, repr=False)
 class Report:
     """The result of `lint`. It prints as the command line prints."""
@@ -102,6 +106,15 @@ class Report:
         modules = counted(self.stats.get("modules", 0), "module")
         unchecked = f"; {len(self.unchecked)} not checked" if self.unchecked else ""
         return f"<Report: {', '.join(severities)} in {modules}{unchecked}>"
+
+    def _repr_html_(self) -> str:
+        from hlo_lint.text.notebook import folded
+
+        shown = self.findings[:MAX_SHOWN]
+        findings = "".join(diagnostic.html() for diagnostic in shown)
+        if len(self) > len(shown):
+            findings += f"<i>… {len(self) - len(shown):,} more findings</i>"
+        return folded(repr(self)[1:-1], findings, is_open=True)
 
     def __str__(self) -> str:
         from hlo_lint.report.formats import render

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -602,6 +603,37 @@ def test_what_python_prints_of_a_result_is_short() -> None:
     fixed = hlo_lint.fix(LOOSE, select=["reshape-moves-data"], before=NEXT)
     assert repr(fixed) == "<FixResult: 1 finding fixed in 1 file, 0 left>"
     assert repr(hlo_lint.parse(ENTRY)).startswith("<Module graph: ")
+
+
+class _Balance(HTMLParser):
+    """Checks that every element is closed, and keeps the text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: set[str] = set()
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.open.append(tag)
+        self.seen.add(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_a_notebook_shows_findings_and_reports() -> None:
+    report = hlo_lint.lint(LOOSE.replace("%r =", "%<script>alert(1)</script> ="), before=NEXT)
+    for value in (report, report[0]):
+        page = _Balance()
+        page.feed(value._repr_html_())
+        page.close()
+        assert not page.open
+        assert "script" not in page.seen
+    assert "mark" in report[0]._repr_html_()
 
 
 @pytest.mark.parametrize("wrong", [5, None, 1.5, object()])
