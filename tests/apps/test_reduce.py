@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections import Counter
@@ -289,6 +290,18 @@ def finding_repro(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def filecheck(folder: Path, module: str = "reduced.hlo") -> int:
+    """The status of the command in the module's RUN line, run on a module."""
+    pytest.importorskip("filecheck")
+    line = (folder / "reduced.hlo").read_text().partition("\n")[0]
+    check, _, match = line.removeprefix("// RUN: ").partition(" | ")
+    assert match == "filecheck %s"
+    python = shlex.quote(sys.executable)
+    check = check.replace("hlo-lint ", f"{python} -m hlo_lint ", 1).replace("%s", module)
+    check = check.replace(" python ", f" {OLD_JAX} ").replace("%t", f"of_{module}")
+    return run_in(folder, "sh", "-c", f"{check} | {python} -m filecheck reduced.hlo").returncode
+
+
 @pytest.mark.slow
 def test_the_pytest_of_a_repro_fails_until_the_module_is_fixed(finding_repro: Path) -> None:
     run = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_repro.py")
@@ -299,6 +312,12 @@ def test_the_pytest_of_a_repro_fails_until_the_module_is_fixed(finding_repro: Pa
     assert fixed.returncode == 0, fixed.stdout
 
 
+@pytest.mark.slow
+def test_the_filecheck_lines_of_a_repro_hold_for_the_broken_module(finding_repro: Path) -> None:
+    assert filecheck(finding_repro) == 0
+    assert filecheck(finding_repro, "fixed.hlo") == 1
+
+
 def test_the_report_says_which_pass_and_which_line_of_python(finding_repro: Path) -> None:
     text = (finding_repro / "REPORT.md").read_text()
     assert "introduced by the pass `autotuner` of post-layout_assignment" in text
@@ -306,6 +325,26 @@ def test_the_report_says_which_pass_and_which_line_of_python(finding_repro: Path
     assert "--xla_gpu_experimental_autotune_backends=CUBLASLT_FISSION" in text
     assert "jax 0.10.0" in text
     assert "+  %reshape.copy" in text
+
+
+def test_the_test_for_xla_runs_the_pass_on_the_module(finding_repro: Path) -> None:
+    text = (finding_repro / "repro_test.cc").read_text()
+    module = text.partition('R"(')[2].partition(')";')[0]
+    assert not parse(module, strict=True).problems
+    assert "LayoutNormalization pass;" in text
+    assert '#include "xla/service/layout_normalization.h"' in text
+
+
+def test_a_module_with_the_end_of_a_raw_string_gets_another_delimiter(tmp_path: Path) -> None:
+    path = tmp_path / "m.hlo"
+    path.write_text(
+        "HloModule m\nENTRY e {\n  p = f32[2] parameter(0)\n"
+        '  ROOT r = (f32[2]) custom-call(p, p), custom_call_target="f(x)", '
+        "output_to_operand_aliasing={{0}: (7, {})}\n}\n"
+    )
+    result = repro(path, "-o", tmp_path / "out", "--jax", "0.11.2")
+    assert result.exit_code == 0, result.output
+    assert ')hlo";' in (tmp_path / "out" / "repro_test.cc").read_text()
 
 
 def test_several_findings_get_a_directory_each(tmp_path: Path) -> None:
@@ -318,7 +357,9 @@ def test_several_findings_get_a_directory_each(tmp_path: Path) -> None:
     result = repro(path, f"{rule}:a", f"{rule}:b", "-o", tmp_path / "out", "--jax", "0.11.2")
     assert result.exit_code == 0, result.output
     assert sorted(each.name for each in (tmp_path / "out").iterdir()) == [rule, f"{rule}.2"]
-    assert "cosine" in (tmp_path / "out" / f"{rule}.2" / "reduced.hlo").read_text()
+    text = (tmp_path / "out" / f"{rule}.2" / "repro_test.cc").read_text()
+    assert "cosine" in text
+    assert "ParseAndReturnUnverifiedModule" in text
 
 
 @pytest.mark.slow
@@ -357,9 +398,11 @@ def test_the_files_of_changed_values_show_it(tmp_path: Path) -> None:
     broken = run_in(folder, *run, PYTHON=str(OLD_JAX))
     assert broken.returncode == 1
     assert "error[values-changed]" in broken.stdout
+    assert filecheck(folder) == 0
     fine = written(tmp_path / "fine.hlo", DOT)
     fixed = run_in(folder, *run, PYTHON=str(OLD_JAX), HLO_MODULE=str(fine))
     assert fixed.returncode == 0, fixed.stdout
+    assert "RunAndCompareTwoModules" in (folder / "repro_test.cc").read_text()
     report = (folder / "REPORT.md").read_text()
     assert report.startswith("# [XLA:GPU] cublas-gemm-rewriter gives wrong results for ")
     assert "```python\njax.jit(f)(2)\n```" in report

@@ -39,9 +39,9 @@ def command(
 
     Findings of PATH, a crash or a change of values are reduced first.
 
-    A directory has the module, a pytest, a script that compiles it with a released jax, and a bug
-    report. Of several findings each gets a directory in that of -o. By default the first error of
-    PATH is taken.
+    A directory has the module with FileCheck lines, a pytest, a C++ test in the manner of XLA's
+    own, a script that compiles it with a released jax, and a bug report. Of several findings each
+    gets a directory in that of -o. By default the first error of PATH is taken.
     """
     if findings == (ValuesChanged.name(),):
         options = options._replace(changes_values=True)

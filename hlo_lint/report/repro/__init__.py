@@ -2,9 +2,10 @@
 
 | file | |
 |---|---|
-| `reduced.hlo` | the module |
+| `reduced.hlo` | the module, with FileCheck lines |
 | `fixed.hlo` | the module with the fix, if there is one |
 | `test_repro.py` | a pytest that fails until the problem is fixed |
+| `repro_test.cc` | a test in the style of XLA's own |
 | `run.sh`, `compile_hlo.py`, `gpu.pbtxt` | reproduce it with a released jax, without a GPU |
 | `REPORT.md` | the bug report |
 """
@@ -24,6 +25,7 @@ from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.reduce.interest import LOOSE
 from hlo_lint.engine.reduce.values import DUMPING
 from hlo_lint.hlo.parser.module import parse_file
+from hlo_lint.report.text import render_concise
 from hlo_lint.rules.base import Rule
 from hlo_lint.text.files import write
 from hlo_lint.text.phrases import shortened
@@ -37,6 +39,21 @@ _RENAMED = {"broadcast": "broadcast_in_dim", "dot": "dot_general", "conditional"
 _TITLE = 120
 """The most characters of a message in a title."""
 _TEMPLATES = Path(__file__).parent
+
+_PASSES = {
+    "dce": ("xla/hlo/transforms/simplifiers/hlo_dce.h", "HloDCE"),
+    "flatten-call-graph": (
+        "xla/hlo/transforms/simplifiers/flatten_call_graph.h",
+        "FlattenCallGraph",
+    ),
+    "layout_normalization": ("xla/service/layout_normalization.h", "LayoutNormalization"),
+    "reshape-decomposer": (
+        "xla/hlo/transforms/expanders/reshape_decomposer.h",
+        "ReshapeDecomposer",
+    ),
+    "tuple-simplifier": ("xla/hlo/transforms/simplifiers/tuple_simplifier.h", "TupleSimplifier"),
+}
+"""Headers and classes of passes whose constructors take no arguments."""
 
 
 @dataclass(frozen=True)
@@ -112,8 +129,9 @@ def write_repro(repro: Repro, folder: Path) -> list[Path]:
     """
     kind = "values" if repro.changes_values else "finding" if repro.rule else "crash"
     files = {
-        repro.module: repro.text,
+        repro.module: _module(repro),
         "test_repro.py": _filled(f"test_{kind}.py", repro),
+        "repro_test.cc": _cpp_test(repro),
         "run.sh": _filled("run.sh", repro),
         "compile_hlo.py": Path(pjrt.__file__).read_text("utf-8"),
         "gpu.pbtxt": repro.environment.target_config,
@@ -156,6 +174,80 @@ def _stable(message: str) -> str:
     return re.split(r"[\n%]", message, maxsplit=1)[0].strip()
 
 
+# ---- FileCheck
+
+
+def _module(repro: Repro) -> str:
+    """The reduced module, with FileCheck lines for the command and its output."""
+    if repro.reduced is not None:
+        before = f" --before {repro.before}" if repro.before else ""
+        run = (
+            f"hlo-lint check %s --isolated --exit-zero --select {repro.name}{before} "
+            "--output-format concise | filecheck %s"
+        )
+        line = render_concise(repro.reduced)
+        # The path and place change with the file and these lines, so a pattern matches them.
+        wanted = f"{{{{:[0-9]+:[0-9]+:}}}}{_escaped(line.split(':', 3)[3])}"
+    elif repro.changes_values:
+        flags = f"XLA_FLAGS={shlex.quote(f'{repro.environment.flags} {DUMPING}%t')}"
+        run = (
+            f"{flags} python compile_hlo.py %s gpu.pbtxt && "
+            "hlo-lint validate %t --output-format concise | filecheck %s"
+        )
+        wanted = f"after_{repro.pass_name}.{{{{.*}}}} error[{repro.name}]"
+    else:
+        flags = f"XLA_FLAGS={shlex.quote(repro.environment.flags)} " * bool(repro.environment.flags)
+        run = f"{flags}python compile_hlo.py %s gpu.pbtxt | filecheck %s"
+        wanted = _escaped(_stable(repro.message))
+    return f"// RUN: {run}\n// CHECK: {wanted}\n{repro.text}"
+
+
+def _escaped(text: str) -> str:
+    """A text escaped for FileCheck, to which `{{` and `[[` have a meaning."""
+    return text.replace("{{", "{{[{][{]}}").replace("[[", "{{[[][[]}}")
+
+
+# ---- the test for XLA
+
+
+def _cpp_test(repro: Repro) -> str:
+    header, cpp = _PASSES.get(repro.pass_name, ("", ""))
+    text = re.sub(r"^//[^\n]*\n", "", repro.text, flags=re.M)
+    is_refused = repro.rule is not None and repro.rule.family() == "verifier"
+    kind = "Unverified" if is_refused else "Verified"
+    steps = (
+        f"  auto module = ParseAndReturn{kind}Module(kHlo);\n"
+        "  ASSERT_TRUE(module.ok()) << module.status();\n"
+    )
+    if repro.changes_values:
+        missing = f"  // Create the pass {repro.pass_name} here, named `pass`.\n"
+        steps = f"  {cpp} pass;\n" if cpp else missing
+    elif is_refused:
+        steps += (
+            "  const absl::Status status = verifier().Run(module->get()).status();\n"
+            "  EXPECT_FALSE(status.ok());\n"
+        )
+    elif cpp:
+        steps += (
+            f"  {cpp} pass;\n"
+            "  const absl::Status status = RunHloPass(&pass, module->get()).status();\n"
+            "  EXPECT_TRUE(status.ok()) << status;\n"
+        )
+    elif repro.pass_name:
+        steps += f"  // Run the pass {repro.pass_name} on it; it must succeed.\n"
+    name = "values_test.cc.txt" if repro.changes_values else "repro_test.cc.txt"
+    return Template((_TEMPLATES / name).read_text("utf-8")).substitute(
+        message=repro.message.partition("\n")[0],
+        include=f'#include "{header}"\n' if cpp and not is_refused else "",
+        test="".join(part.capitalize() for part in re.split(r"\W+", repro.name)),
+        case="IsRefused" if is_refused else "IsTaken",
+        sensitive="true" if re.search(r"\]\{[\d,]+", text) else "false",
+        hlo=text.strip(),
+        mark="hlo" if ')"' in text else "",
+        steps=steps,
+    )
+
+
 # ---- the bug report
 
 
@@ -187,7 +279,7 @@ def _sections(repro: Repro) -> Iterator[str]:
     if environment.flags:
         yield f"XLA_FLAGS: `{environment.flags}`"
     until = "the pass keeps the values" if repro.changes_values else "the module is accepted"
-    yield f"`pytest test_repro.py` fails until {until}."
+    yield f"`pytest test_repro.py` fails until {until}; `repro_test.cc` is for XLA."
     if environment.run_flags:
         yield "The flags of the original run:"
         yield f"```\n{environment.run_flags}\n```"
