@@ -287,6 +287,19 @@ def test_nothing_of_a_dump_is_taken_for_markup(editor: Editor) -> None:
     assert "op_name ```x`` <img src=a>\\n\\x1b[31m\\u202e```" in shown
 
 
+def test_a_client_without_markdown_gets_plain_text() -> None:
+    plain = types.ClientCapabilities(
+        text_document=types.TextDocumentClientCapabilities(
+            hover=types.HoverClientCapabilities(content_format=[types.MarkupKind.PlainText])
+        )
+    )
+    editor = Editor(capabilities=plain)
+    uri = editor.open(SMALL)
+    shown = present(editor.hover(uri, editor.at(uri, "%sum = ", 1)))
+    assert shown.startswith("ROOT %sum = f32[] add(%x, %y)\n\n- f32[]: 1 element, 4 bytes")
+    editor.close()
+
+
 # Names
 
 
@@ -602,6 +615,20 @@ def test_a_signal_ends_the_server_whose_client_is_there(name: str, status: int) 
         time.sleep(0.2)  # it waits for the next message
         server.send_signal(signal.Signals[name])
         assert server.wait(10) == status
+
+
+def test_messages_that_are_not_of_the_protocol_are_errors_without_a_traceback() -> None:
+    depth = 50_000
+    headers = [f"Content-Length: {length}\r\n\r\n" for length in (2 * depth, 1 << 62)]
+    messages = ("[" * depth + "]" * depth).join(headers).encode()
+    ran = subprocess.run(SERVER, input=messages, capture_output=True, timeout=60)
+    unread, ended = ran.stderr.decode().splitlines()
+    assert unread.startswith("ERROR:pygls.server:a message cannot be read: ")
+    assert ended == (
+        f"Error: standard input: a message of {1 << 62} bytes is too long for the "
+        "Language Server Protocol"
+    )
+    assert ran.returncode == 2
 
 
 def test_without_its_library_the_server_says_what_to_install() -> None:

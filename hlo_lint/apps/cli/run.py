@@ -16,7 +16,7 @@ from hlo_lint.dumps.directory import RECORDED, open_dump
 from hlo_lint.dumps.selection import main_compilations, module_at, only_module
 from hlo_lint.engine.diagnose import origin_of
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.hlo.shape import Shape, TupleShape
+from hlo_lint.hlo.shape import Shape, TupleShape, arrays
 from hlo_lint.text.errors import DumpError, HloLintError, UsageError, nearest
 from hlo_lint.text.files import write
 from hlo_lint.text.phrases import counted
@@ -49,6 +49,9 @@ if TYPE_CHECKING:
 @click.option(
     "--wide", is_flag=True, help="Compute all floats as f64, to see the effect of rounding."
 )
+@click.option(
+    "--as-compiled", is_flag=True, help="Run the text with the passes of XLA:CPU instead."
+)
 @parameters.show_inputs_option
 @parameters.output_option()
 def command(
@@ -59,6 +62,7 @@ def command(
     printed: tuple[str, ...],
     first_nan: bool,
     wide: bool,
+    as_compiled: bool,
     show_inputs: bool,
     out: Path | None,
 ) -> None:
@@ -78,6 +82,8 @@ def command(
     """
     if first_nan and (printed or out):
         raise UsageError("--first-nan goes without --print and -o")
+    if as_compiled and (first_nan or printed or wide):
+        raise UsageError("--as-compiled goes without --first-nan, --print and --wide")
     if first_nan and path.is_dir():
         if inputs and module is None:
             raise UsageError("--inputs are those of one module: name it with --module")
@@ -98,7 +104,7 @@ def command(
             for (name, leaf), array in zip(leaves_of(chosen), arguments, strict=True):
                 click.echo(f"%{name} = {leaf} (input)\n{shown_array(array)}")
         with XlaCpu() as xla:
-            values = list(_values(chosen, wanted, arguments, wide, xla))
+            values = list(_values(chosen, wanted, arguments, wide, as_compiled, xla))
     except ImportError as error:
         message = f"values need {error.name or error}: pip install 'hlo-lint[xla]'"
         raise UsageError(message) from None
@@ -117,6 +123,7 @@ def _values(
     wanted: Sequence[Instruction],
     inputs: Sequence[NDArray[Any]],
     wide: bool,
+    as_compiled: bool,
     xla: XlaCpu,
 ) -> Iterator[tuple[str, NDArray[Any], Shape | None]]:
     """The arrays that are wanted, each with a name and its shape.
@@ -127,6 +134,12 @@ def _values(
     from hlo_lint.engine.values.run import NoValue, arrays_of, text_values, values_of
 
     root = module.entry.root if module.entry is not None else None
+    if as_compiled and root is not None:
+        compiled = text_values(module, inputs, xla, with_passes=True)
+        shapes = arrays(root.shape_or_none)
+        for number, pair in enumerate(zip(compiled, shapes, strict=True)):
+            yield f"{root.name}.{number}" if root.type_text.startswith("(") else root.name, *pair
+        return
     of_result = not wanted and root is not None
     if of_result and root is not None:
         wanted = [root]
