@@ -80,8 +80,7 @@ def is_instead(name: str) -> bool:
 
 
 _is_snapshot = late(
-    r"module_\d+\..+\.(?:snapshot\.-?\d+\.pb|hlo_snapshot\.pb|hlo_unoptimized_snapshot\.(?:pb|txt))",
-    re.A,
+    r"module_\d+\..+\.(?:snapshot\.-?\d+\.pb|hlo_snapshot\.pb|hlo_unoptimized_snapshot\.pb)", re.A
 ).search
 
 

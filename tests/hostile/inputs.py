@@ -709,11 +709,6 @@ _table(
     file="autotune.textproto",
 )
 _table(
-    str,
-    ("a text of a message, nested", 100_000, "hlo_module { computations { «a { »«} »} }\n"),
-    file="module.hlo.pbtxt",
-)
-_table(
     lambda text: {FINAL: _final(2), "module_0001.metadata.textproto": text},
     ("metadata of a module, nested", 100_000, "«pass_metadata { »«} »"),
 )
