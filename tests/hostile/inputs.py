@@ -378,7 +378,6 @@ _table(
         50_000,
         "entry_computation_layout={(«f32[8]{0}|, »)->f32[8]{0}}",
     ),
-    ("rows of an origin table", 50_000, 'origin_recovery_table={\n«  {} : {"a.@"}\n»}'),
     ("a header of unknown attributes", 50_000, "«a@=1|, »"),
 )
 
