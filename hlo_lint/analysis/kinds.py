@@ -12,8 +12,8 @@ from itertools import chain
 from typing import Final, TypeAlias, TypeVar
 
 from hlo_lint.analysis.calls import calls_of, holders
-from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis, is_analyzed
-from hlo_lint.hlo.kinds import OPCODE, TYPE, RowKind, kind_at, reading_of, types_of
+from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
+from hlo_lint.hlo.kinds import OPCODE, RowKind, kind_at, reading_of, types_of
 from hlo_lint.hlo.records import attributes_before_metadata
 from hlo_lint.text.patterns import late
 
@@ -72,18 +72,9 @@ class _Numbers(dict[str, int]):
 
 
 @cached_analysis
-def different_computations(module: Module) -> tuple[Computation, ...]:
-    """The computations of a module, without repetitions of small computations."""
-    first: dict[object, Computation] = {}
-    for computation in module.computations:
-        first.setdefault(template_of(computation) or computation, computation)
-    return tuple(first.values())
-
-
-@cached_analysis
 def kinds_of(module: Module) -> Mapping[str, Sequence[RowKind]]:
     """The different kinds of instructions of each opcode in a module."""
-    readings = map(reading_of, different_computations(module))
+    readings = map(reading_of, module.computations)
     by_opcode: dict[str, list[RowKind]] = {}
     for kind in dict.fromkeys(chain.from_iterable([reading.kinds for reading in readings])):
         by_opcode.setdefault(kind[OPCODE], []).append(kind)
@@ -113,18 +104,9 @@ def instructions_in(
     computation: Computation, opcode: str, concerns: Callable[[RowKind], bool]
 ) -> Iterator[Instruction]:
     """The instructions of an opcode in a computation whose kind concerns a rule."""
-    if opcode not in computation.opcodes:
-        return
-    numbers = computation.positions(opcode)
-    if is_analyzed(computation, reading_of):
-        _, kinds, kind_of = reading_of(computation)
-        wanted = {
-            index for index, kind in enumerate(kinds) if kind[OPCODE] == opcode and concerns(kind)
-        }
-        numbers = [number for number in numbers if kind_of[number] in wanted]
-    else:
-        numbers = [number for number in numbers if concerns(kind_at(computation, number))]
-    yield from map(computation.at, numbers)
+    for number in computation.positions(opcode):
+        if concerns(kind_at(computation, number)):
+            yield computation.at(number)
 
 
 def judged(
@@ -150,7 +132,4 @@ def judged(
 @cached_analysis
 def types_in(module: Module) -> frozenset[str]:
     """The distinct types of all instructions of a module, as spelled."""
-    if is_analyzed(module, kinds_of):
-        return frozenset([kind[TYPE] for kind in chain.from_iterable(kinds_of(module).values())])
-    # Most modules of a dump directory need only this, and they share their computations.
     return frozenset().union(*map(types_of, module.computations))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import compress, count
-from operator import is_not, not_
+from operator import not_
 from typing import TYPE_CHECKING
 
 from hlo_lint.analysis.walks import reached
@@ -44,12 +44,10 @@ class ChangedComputation:
         # Dumps of a directory share the record of a line: it is compared by identity, at a tenth of
         # the cost of its text. Text that XLA did not print may have equal records twice.
         rows, others = self.before.rows, self.after.rows
-        first, last = self._alike_at_ends()
-        here = list(map(id, rows[first : len(rows) - last]))
-        there = list(map(id, others[first : len(others) - last]))
+        here, there = list(map(id, rows)), list(map(id, others))
         is_shared = set(here).intersection(there).__contains__
-        removed = list(compress(count(first), map(not_, map(is_shared, here))))
-        added = list(compress(count(first), map(not_, map(is_shared, there))))
+        removed = list(compress(count(), map(not_, map(is_shared, here))))
+        added = list(compress(count(), map(not_, map(is_shared, there))))
         equal = {rows[number] for number in removed}.intersection(
             [others[number] for number in added]
         )
@@ -57,16 +55,6 @@ class ChangedComputation:
             removed = [number for number in removed if rows[number] not in equal]
             added = [number for number in added if others[number] not in equal]
         return tuple(removed), tuple(added)
-
-    def _alike_at_ends(self) -> tuple[int, int]:
-        """The numbers of equal lines at the start and at the end."""
-        rows, others = self.before.rows, self.after.rows
-        if len(self.before.index) < len(rows) or len(self.after.index) < len(others):
-            return 0, 0  # with repeated names, a line at an end may also be in between
-        most = min(len(rows), len(others))
-        first = next(compress(count(), map(is_not, rows, others)), most)
-        last = next(compress(count(), map(is_not, reversed(rows), reversed(others))), most)
-        return first, min(last, most - first)
 
     @cached_property
     def _gone(self) -> frozenset[int]:

@@ -12,7 +12,6 @@ from typing import Final, NamedTuple, TypeAlias
 from hlo_lint.analysis.calls import callees_in, calls_of, may_call
 from hlo_lint.analysis.kinds import RowPlace, template_of, without_channel
 from hlo_lint.analysis.shape_inference import ShapeInference, Signature, signature_of
-from hlo_lint.analysis.shape_inference.module import parameter_types
 from hlo_lint.analysis.stage import Stage
 from hlo_lint.analysis.verifier.checks import Checks, ComputationCheck, InstructionCheck, Mark
 from hlo_lint.analysis.verifier.scope import Header, Scope, Violation, header_of
@@ -75,7 +74,6 @@ class _Verifier:
         self.stage = stage
         self.header = header_of(module, stage)
         self.checks = checks
-        self.headers = memo.headers
         self.memo = memo.of(stage, self.header)
         self._scopes: dict[Computation, Scope] = {}
         self._outcomes: dict[Computation, tuple[Violation, ...]] = {}
@@ -93,20 +91,8 @@ class _Verifier:
             yield from check(module, stage)
         if module.entry is None or module.entry.parse_errors:
             return  # a missing parameter may be in unreadable text
-        # A header depends only on the types of the parameters and of the root.
-        types, root = parameter_types(module.entry), module.entry.root
-        key = module.header, stage, types, None if root is None else root.type_text
-        is_sound = all(types)
-        if is_sound and key in self.headers:
-            return
-        violations = [
-            violation for check in self.checks.entries for violation in check(module, stage)
-        ]
-        if is_sound and not violations:
-            if len(self.headers) >= MAX_HELD:
-                self.headers.clear()
-            self.headers.add(key)
-        yield from violations
+        for check in self.checks.entries:
+            yield from check(module, stage)
 
     def violations(self) -> Iterator[Violation]:
         """The violations of all computations; results hold while the callees are the same."""
@@ -383,8 +369,6 @@ Callees: TypeAlias = tuple[Computation | None, ...]
 """The callees of a computation, in the order of their names in its text."""
 JudgedKind: TypeAlias = tuple[str, tuple[Signature | None, ...], str, tuple[str | None, ...]]
 """Attributes, signatures of the callees, type, and types of the operands."""
-JudgedHeader: TypeAlias = tuple[str, Stage, tuple[str, ...], str | None]
-"""Header, stage, and the types of the entry computation's parameters and root."""
 
 
 @dataclass(eq=False, repr=False)
@@ -404,8 +388,6 @@ class VerifierMemo:
     """The results in all modules of a run."""
 
     bound: dict[tuple[Stage, Header], BoundMemo] = field(default_factory=dict)
-    headers: set[JudgedHeader] = field(default_factory=set)
-    """Entry computations that fit their headers."""
 
     def of(self, stage: Stage, header: Header) -> BoundMemo:
         """The results under a stage and a header."""

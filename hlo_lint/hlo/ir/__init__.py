@@ -6,7 +6,7 @@ text, and both are the same object in every dump that repeats them. `Module` and
 views. All are immutable: a fix is an edit of the text.
 """
 
-from hlo_lint.hlo.ir.analysis_cache import cached_analysis, is_analyzed
+from hlo_lint.hlo.ir.analysis_cache import cached_analysis
 from hlo_lint.hlo.ir.computation import Computation, Inline
 from hlo_lint.hlo.ir.instruction import CALLING_ATTRIBUTES, Instruction, Operand, called_names
 from hlo_lint.hlo.ir.module import HloFile, Module
@@ -21,5 +21,4 @@ __all__ = [
     "Operand",
     "cached_analysis",
     "called_names",
-    "is_analyzed",
 ]

@@ -25,8 +25,3 @@ def cached_analysis(analyze: Callable[[_NodeT], _ResultT]) -> Callable[[_NodeT],
         return result  # type: ignore[no-any-return]  # `cast` is a call, and this is a hot path
 
     return cached
-
-
-def is_analyzed(node: Module | Computation, analysis: Callable[..., object]) -> bool:
-    """True if a cached analysis has run on a node."""
-    return analysis.__wrapped__ in node.analysis_cache  # type: ignore[attr-defined]  # by `wraps`
