@@ -25,7 +25,6 @@ from hlo_lint.analysis.shared_buffers import (
     buffers_of,
     copied_place,
     source_place,
-    source_places,
     start_of,
 )
 from hlo_lint.analysis.walks import control_successors, reached
@@ -92,9 +91,9 @@ def swapped_elements(module: Module) -> Iterator[tuple[Instruction, int, int]]:
             root = None if body is None else body.root
             if body is None or root is None:
                 continue
-            places = [(place,) for place in range(len(root.operand_names))]
-            given = source_places(body, root.number, places)
-            for (place,), value in zip(places, given, strict=True):
+            places = range(len(root.operand_names))
+            given = [source_place(body, root.number, (place,)) for place in places]
+            for place, value in enumerate(given):
                 if value is None or len(value[1]) != 1 or value[1][0] == place:
                     continue
                 if opcode_of(body.rows[value[0]]) != "parameter":

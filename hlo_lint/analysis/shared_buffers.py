@@ -104,25 +104,6 @@ def source_place(computation: Computation, number: int, index: Index) -> Numbere
         number, index = place
 
 
-def source_places(
-    computation: Computation, number: int, indices: Sequence[Index]
-) -> list[NumberedPart | None]:
-    """The sources of parts of a result; None for each that is unknown."""
-    rows, number_of = computation.rows, computation.index.get
-    if opcode_of(rows[number]) != "tuple":
-        return [source_place(computation, number, index) for index in indices]
-    # Mostly the state of a loop: each operand is an array that its instruction computes.
-    sources = list(map(number_of, references_of(rows[number])))
-    values: list[NumberedPart | None] = []
-    for index in indices:
-        source = sources[index[0]] if len(index) == 1 and index[0] < len(sources) else None
-        if source is not None and not passes_on(opcode_of(rows[source])):
-            values.append((source, ()))
-        else:
-            values.append(source_place(computation, number, index))
-    return values
-
-
 def copied_place(computation: Computation, number: int) -> NumberedPart | None:
     """The source of a copy that keeps the type and layout; None for any other row.
 
@@ -137,11 +118,6 @@ def copied_place(computation: Computation, number: int) -> NumberedPart | None:
     if source is None or type_of(computation.rows[source]) != type_of(row):
         return None
     return source_place(computation, source, ())
-
-
-def passes_on(opcode: str) -> bool:
-    """True for an opcode whose results may be values of other instructions."""
-    return opcode in PASSES_ON or is_async(opcode)
 
 
 def start_of(instruction: Instruction) -> int | None:
@@ -258,9 +234,9 @@ class SharedBuffers:
             self._join(computation, places, computation, values)
         for callee in returning:
             if callee.root is not None:
-                self._join(
-                    computation, places, callee, source_places(callee, callee.root.number, inside)
-                )
+                root = callee.root.number
+                values = [source_place(callee, root, index) for index in inside]
+                self._join(computation, places, callee, values)
 
     def _join_donations(self, module: Module) -> None:
         """The results of the entry with the parameters in whose memory they are returned."""
@@ -373,7 +349,7 @@ class SharedBuffers:
         operand, taken = source
         if taken:
             indices = [(*taken, *index) for index in indices]
-        return source_places(computation, operand, indices)
+        return [source_place(computation, operand, index) for index in indices]
 
     def _join(
         self,

@@ -137,18 +137,9 @@ def signature_of(computation: Computation) -> Signature | None:
     return Signature(types, type_of(rows[root]))
 
 
-_MIN_INDEXED = 256
-"""The number of instructions from which on an index by opcode is worth building."""
-
-
 @cached_analysis
 def parameter_types(computation: Computation) -> tuple[str, ...]:
     """The parameter types as spelled, by number; "" for a missing parameter."""
-    rows = computation.rows
-    parameters = (
-        [row for row in rows if opcode_of(row) == "parameter"]
-        if len(rows) < _MIN_INDEXED
-        else list(map(rows.__getitem__, computation.positions("parameter")))
-    )
+    parameters = [row for row in computation.rows if opcode_of(row) == "parameter"]
     types = dict(zip(map(operands_of, parameters), map(type_of, parameters), strict=True))
     return tuple(map(types.get, map(str, range(len(parameters))), repeat("")))

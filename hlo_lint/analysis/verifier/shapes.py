@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -22,15 +22,11 @@ from hlo_lint.hlo.shape import (
     BufferShape,
     ShapeSyntaxError,
     arrays,
-    is_permutation,
     leaves,
     parse_shape,
-    read_index,
 )
 from hlo_lint.text.patterns import late
 
-MAX_CALLED: Final = 8
-"""The number of callees up to which attributes are searched for each of them."""
 _called = late(r"=%?([^,=]*+),").findall
 _SAME_TYPE: Final = frozenset(("broadcast", "reshape", "dynamic-reshape"))
 """Opcodes whose result has the operand's type (`ShapeVerifier::SameElementType`)."""
@@ -44,10 +40,7 @@ def has_shape_checks(opcode: str) -> bool:
 def without_callees(attributes: str, callees: Sequence[str]) -> str:
     """The attributes without the names of callees, which are compared by signature."""
     attributes += ","
-    names: Iterable[str] = callees
-    if len(callees) > MAX_CALLED:  # branches, whose names are in a list
-        names = set(_called(attributes)).intersection(callees)
-    for name in names:
+    for name in set(_called(attributes)).intersection(callees):
         attributes = attributes.replace(f"=%{name},", "=,").replace(f"={name},", "=,")
     return attributes
 
@@ -165,11 +158,6 @@ def type_errors(text: str) -> tuple[tuple[str, str], ...]:
     except ShapeSyntaxError as error:
         return (("layout-rank", f"invalid type {text}: {error.message}"),) if "{" in text else ()
     errors: dict[str, str] = {}
-    if "?" not in text and ":" not in text:  # no sizes without bounds, and plain layouts alone
-        layouts = _LAYOUTS.findall(text)
-        orders = map(read_index, set(layouts))
-        if len(layouts) == text.count("{") and all(map(is_permutation, orders)):
-            return ()
     for _, leaf in leaves(shape):
         array = leaf.element if isinstance(leaf, BufferShape) else leaf
         if not isinstance(array, ArrayShape):
@@ -189,6 +177,3 @@ def type_errors(text: str) -> tuple[tuple[str, str], ...]:
                 "have"
             )
     return tuple(errors.items())
-
-
-_LAYOUTS: Final = late(r"\{([\d,]*)\}")

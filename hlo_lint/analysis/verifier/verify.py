@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from hlo_lint.analysis.calls import callees_in, calls_of, may_call
 from hlo_lint.analysis.kinds import RowPlace, template_of, without_channel
-from hlo_lint.analysis.shape_inference import ShapeInference, Signature, signature_of
+from hlo_lint.analysis.shape_inference import Signature, inference_in, signature_of
 from hlo_lint.analysis.stage import Stage
 from hlo_lint.analysis.verifier.checks import Checks, ComputationCheck, InstructionCheck, Mark
 from hlo_lint.analysis.verifier.scope import Header, Scope, Violation, header_of
@@ -78,11 +78,6 @@ class _Verifier:
         self._scopes: dict[Computation, Scope] = {}
         self._outcomes: dict[Computation, tuple[Violation, ...]] = {}
         self._callees_of: dict[Computation, Mapping[str, Computation | None]] = {}
-
-    @cached_property
-    def inference(self) -> ShapeInference:
-        """Shape inference over the module, created for the first instruction of a new kind."""
-        return ShapeInference(self.module.computations)
 
     def of_module(self) -> Iterator[Violation]:
         """The violations of the module and its header."""
@@ -255,7 +250,7 @@ class _Verifier:
         return bad
 
     def _shape_violations(self, scope: Scope, number: int) -> Iterator[Violation]:
-        return shape_violations(scope, self.inference, number, self.checks)
+        return shape_violations(scope, inference_in(self.module), number, self.checks)
 
     def _at(
         self, place: RowPlace, check: Callable[[Scope, int], Iterator[Violation]]
