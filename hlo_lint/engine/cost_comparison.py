@@ -120,7 +120,7 @@ class _Comparison:
         )
 
     def result(self) -> CostComparison:
-        names = dict.fromkeys((*MAIN, *sorted({*self.ends[0].totals, *self.ends[1].totals})))
+        names = dict.fromkeys((*MAIN, *sorted({*self.ends[0].by_line, *self.ends[1].by_line})))
         rows = [row for name in names if name != HELD and (row := self._row(name)) is not None]
         timed = (MEASURED,) if self.untimed else (MEASURED, TIME)
         quantity = next((name for name in timed if name in self._quantities()), MOVED)
@@ -137,7 +137,7 @@ class _Comparison:
         return replace(row, origin=self.origins.function_of(row.origin))
 
     def _quantities(self) -> set[str]:
-        ours, theirs = (set(figures.totals) for figures in self.ends)
+        ours, theirs = (set(figures.by_line) for figures in self.ends)
         return ours & theirs
 
     def _row(self, name: str) -> CostRow | None:

@@ -12,8 +12,11 @@ from hlo_lint.analysis.diff.bisection import BisectionStep
 from hlo_lint.analysis.opcode_costs import byte_count
 from hlo_lint.analysis.roofline import Device
 from hlo_lint.analysis.walks import chain
-from hlo_lint.dumps.artefacts import read_artefact
-from hlo_lint.dumps.artefacts.buffer_assignment import Allocation, BufferAssignment
+from hlo_lint.dumps.artefacts.buffer_assignment import (
+    Allocation,
+    BufferAssignment,
+    read_buffer_assignment,
+)
 from hlo_lint.dumps.artefacts.measured import Measured
 from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.selection import FIRST, in_order, modules_of
@@ -21,7 +24,6 @@ from hlo_lint.engine.diagnose import origin_of
 from hlo_lint.engine.findings import SourceLine
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import COMMUNICATES, NO_BUFFER
-from hlo_lint.text.errors import DumpError
 
 SECONDS, BYTES, FLOPS, COUNT = "s", "B", "flop", ""
 """The units of quantities."""
@@ -100,7 +102,6 @@ class Figures:
         *,
         loops_once: bool = False,
     ) -> None:
-        self.totals: dict[str, float] = {}
         self.by_line: dict[str, dict[SourceLine | None, float]] = {}
         costs = ModuleCosts(module, loops_once=loops_once)
         seconds = measured.seconds(module) if measured is not None else {}
@@ -110,17 +111,16 @@ class Figures:
                 self._add(name, line, amount)
             if instruction.name in seconds:
                 self._add(MEASURED, line, seconds[instruction.name])
-        self.totals[INSTRUCTIONS] = float(sum(len(part.rows) for part in module.computations))
+        self._add(INSTRUCTIONS, None, sum(len(part.rows) for part in module.computations))
 
     def _add(self, name: str, line: SourceLine | None, amount: float) -> None:
         if amount:
-            self.totals[name] = self.totals.get(name, 0.0) + amount
             lines = self.by_line.setdefault(name, {})
             lines[line] = lines.get(line, 0.0) + amount
 
     def total(self, name: str) -> float:
         """The sum of a quantity over all lines."""
-        return self.totals.get(name, 0.0)
+        return sum(self.by_line.get(name, {}).values(), 0.0)
 
     def of_line(self, name: str, line: SourceLine | None) -> float:
         """The part of a quantity that comes from a line."""
@@ -229,14 +229,8 @@ def final_module(compilation: Compilation) -> Module:
 
 def assigned_memory(compilation: Compilation) -> BufferAssignment | None:
     """The buffer assignment of a run; None if it is missing or unreadable."""
-    path = compilation.artefact_path("-buffer-assignment.txt")
-    if path is None:
-        return None
-    try:
-        artefact = read_artefact(path)
-    except (OSError, DumpError):
-        return None
-    return artefact if isinstance(artefact, BufferAssignment) else None
+    text = compilation.artefact("-buffer-assignment.txt")
+    return None if text is None else read_buffer_assignment(text)
 
 
 def size_of(memory: BufferAssignment | None, name: str) -> float | None:
