@@ -15,7 +15,6 @@ from hlo_lint.engine.reduce.transformations.base import Transformation
 
 COARSE: Final[tuple[Transformation, ...]] = (
     slices.KeepSlice(),
-    attributes.DropMetadata(),
     attributes.DropHeader(),
     slices.DropComputations(),
     parameters.DropOutputs(),

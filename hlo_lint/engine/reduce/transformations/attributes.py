@@ -1,7 +1,4 @@
-"""Drop attributes, metadata first: it is most of a dump. Give short names as the last step.
-
-Until then names match the input.
-"""
+"""Drop attributes. Give short names as the last step: until then names match the input."""
 
 from __future__ import annotations
 
@@ -15,27 +12,7 @@ from hlo_lint.hlo.attributes.splitting import joined_attributes
 from hlo_lint.hlo.opcodes import demands_on
 from hlo_lint.hlo.parser.tokens import Role, instruction_tokens
 
-_OF_NO_MEANING = ("metadata", "frontend_attributes", "origin", "original_value", "sharding")
 _TABLES = "tables"
-
-
-class DropMetadata(Transformation):
-    """Drop metadata and configuration attributes, each from all instructions at once."""
-
-    name = "drop metadata"
-
-    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[ReductionTarget]:
-        names = [
-            name
-            for name in (*_OF_NO_MEANING, "backend_config")
-            if any(f"{name}=" in row.attributes_text for _, row in draft.places())
-        ]
-        return [(name,) for name in names]
-
-    def apply(self, draft: Draft, chosen: Sequence[ReductionTarget]) -> Draft | None:
-        gone = {name for (name,) in chosen}
-        smaller = draft.with_rows(lambda _, row: _without(row, gone))
-        return replace(smaller, tables="") if "metadata" in gone else smaller
 
 
 class DropAttributes(Transformation):
