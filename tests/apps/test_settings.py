@@ -166,7 +166,7 @@ def test_patterns_and_the_baseline_are_relative_to_the_file_not_to_the_working_d
         ('select = ["form"]', [], {"unused-allowance", "unreadable-text"}),
         ('select = ["form"]\nignore = ["unused-allowance"]', [], {"unreadable-text"}),
         ('ignore = ["form"]\nselect = ["unused-allowance"]', [], {"unused-allowance"}),
-        ('select = ["form"]\nextend-ignore = ["form"]', [], set()),
+        ('select = ["form"]\nignore = ["form"]', [], set()),
         (
             'select = ["unused-allowance"]\nextend-select = ["unreadable-text"]',
             [],
@@ -494,7 +494,6 @@ GOOD = """
 select = ["layout", "needless-transpose"]
 ignore = ["reshape-moves-data"]
 extend-select = ["tma"]
-extend-ignore = []
 stage = "gpu post-layout"
 before = "layout_normalization"
 exclude = ["old/**", "*.bak"]

@@ -45,7 +45,6 @@ class SharedOptions(NamedTuple):
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     extend_select: tuple[str, ...] = ()
-    extend_ignore: tuple[str, ...] = ()
     severity: tuple[str, ...] = ()
     """Each `RULE=LEVEL`."""
     min_severity: str | None = None
@@ -75,10 +74,7 @@ def settings_of(paths: Sequence[str], shared: SharedOptions) -> Settings:
     file = settings_file(paths, shared)
     settings = Settings() if file is None else read_file(file)
     settings = settings.reselected(
-        names(shared.select),
-        names(shared.ignore) or (),
-        names(shared.extend_select) or (),
-        names(shared.extend_ignore) or (),
+        names(shared.select), names(shared.ignore) or (), names(shared.extend_select) or ()
     )
     if levels := _levels(shared.severity):
         settings = settings.overridden(severity={**settings.severity, **levels})

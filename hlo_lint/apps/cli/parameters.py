@@ -109,7 +109,6 @@ RULES = (
     _rules_option("--select", "Run only these rules or families"),
     _rules_option("--ignore", "Do not run these rules or families"),
     _rules_option("--extend-select", "Also run these rules or families"),
-    _rules_option("--extend-ignore", "Also leave these rules or families out"),
     click.option(
         "--severity",
         multiple=True,

@@ -239,7 +239,6 @@ KEYS: Final = (
     ),
     Setting("ignore", _names, "Rules that do not run."),
     Setting("extend-select", _names, "Rules that run in addition to those selected."),
-    Setting("extend-ignore", _names, "Rules that do not run, in addition to those ignored."),
     Setting(
         "per-path-ignores",
         _table(_pattern, _names, "a table of patterns with an array of rules each"),

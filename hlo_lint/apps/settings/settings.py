@@ -74,7 +74,6 @@ class Settings:
     """None for all but those that run only on request. A rule of one's own may be its class."""
     ignore: tuple[str, ...] = ()
     extend_select: tuple[str, ...] = ()
-    extend_ignore: tuple[str, ...] = ()
     per_path_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     severity: Mapping[str, Severity | None] = field(default_factory=dict)
     """By rule or family, instead of what the rule says; None switches it off."""
@@ -143,7 +142,6 @@ class Settings:
         select: Sequence[str | type[Rule]] | None = None,
         ignore: Sequence[str] = (),
         extend_select: Sequence[str] = (),
-        extend_ignore: Sequence[str] = (),
     ) -> Settings:
         """A copy in which the given choice of rules takes precedence.
 
@@ -153,31 +151,28 @@ class Settings:
         Raises:
             UsageError: for a name that neither a rule nor a family has.
         """
-        ignored = (*ignore, *extend_ignore)
         named = [entry for entry in select or () if isinstance(entry, str)]
-        check_names([*named, *ignored, *extend_select])
+        check_names([*named, *ignore, *extend_select])
         if select is not None:
             return self.overridden(
                 select=tuple(select),
-                ignore=ignored,
+                ignore=tuple(ignore),
                 extend_select=tuple(extend_select),
-                extend_ignore=(),
                 severity={name: level for name, level in self.severity.items() if level},
             )
-        if not ignored and not extend_select:
+        if not ignore and not extend_select:
             return self
         on: set[str] = set()
         off: set[str] = set()
         for entry in rule_entries():
-            if is_chosen(entry, set(extend_select), set(ignored), otherwise=False):
+            if is_chosen(entry, set(extend_select), set(ignore), otherwise=False):
                 on.add(entry.name)
-            elif not {entry.name, entry.family}.isdisjoint(ignored):
+            elif not {entry.name, entry.family}.isdisjoint(ignore):
                 off.add(entry.name)
         return self.overridden(
             select=None if self.select is None else _without(self.select, off),
             ignore=(*_without(self.ignore, on), *sorted(off)),
             extend_select=(*_without(self.extend_select, off), *sorted(on)),
-            extend_ignore=_without(self.extend_ignore, on),
             severity={
                 name: level
                 for name, level in self.severity.items()
@@ -200,9 +195,7 @@ class Settings:
         spared = {  # those with a level of their own, where their family has none
             name for name, family in self._families.items() if family in off
         } & (self.severity.keys() - off)
-        chosen = select_rules(
-            self.select, (*self.ignore, *self.extend_ignore, *off), (*self.extend_select, *spared)
-        )
+        chosen = select_rules(self.select, (*self.ignore, *off), (*self.extend_select, *spared))
         return ChosenRules([self._with_options(rule) for rule in chosen.chosen])
 
     def _with_options(self, chosen: ChosenRule) -> ChosenRule:

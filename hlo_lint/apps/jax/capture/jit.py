@@ -299,7 +299,7 @@ def check_capture(
 
 def for_one_compile(settings: Settings) -> Settings:
     """The settings of a project, without `unused-allowance`: most allowances are for others."""
-    return settings.reselected(extend_ignore=["unused-allowance"])
+    return settings.reselected(ignore=["unused-allowance"])
 
 
 def without_folder(report: Report, folder: Path) -> Report:
