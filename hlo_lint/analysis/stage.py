@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
-from hlo_lint.dumps.pass_lists import jax_release, known_pass
+from hlo_lint.dumps.pass_lists import (
+    PassList,
+    jax_release,
+    known_pass,
+    pass_lists,
+    passes_and_pipelines,
+)
+from hlo_lint.dumps.phases import HOST_OFFLOADER, LAYOUT_ASSIGNMENT, LAYOUT_NORMALIZATION
 from hlo_lint.text.errors import UsageError, nearest
 from hlo_lint.text.phrases import short_repr
 from hlo_lint.text.source import whole_number
@@ -136,6 +143,27 @@ _WORDS: Mapping[str, Mapping[str, Any]] = {
     "final": {"layouts": True, "final": True},
 }
 
+_VERIFIER_OPTIONS = {
+    "layout_sensitive": "layouts",
+    "allow_mixed_precision": "mixed_precision",
+    "verify_broadcast_dimensions_order": "ordered_broadcasts",
+    "verify_no_collective_deadlocks": "deadlocks",
+    "verify_reshape_is_bitcast": "reshape_is_bitcast",
+    "verify_call_nested_computation_thread_name": "thread_names",
+    "verify_instruction_name_unchanged": "names_unchanged",
+    "supported_unbounded_dynamic_op": "unbounded_dynamic_opcodes",
+    "verify_sharding_device_numbers": "sharding_devices",
+    "check_replica_groups": "replica_groups",
+    "before": "next_pass",
+}
+"""Fields by their names in `HloVerifierOpts`, where these differ, and by the option `--before`."""
+
+_NEGATED_OPTIONS = {
+    "verify_no_host_memory_space": "host_memory",
+    "allow_bitcast_to_have_different_size": "bitcast_sizes",
+}
+"""Options of `HloVerifierOpts` that are true where the field is false."""
+
 
 def stage_at(backend: str | None, **fields: Any) -> Stage:
     """The stage of an XLA pipeline with some known fields.
@@ -159,11 +187,16 @@ def stage_pattern() -> str:
 
 @lru_cache(maxsize=1 << 8)
 def parse_stage(text: str) -> Stage:
-    """The stage that words describe: a backend, a place in the pipeline, fields with their values.
+    """The stage that words describe: a backend, places in the pipeline, fields with their values.
 
-    >>> stage = parse_stage("gpu post-layout mixed_precision=true replica_count=4")
+    A pass or a pipeline of a release is a place, too: after it has run.
+
+    >>> stage = parse_stage("gpu post-layout allow_mixed_precision=true replica_count=4")
     >>> stage.backend, stage.layouts, stage.mixed_precision, stage.replica_count
     ('gpu', True, True, 4)
+    >>> stage = parse_stage("cublas-gemm-rewriter")
+    >>> stage.backend, stage.layouts, stage.normalized
+    ('gpu', True, False)
 
     Raises:
         UsageError: for an unknown word, or a value that does not fit.
@@ -171,38 +204,84 @@ def parse_stage(text: str) -> Stage:
     backend: str | None = None
     fields: dict[str, Any] = {}
     options: dict[str, Any] = {}
+    places: list[tuple[str, int]] = []
     for word in text.replace(",", " ").split():
         name, has_value, value = word.partition("=")
         if has_value:
-            options.update([_option(name, value)])
+            field, is_negated = _field_of(name)
+            given = _value_of(name, field, value)
+            options[field] = not given if is_negated else given
+            if field == "next_pass":
+                places.append((value, -1))
         elif word in BACKENDS:
             backend = word
         elif word in _WORDS:
             fields.update(_WORDS[word])
+        elif word in passes_and_pipelines():
+            places.append((word, 0))
         else:
             words = (*BACKENDS, *_WORDS)
-            others = f"{', '.join(words)}, FIELD=VALUE"
-            raise UsageError(f"unknown stage {word!r}: {nearest(word, words, others)}")
+            others = f"{', '.join(words)}, a pass or a pipeline of a release, FIELD=VALUE"
+            near = nearest(word, passes_and_pipelines().union(words), others)
+            raise UsageError(f"unknown stage {word!r}: {near}")
+    for name, offset in places:
+        runs = _runs(name, backend)
+        if backend is None and len(backends := {release.backend for release, _ in runs}) == 1:
+            (backend,) = backends
+        fields = {**_facts(runs, offset), **fields}
     return stage_at(backend, **fields)._replace(**options)
 
 
-def _option(name: str, text: str) -> tuple[str, Any]:
-    """A field and its value; `before` is spelled as the option `--before`."""
-    field = "next_pass" if name == "before" else name
+def _runs(name: str, backend: str | None) -> list[tuple[PassList, list[int]]]:
+    runs = [
+        (release, [place for place, run in enumerate(release.passes) if name in run])
+        for release in pass_lists(backend)
+    ]
+    return [(release, places) for release, places in runs if places]
+
+
+def _facts(runs: Sequence[tuple[PassList, list[int]]], offset: int) -> dict[str, Any]:
+    """The fields that hold at an offset from all given places, in all releases."""
+
+    def is_behind(name: str) -> bool | None:
+        answers = set[bool | None]()
+        for release, places in runs:
+            last = release.layouts_from if name == LAYOUT_ASSIGNMENT else release.last_place(name)
+            if last is None:
+                return None
+            is_over, is_to_come = places[0] + offset >= last, places[-1] + offset < last
+            answers.add(True if is_over else False if is_to_come else None)
+        return answers.pop() if len(answers) == 1 else None
+
+    return {
+        "layouts": is_behind(LAYOUT_ASSIGNMENT) is True,
+        "normalized": is_behind(LAYOUT_NORMALIZATION),
+        "host_memory": is_behind(HOST_OFFLOADER) is not False,
+    }
+
+
+def _field_of(name: str) -> tuple[str, bool]:
+    if name in _NEGATED_OPTIONS:
+        return _NEGATED_OPTIONS[name], True
+    field = _VERIFIER_OPTIONS.get(name, name)
     if field not in _FIELDS:
-        names = (*_FIELDS, "before")
+        names = (*_FIELDS, *_VERIFIER_OPTIONS, *_NEGATED_OPTIONS)
         raise UsageError(f"unknown field of a stage: {name}: {nearest(name, names)}")
+    return field, False
+
+
+def _value_of(name: str, field: str, text: str) -> Any:
     hint = get_type_hints(Stage)[field]
     types = hint, *get_args(hint)
     if bool in types:
         if text not in ("true", "false"):
             raise UsageError(f"{name} takes true or false, not {text!r}")
-        return field, text == "true"
+        return text == "true"
     if int in types:
         number = whole_number(text)
         if number is None or number < 0:
             raise UsageError(f"{name} takes a whole number, not {text!r}")
-        return field, number
+        return number
     if field == "next_pass":
-        return field, known_pass(text)
-    return field, frozenset(text.split("+")) if get_origin(hint) is frozenset else text
+        return known_pass(text)
+    return frozenset(text.split("+")) if get_origin(hint) is frozenset else text

@@ -256,7 +256,7 @@ def rules_found(text: str, **given: Any) -> list[str]:
         ("pre-layout", []),
         ("gpu pre-layout", [MIXED_RULE]),
         ("tpu post-layout", [MOVES_RULE]),
-        ("gpu post-layout mixed_precision=true", [MOVES_RULE]),
+        ("gpu post-layout allow_mixed_precision=true", [MOVES_RULE]),
     ],
 )
 def test_a_stage_is_stated_by_the_caller_or_in_the_text(stage: str, rules: list[str]) -> None:
@@ -270,28 +270,36 @@ def test_a_stage_is_stated_by_the_caller_or_in_the_text(stage: str, rules: list[
 @pytest.mark.parametrize(
     ("option", "body", "rule"),
     [
-        ("layouts=true", "n = f32[4,2]{0,1} negate(p)", "layout-changed"),
-        ("mixed_precision=false", "n = f32[4,2] add(p, q)", MIXED_RULE),
+        ("layout_sensitive=true", "n = f32[4,2]{0,1} negate(p)", "layout-changed"),
+        ("allow_mixed_precision=false", "n = f32[4,2] add(p, q)", MIXED_RULE),
         (
-            "ordered_broadcasts=true",
+            "verify_broadcast_dimensions_order=true",
             "n = f32[2,4] broadcast(p), dimensions={1,0}",
             "unordered-broadcast",
         ),
-        ("layouts=true reshape_is_bitcast=true", "n = f32[2,4]{0,1} reshape(p)", "bad-bitcast"),
-        ("host_memory=false", "n = f32[4,2]{1,0:S(5)} copy(p)", "host-memory-leak"),
-        ("layouts=true bitcast_sizes=true", "n = f32[9] bitcast(p)", "bad-bitcast"),
         (
-            "sharding_devices=true",
+            "layout_sensitive=true verify_reshape_is_bitcast=true",
+            "n = f32[2,4]{0,1} reshape(p)",
+            "bad-bitcast",
+        ),
+        ("verify_no_host_memory_space=true", "n = f32[4,2]{1,0:S(5)} copy(p)", "host-memory-leak"),
+        (
+            "layout_sensitive=true allow_bitcast_to_have_different_size=false",
+            "n = f32[9] bitcast(p)",
+            "bad-bitcast",
+        ),
+        (
+            "verify_sharding_device_numbers=true",
             "n = f32[4,2] negate(p), sharding={maximal device=5}",
             "bad-sharding",
         ),
         (
-            "replica_groups=true",
+            "check_replica_groups=true",
             "n = f32[4,2] all-to-all(p), dimensions={0}, replica_groups={{0,0}}",
             "bad-replica-groups",
         ),
         (
-            "deadlocks=true",
+            "verify_no_collective_deadlocks=true",
             "t = token[] after-all()\n"
             "  s = (f32[4,2], u32[], token[]) send(p, t), channel_id=1,\n"
             '      frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}\n'
@@ -321,8 +329,23 @@ def test_a_stage_that_names_the_next_pass_makes_its_demands_errors() -> None:
     assert "copy" in present(found.fix).title
 
 
+@pytest.mark.parametrize(
+    ("place", "as_words"),
+    [
+        ("cublas-gemm-rewriter", "gpu post-layout normalized=false host_memory=false"),
+        ("layout-assignment", "post-layout"),
+        ("before=layout-assignment", "before=layout-assignment"),
+        ("cpu copy-insertion", "cpu post-layout"),
+        ("gpu before=copy-insertion", "gpu normalized before=copy-insertion"),
+        ("spmd-partitioner", ""),
+    ],
+)
+def test_a_stage_is_a_pass_or_a_pipeline_of_a_release(place: str, as_words: str) -> None:
+    assert str(parse_stage(place)) == str(parse_stage(as_words))
+
+
 def test_a_stage_is_spelled_as_it_is_read() -> None:
-    text = "gpu normalized scheduled replica_count=4 unbounded_dynamic_opcodes=add+dot"
+    text = "gpu normalized scheduled replica_count=4 supported_unbounded_dynamic_op=add+dot"
     assert parse_stage(str(parse_stage(text))) == parse_stage(text)
     assert str(Stage()) == ""
 
@@ -331,6 +354,7 @@ def test_a_stage_is_spelled_as_it_is_read() -> None:
     ("text", "message"),
     [
         ("gpu post-layuot", "post-layout"),
+        ("gpu cublas-gem-rewriter", "did you mean cublas-gemm-rewriter"),
         ("before=copyinsertion", "did you mean copy-insertion"),
         ("replica_count=many", "replica_count takes a whole number, not 'many'"),
         ("final=yes", "final takes true or false"),

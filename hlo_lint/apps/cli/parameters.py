@@ -124,7 +124,8 @@ RULES = (
         "--stage",
         metavar="STAGE",
         help="The place in the pipeline of texts that do not state theirs, 'gpu post-layout': gpu, "
-        "cpu, tpu, pre-layout, post-layout, normalized, scheduled, final, FIELD=VALUE.",
+        "cpu, tpu, pre-layout, post-layout, normalized, scheduled, final, a pass or a pipeline "
+        "that has run, FIELD=VALUE.",
     ),
     click.option(
         "--baseline",

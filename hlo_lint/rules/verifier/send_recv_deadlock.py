@@ -95,7 +95,7 @@ class SendRecvDeadlock(VerifierRule):
             ROOT sd = token[] send-done(s), channel_id=1
         """),
         "send-recv-pairs": Bad.entry("""
-            // hlo-lint: stage gpu scheduled deadlocks=true
+            // hlo-lint: stage gpu scheduled verify_no_collective_deadlocks=true
             HloModule m, is_scheduled=true
             t = token[] after-all()
             s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1  // error
