@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
 
-from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.report.formats import Warn
 from hlo_lint.report.groups import grouped
 from hlo_lint.report.report import Report
+from hlo_lint.report.statistics import counts
 from hlo_lint.report.text import group_text, hidden_line, skipped_lines, summary
-from hlo_lint.rules.findings import Severity
 
 MAX_BYTES = 900_000
 """The maximum size; GitHub shows summaries up to 1 MiB."""
@@ -27,8 +25,12 @@ def render(report: Report, warn: Warn) -> str:
     if report.hidden:
         parts.append(f"{hidden_line(report.hidden)}.")
     if report.findings:
+        rows = [
+            f"| `{row.rule}` | {row.errors} | {row.warnings} | {row.infos} | {row.fixable} |"
+            for row in counts(report.findings)
+        ]
         head = ["| rule | errors | warnings | infos | fixable |", "|---|---:|---:|---:|---:|"]
-        parts.append("\n".join([*head, *_rows(report.findings)]))
+        parts.append("\n".join([*head, *rows]))
     if lines := list(skipped_lines(report)):
         if len(lines) > MAX_SKIPPED:
             lines[MAX_SKIPPED:] = [f"… {len(lines) - MAX_SKIPPED} more"]
@@ -48,17 +50,6 @@ def render(report: Report, warn: Warn) -> str:
         parts.append(part)
         left -= 1 + len(group.rest)
     return "\n\n".join(parts) + "\n"
-
-
-def _rows(findings: Sequence[Diagnostic]) -> Iterator[str]:
-    """A row of the table for each rule, most findings first, then by name."""
-    by_rule: dict[str, list[Diagnostic]] = {}
-    for finding in findings:
-        by_rule.setdefault(finding.rule, []).append(finding)
-    for rule, own in sorted(by_rule.items(), key=lambda entry: (-len(entry[1]), entry[0])):
-        counts = [sum(finding.severity is severity for finding in own) for severity in Severity]
-        fixable = sum(finding.fix is not None for finding in own)
-        yield f"| `{rule}` | {' | '.join(map(str, [*counts, fixable]))} |"
 
 
 def fenced(text: str) -> str:

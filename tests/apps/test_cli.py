@@ -199,6 +199,7 @@ def test_any_pass_and_pipeline_of_a_release_may_come_next(name: str) -> None:
         ("check --ignore reshape-move-data .", "did you mean reshape-moves-data?"),
         ("check --before layout-normalization .", "layout_normalization"),
         ("check -o loose.hlo/report loose.hlo", "loose.hlo/report: cannot be written"),
+        ("check --statistics --output-format sarif loose.hlo", "--statistics is text or json"),
         ("check --stdin-filename x.hlo loose.hlo", "--stdin-filename"),
         ("check --jobs= .", "neither auto nor a whole number"),
     ],

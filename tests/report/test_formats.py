@@ -8,7 +8,6 @@ import re
 import shlex
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import chdir
 from dataclasses import replace
@@ -30,6 +29,7 @@ from hlo_lint.report import markdown, sarif
 from hlo_lint.report.formats import FORMATS, NO_ROOM, render
 from hlo_lint.report.groups import grouped
 from hlo_lint.report.report import Report
+from hlo_lint.report.statistics import counts, render_statistics
 from hlo_lint.text.errors import UsageError
 from hlo_lint.text.source import decode
 from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT, completed
@@ -551,13 +551,10 @@ def test_markdown_counts_by_rule(everything: Report) -> None:
         r"^\| `(.+)` \| (\d+) \| (\d+) \| (\d+) \|", render(everything, "markdown"), re.M
     )
     by_rule = {rule: [int(number) for number in numbers] for rule, *numbers in rows}
-    counts = Counter((found.rule, found.severity) for found in everything.findings)
-    assert by_rule == {
-        found.rule: [counts[found.rule, severity] for severity in Severity]
-        for found in everything.findings
+    expected = {
+        each.rule: [each.errors, each.warnings, each.infos] for each in counts(everything.findings)
     }
-    totals = [sum(numbers) for numbers in by_rule.values()]
-    assert totals == sorted(totals, reverse=True)
+    assert by_rule == expected
 
 
 def test_a_summary_that_is_too_long_says_how_much_is_left_out(
@@ -573,6 +570,27 @@ def test_a_summary_that_is_too_long_says_how_much_is_left_out(
     left = f"{sum(1 + len(group.rest) for group in rest)} findings do not fit"
     assert said == [f"Markdown: {left} (8000 bytes)"]
     assert text.endswith(f"… {left}.\n")
+
+
+# Counts
+
+
+def test_statistics_count_the_findings_of_each_rule(everything: Report) -> None:
+    rows = json.loads(render_statistics(everything, "json"))
+    assert sum(row["count"] for row in rows) == len(everything.findings)
+    for row in rows:
+        mine = [finding for finding in everything.findings if finding.rule == row["rule"]]
+        assert row["count"] == len(mine) == row["errors"] + row["warnings"] + row["infos"]
+        assert row["fixable"] == sum(finding.fix is not None for finding in mine)
+    numbers = [row["count"] for row in rows]
+    assert numbers == sorted(numbers, reverse=True)
+
+
+def test_statistics_as_text_are_a_table(crash: Report, clean: Report) -> None:
+    assert render_statistics(crash) == (
+        "1  reshape-moves-data  1 error  1 fixable\n1 error in 33 files, 33 modules of HLO\n"
+    )
+    assert render_statistics(clean) == "no findings in 1 file, 1 module of HLO\n"
 
 
 # The page

@@ -109,6 +109,8 @@ def command(
     The PATH `-` is standard input. Without one it is the folder that XLA_FLAGS dumps to
     (`--xla_dump_to`), else the working directory.
     """
+    if options.blame and options.statistics:
+        raise click.UsageError("--blame goes without --statistics")
     if strict:
         shared = shared._replace(extend_select=(*shared.extend_select, "parser-refuses"))
         if shared.jax is not None:  # here, where its progress is shown
@@ -144,6 +146,8 @@ def _checked(
     settings = common.settings_of(paths, shared).overridden(output_format=options.output_format)
     if settings.max_findings is None:
         settings = settings.overridden(max_findings=MAX_FINDINGS)
+    if options.statistics and settings.output_format not in ("text", "concise", "json"):
+        raise UsageError(f"--statistics is text or json, not {settings.output_format}")
     dump = common.open_given(paths, settings, shared)
     report, jobs = _run(dump, settings, options)
     if options.asked is not None:

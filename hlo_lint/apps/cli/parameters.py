@@ -322,7 +322,13 @@ jobs_option = click.option(
 )
 
 
-report_options = (findings_format, report_output)
+report_options = (
+    findings_format,
+    report_output,
+    click.option(
+        "--statistics", is_flag=True, help="Print the number of findings of each rule instead."
+    ),
+)
 """The options that say how a report is printed, and where."""
 
 

@@ -27,6 +27,7 @@ class ReportOptions(NamedTuple):
 
     output_format: str | None = None
     output: Path | None = None
+    statistics: bool = False
     resolved: bool = False
     blame: bool = False
     """True to print the history of each finding."""
@@ -49,7 +50,7 @@ def output_report(
     """Print a report, or write it to the file that the options name."""
     output, details = options.output, {"quiet": options.quiet, "verbose": options.verbose}
     is_plain = output is not None or common.is_plain()
-    if output_format != "text":
+    if output_format != "text" or options.statistics:
         common.write_output(_rendered(report, output_format, options), output)
     elif options.blame:
         from hlo_lint.report.blame import plain_history, print_history
@@ -70,6 +71,10 @@ def output_report(
 
 
 def _rendered(report: Report, output_format: str, options: ReportOptions) -> str:
+    if options.statistics:
+        from hlo_lint.report.statistics import render_statistics
+
+        return render_statistics(report, "json" if output_format == "json" else "text")
     from hlo_lint.report.formats import NO_ROOM, render
 
     def warn(line: str) -> None:
