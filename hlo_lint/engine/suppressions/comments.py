@@ -297,18 +297,12 @@ class _TextLines:
         """The next statement that begins after a line, else the statement around it."""
         innermost = self._smallest.get(line)
         index = bisect_left(self._sorted, LineRange(line + 1, 0))
-        first = self._sorted[index].first if index < len(self._sorted) else 0
-        if not first or (innermost is not None and innermost.last < first):
+        if index == len(self._sorted):
             return innermost
-        return max(
-            statement
-            for statement in self._sorted[index : index + _MAX_COUNT]
-            if statement.first == first
-        )
-
-
-_MAX_COUNT = 64
-"""Limit on the statements that begin on the same line."""
+        first = self._sorted[index].first
+        if innermost is not None and innermost.last < first:
+            return innermost
+        return self._sorted[bisect_left(self._sorted, LineRange(first + 1, 0)) - 1]
 
 
 def _stretches(file: HloFile) -> Iterator[tuple[int, int]]:
