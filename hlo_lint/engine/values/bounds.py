@@ -340,11 +340,8 @@ def _has_mask(program: Program, products: Set[str]) -> bool:
 
 def _is_mask(node: Node) -> bool:
     """True for an array that was converted from predicates."""
-    return any(source.shape.dtype == "pred" for source in reached([node], _with_the_same_elements))
-
-
-def _with_the_same_elements(node: Node) -> Sequence[Node]:
-    return node.operands if node.opcode in _KEEPS_ELEMENTS else ()
+    sources = reached([node], lambda n: n.operands if n.opcode in _KEEPS_ELEMENTS else ())
+    return any(source.shape.dtype == "pred" for source in sources)
 
 
 _PRODUCTS: Final = frozenset({"convolution", "dot", "multiply"})

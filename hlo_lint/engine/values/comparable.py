@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from hlo_lint.analysis.walks import reached
 
 if TYPE_CHECKING:
-    from hlo_lint.engine.values.lowering.graph import Node
     from hlo_lint.engine.values.lowering.program import Program
     from hlo_lint.hlo.ir import Instruction
     from hlo_lint.hlo.shape import ArrayShape
@@ -77,14 +76,13 @@ def _wide_divisions(program: Program) -> bool:
         node.opcode in ("divide", "remainder")
         and node.shape.dtype in ("s64", "u64")
         and not any(
-            source.opcode == "constant" for source in reached([node.operands[1]], _repeated)
+            source.opcode == "constant"
+            for source in reached(
+                [node.operands[1]], lambda n: n.operands if n.opcode == "broadcast" else ()
+            )
         )
         for node in program.nodes
     )
-
-
-def _repeated(node: Node) -> Sequence[Node]:
-    return node.operands if node.opcode == "broadcast" else ()
 
 
 def _generators(program: Program) -> set[tuple[ArrayShape, ...]]:
