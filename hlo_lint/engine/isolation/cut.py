@@ -11,7 +11,6 @@ from typing import Final
 
 from hlo_lint.analysis.walks import reached
 from hlo_lint.engine.reduce.draft import Draft, DraftComputation, DraftInstruction
-from hlo_lint.hlo.attributes.splitting import joined_attributes
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import COMMUNICATES, CONTROL_FLOW, NO_KERNEL, RUNS_SCHEDULE
 from hlo_lint.hlo.parser.module import parse_file
@@ -136,9 +135,7 @@ def _bare(draft: Draft) -> Draft:
     def spelled(body: DraftComputation) -> DraftComputation:
         rows: dict[str, DraftInstruction] = {}
         for row in body.rows:
-            if "metadata=" in row.attributes_text:
-                kept = {name: text for name, text in row.attributes.items() if name != "metadata"}
-                row = row._replace(attributes_text=joined_attributes(kept))
+            row = row.without(("metadata",))
             for part in row.references if "#" in row.operands_text else ():
                 whole, *numbers = part.split("#")
                 for number in numbers:
@@ -176,12 +173,7 @@ def _cut(
         kept_in_header |= {"num_partitions", "replica_count"}
     entry = _Entry(body, is_in_place)
     operands = [entry.value(name) for name in row.reads]
-    kept = {
-        name: text
-        for name, text in row.attributes.items()
-        if name not in ("control-predecessors", "sharding")
-    }
-    launched = row._replace(attributes_text=joined_attributes(kept))
+    launched = row.without(("control-predecessors", "sharding"))
     if operands:
         launched = launched.with_operands(operands)
     rows = (*entry.rows, launched)

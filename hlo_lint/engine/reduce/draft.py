@@ -88,6 +88,13 @@ class DraftInstruction(NamedTuple):
         text = ", ".join(f"%{reference}" for reference in references)
         return self._replace(operands_text=text, references=references)
 
+    def without(self, names: Collection[str]) -> DraftInstruction:
+        """The instruction without the attributes of these names."""
+        if not any(f"{name}=" in self.attributes_text for name in names):
+            return self
+        left = {name: text for name, text in self.attributes.items() if name not in names}
+        return self._replace(attributes_text=joined_attributes(left))
+
     def without_predecessors(self, gone: Collection[str]) -> DraftInstruction:
         """The instruction without the control predecessors in `gone`."""
         names = self.predecessors

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from hlo_lint.engine.reduce.draft import Draft, DraftInstruction, renamed
 from hlo_lint.engine.reduce.transformations.base import Anchor, ReductionTarget, Transformation
-from hlo_lint.hlo.attributes.splitting import joined_attributes
 from hlo_lint.hlo.opcodes import demands_on
 from hlo_lint.hlo.parser.tokens import Role, instruction_tokens
 
@@ -34,9 +33,7 @@ class DropAttributes(Transformation):
         gone: dict[tuple[str, str], set[str]] = {}
         for computation, instruction, name in chosen:
             gone.setdefault((computation, instruction), set()).add(name)
-        return draft.with_rows(
-            lambda body, row: _without(row, gone.get((body.name, row.name), set()))
-        )
+        return draft.with_rows(lambda body, row: row.without(gone.get((body.name, row.name), ())))
 
 
 class DropHeader(Transformation):
@@ -51,14 +48,6 @@ class DropHeader(Transformation):
         gone = {name for (name,) in chosen}
         header = {name: value for name, value in draft.header.items() if name not in gone}
         return replace(draft, header=header, tables="" if _TABLES in gone else draft.tables)
-
-
-def _without(row: DraftInstruction, gone: set[str]) -> DraftInstruction:
-    tail = row.attributes_text
-    if not any(f"{name}=" in tail for name in gone):
-        return row
-    left = {name: value for name, value in row.attributes.items() if name not in gone}
-    return row._replace(attributes_text=joined_attributes(left))
 
 
 class Rename(Transformation):
