@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 
 from hlo_lint.analysis.callees import EmittedRegion
 from hlo_lint.analysis.calls import callees_of, instructions_of
 from hlo_lint.analysis.walks import reached
-from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
+from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import TupleShape
 
 _READS = frozenset({"bitcast", "constant", "get-tuple-element", "parameter", "tuple"})
@@ -28,7 +28,8 @@ def misused(region: EmittedRegion, module: Module) -> Iterator[tuple[Instruction
 
 
 def _held(region: EmittedRegion, runner: Instruction, module: Module) -> Instruction | None:
-    for computation in _run_by(runner, module):
+    called = filter(None, map(module.computation, runner.called_computations))
+    for computation in reached(called, partial(callees_of, module)):
         moves = region.moves and _STARTED in computation.opcodes
         if computation.opcodes.isdisjoint(region.refused | region.refused_tuples) and not moves:
             continue
@@ -41,21 +42,6 @@ def _held(region: EmittedRegion, runner: Instruction, module: Module) -> Instruc
             if inside.opcode == _STARTED and region.moves and _only_moves(inside, module):
                 return inside
     return None
-
-
-def _run_by(runner: Instruction, module: Module) -> Sequence[Computation]:
-    """The computations that an instruction runs, and their callees."""
-    names, known = runner.called_computations, _known_runs(module)
-    if names not in known:
-        called = filter(None, map(module.computation, names))
-        known[names] = list(reached(called, partial(callees_of, module)))
-    return known[names]
-
-
-@cached_analysis
-def _known_runs(module: Module) -> dict[tuple[str, ...], Sequence[Computation]]:
-    """The computations that instructions of a module run, by the names of their callees."""
-    return {}
 
 
 def _only_moves(fusion: Instruction, module: Module) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 from hlo_lint.analysis.calls import callees_of
 from hlo_lint.analysis.diff.structural_hash import Structures
+from hlo_lint.analysis.opcode_costs import byte_count
 from hlo_lint.analysis.walks import reached
 from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.pass_dump import PassDump
@@ -18,7 +19,7 @@ from hlo_lint.dumps.selection import in_order, modules_of
 from hlo_lint.hlo.ir import Computation, Module, cached_analysis
 from hlo_lint.hlo.opcodes import NO_BUFFER
 from hlo_lint.hlo.records import opcode_of, type_of
-from hlo_lint.hlo.shape import byte_sizes, shape_or_none
+from hlo_lint.hlo.shape import shape_or_none
 
 
 class Effect(Enum):
@@ -128,7 +129,7 @@ class _Counts:
         )
         if before is None:
             self._held = sum(
-                count * _bytes(shape)
+                count * byte_count(shape_or_none(shape))
                 for computation in _running(module)
                 for shape, count in _arrays(computation).items()
             )
@@ -152,8 +153,9 @@ class _Counts:
                 effect = Effect.NAMES
         added = {opcode: count for opcode, count in difference.most_common() if count > 0}
         removed = {opcode: -count for opcode, count in difference.most_common()[::-1] if count < 0}
-        bytes_added = sum(count * _bytes(shape) for shape, count in arrays.items() if count > 0)
-        bytes_removed = sum(-count * _bytes(shape) for shape, count in arrays.items() if count < 0)
+        moved = [count * byte_count(shape_or_none(shape)) for shape, count in arrays.items()]
+        bytes_added = sum(size for size in moved if size > 0)
+        bytes_removed = -sum(size for size in moved if size < 0)
         self._held += bytes_added - bytes_removed
         return replace(
             stats,
@@ -200,10 +202,6 @@ def _exchanged(
         yield count, computation
     for computation, count in (ours - theirs).items():
         yield -count, computation
-
-
-def _bytes(text: str) -> int:
-    return sum(size or 0 for size in byte_sizes(shape_or_none(text)))
 
 
 def stats_as_dict(step: PassStats) -> dict[str, Any]:

@@ -202,7 +202,7 @@ complex                 | f16[3]; f16[3]                  |                     
 select                  | s32[3]; f32[3]; f32[3]          |                      | a pred, got s32
 select                  | pred[2]; f32[3]; f32[3]         |                      | by pred[2] among f32[3]
 clamp                   | f32[2]; f32[3]; f32[]           |                      | operand 0 of clamp
-map                     | f32[3]                          | dimensions={0}, to_apply=%add | 2 parameters
+map                     | f32[3]                          | dimensions={0}, to_apply=%add | 1 parameter, got 2
 transpose               | f32[3,4]                        | dimensions={1,1}     | {1,1} is not a permutation
 reverse                 | f32[3]                          | dimensions={1}       | dimensions=1
 slice                   | f32[9]                          | slice={[1:10]}       | [1:10] out of 9
@@ -283,7 +283,7 @@ stochastic-convert      | f32[3]; u16[3]      |                        | bf16[3]
 get-tuple-element       | (f32[3]{0}, s32[])  | index=1                | f32[]       | expected s32[]
 get-tuple-element       | (f32[3,4]{1,0})     | index=0                | f32[3,4]{0,1} | different layouts
 tuple                   | f32[3]; s32[]       |                        | (s32[], f32[3]) | expected f32[3] at index {0}
-sort                    | s32[3]              | dimensions={0}, to_apply=%less | s32[3] | compares s32[]
+sort                    | s32[3]              | dimensions={0}, to_apply=%less | s32[3] | expected s32[]
 sort                    | f32[3]              | dimensions={1}, to_apply=%less | f32[3] | dimensions=1
 fusion                  | f32[4]              | kind=kLoop, calls=%cut | f32[4]{0}   | expected f32[3]
 infeed                  | token[]             |                        | f32[3]      | data and a token

@@ -13,11 +13,10 @@ from hlo_lint.analysis.shape_inference.operation import (
     Table,
     known,
 )
-from hlo_lint.analysis.shape_inference.reduction import demand_operand_types
+from hlo_lint.analysis.shape_inference.reduction import demand_operand_types, demand_parameters
 from hlo_lint.analysis.shape_inference.types import (
     array_without_layout,
     brief,
-    compatible,
     demand_compatible,
     demand_elements,
     demand_known,
@@ -258,17 +257,12 @@ def _map(operation: Operation) -> Shape:
     # The verifier infers with all dimensions, whatever the attribute says (HandleMap).
     if not operation.is_typed and dims != tuple(range(first.rank)):
         raise Impossible(f"map has to name all dimensions in their order, {first.rank} of them")
-    if len(called.parameters) != len(arrays):
-        raise Impossible(f"map calls a computation of {len(called.parameters)} parameters")
+    demand_parameters("the computation that map calls", called, arrays)
     result = operation.as_array(known(called.root), "the result of the computation")
     if result.rank:
         raise Impossible(
             f"the computation that map calls returns a scalar, got {result.with_layout(None)}"
         )
-    for number, (text, array) in enumerate(zip(called.parameters, arrays, strict=True)):
-        wanted = array_without_layout(array.dtype, ())
-        if not compatible(known(text), wanted, any_precision=True):
-            raise Impossible(f"map calls a computation whose parameter {number} is not {wanted}")
     return array_without_layout(result.dtype, first.dims, first.dynamic)
 
 

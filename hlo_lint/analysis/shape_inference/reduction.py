@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hlo_lint.analysis.shape_inference.operation import (
-    PRED,
     Impossible,
     ImpossibleMix,
     Inference,
     Operation,
+    Signature,
     Table,
     Unknowable,
     known,
@@ -34,6 +34,18 @@ from hlo_lint.text.phrases import counted
 
 if TYPE_CHECKING:
     from hlo_lint.hlo.attributes.windows import ConvolutionDimensionNumbers, WindowDimension
+
+
+def demand_parameters(what: str, called: Signature, wanted: Sequence[ArrayShape]) -> None:
+    """Demand a computation of scalars, each of the type of an array."""
+    if len(called.parameters) != len(wanted):
+        parameters = counted(len(wanted), "parameter")
+        raise Impossible(f"{what} takes {parameters}, got {len(called.parameters)}")
+    for number, (text, array) in enumerate(zip(called.parameters, wanted, strict=True)):
+        taken, scalar = known(text), array_without_layout(array.dtype, ())
+        if not compatible(taken, scalar, any_precision=True):
+            message = f"parameter {number} of {what} is {brief(taken)}, expected {scalar}"
+            raise Impossible(message)
 
 
 def demand_reducer(
@@ -142,20 +154,9 @@ def _compared(operation: Operation, printed: Shape) -> None:
     """Demands a comparator of two elements of each operand."""
     arrays = operation.arrays()
     operation.dimension(arrays[0].rank)
-    called = operation.callee()
-    if len(called.parameters) != 2 * len(arrays):
-        raise Impossible(
-            f"the computation that sort calls takes {2 * len(arrays)} parameters, got "
-            f"{len(called.parameters)}"
-        )
-    demand_pred("the computation that sort calls", called.root)
-    for number, text in enumerate(called.parameters):
-        wanted = array_without_layout(arrays[number // 2].dtype, ())
-        if not compatible(known(text), wanted, any_precision=True):
-            taken = brief(known(text))
-            raise Impossible(
-                f"sort compares {wanted}, parameter {number} of its computation is {taken}"
-            )
+    what, called = "the computation that sort calls", operation.callee()
+    demand_parameters(what, called, [array for array in arrays for _ in range(2)])
+    demand_pred(what, called.root)
 
 
 def _topk(operation: Operation) -> Shape:
@@ -295,14 +296,8 @@ def _select_and_scatter(operation: Operation) -> Shape:
     operand, source, initial = operation.arrays()
     select_last = 0 <= operation.tail.find("scatter=") < operation.tail.find("select=")
     select = operation.callee(int(select_last))
-    if len(select.parameters) != 2:
-        raise Impossible(f"select takes 2 parameters, got {len(select.parameters)}")
-    if not compatible(known(select.root), PRED):
-        raise Impossible(f"select returns {select.root}, expected pred[]")
-    wanted = array_without_layout(operand.dtype, ())
-    for number, text in enumerate(select.parameters):
-        if not compatible(known(text), wanted, any_precision=True):
-            raise Impossible(f"parameter {number} of select is {text}, expected {wanted}")
+    demand_parameters("select", select, [operand, operand])
+    demand_pred("select", select.root)
     demand_reducer(operation, [initial], [source], 1 - select_last)
     places = array_without_layout(
         operand.dtype, _moved_over(operand, _window(operation, operand.rank))
