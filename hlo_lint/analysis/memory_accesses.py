@@ -69,7 +69,6 @@ class Accesses:
         self._module = module
         self._touches: dict[Instruction, tuple[MemoryAccess, ...]] = {}
         self._values: dict[ResultPart, tuple[AssignedValue, ...]] = {}
-        self._inside: dict[str, tuple[MemoryAccess, ...]] = {}
 
     @cached_property
     def _calls(self) -> Calls:
@@ -149,14 +148,8 @@ class Accesses:
 
     def _nested(self, caller: Instruction) -> Iterator[MemoryAccess]:
         for callee in self._calls.callees(caller):
-            inside = self._inside.get(callee.name)
-            if inside is None:
-                inside = self._inside[callee.name] = tuple(
-                    touch
-                    for instruction in callee.instructions
-                    for touch in self.touches(instruction)
-                )
-            yield from inside
+            for instruction in callee.instructions:
+                yield from self.touches(instruction)
 
     def _reads(
         self, instruction: Instruction, first: int = 0, last: int | None = None

@@ -49,11 +49,6 @@ class Scope(NamedTuple):
     stage: Stage
     header: Header
 
-    @property
-    def opcodes(self) -> frozenset[str]:
-        """The opcodes of its instructions."""
-        return self.computation.opcodes
-
     def called(self, instruction: Instruction) -> tuple[Computation | None, ...]:
         """The computations that an instruction calls, in order; None for a missing computation."""
         names = calls_of(instruction.computation).get(instruction.number)
