@@ -188,10 +188,8 @@ ALONE: dict[str, list[Example]] = {
     ],
     "swizzle-packed": [
         alone("swizzle", 5, 4, base=PACKED),
-        alone("swizzle", False, True, base=replace(PACKED, element=U6, swizzle=6), by="store"),
         alone("swizzle", U4_16, U6, base=replace(PACKED, swizzle=6), by="element"),
     ],
-    "store-packed": [alone("data_type", True, None, base=PACKED, by="store")],
     "l2-promotion": [alone("l2_promotion", 4, 3)],
     "oob-fill": [(CUDA, replace(HEALTHY, oob_fill=2, element=FLOAT16), "oob_fill", HEALTHY)],
     "nan-fill": [

@@ -166,16 +166,13 @@ def _shifted_right(value: Range, by: Range) -> Range:
     return natural(0, value.high) if value.low >= 0 else ANYTHING
 
 
-def _field(value: Range, position: Range, length: Range, signed: bool) -> Range:
+def _field(length: Range, signed: bool) -> Range:
     if length.base is not None or length.low != length.high or not 0 < length.low <= 64:
         return ANYTHING
     if signed:
         half = 1 << (length.low - 1)
         return Range(None, -half, half - 1)
-    mask = (1 << length.low) - 1
-    if value.is_natural and position.base is None and position.low == position.high >= 0:
-        mask &= value.mask >> position.low
-    return natural(0, mask, mask)
+    return natural(0, (1 << length.low) - 1)
 
 
 def computed(instruction: PtxInstruction, values: list[Range]) -> Range:
@@ -219,7 +216,7 @@ def computed(instruction: PtxInstruction, values: list[Range]) -> Range:
         case "shr", 2:
             result = _shifted_right(read(values[0], width), values[1])
         case "bfe", 3:
-            result = _field(read(values[0], width), values[1], values[2], signed)
+            result = _field(values[2], signed)
         case "ld" | "atom", _ if width < 32 and not signed:
             return _full(width)
         case _:

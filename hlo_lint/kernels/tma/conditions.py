@@ -67,7 +67,6 @@ interleave-swizzle: manual xla
 swizzle: manual xla jaxlib mosaic
 swizzle-span: manual xla
 swizzle-packed: manual
-store-packed: manual
 l2-promotion: manual
 oob-fill: manual jaxlib
 nan-fill: manual
@@ -255,18 +254,12 @@ def _modes(descriptor: Descriptor) -> Iterator[_Breach]:
             f"swizzle {SWIZZLES[swizzle]} spans {span} bytes, not {-(-bits // 8)}"
         )
         yield _Breach("swizzle-span", "box_dims[0]", descriptor.box_dims[0], bound)
-    allowed = {0, 3, 4}
-    if element.number == 15 and descriptor.store is not False:
-        allowed.add(6)  # to store through
-    # The load-only type allows the same three; `store-packed` checks for stores.
+    allowed = {0, 3, 4, 6} if element.number == 15 else {0, 3, 4}
     is_known = 0 <= swizzle < len(SWIZZLES)
     if element.is_packed_to_16_bytes and swizzle not in allowed and is_known:
         names = ", ".join(f"{number} ({SWIZZLES[number]})" for number in sorted(allowed))
         bound = f"one of {names} for {element.name}"
         yield _Breach("swizzle-packed", "swizzle", swizzle, bound)
-    if element.number == 14 and descriptor.store:
-        bound = "another to store through: 16U4_ALIGN16B can only be loaded"
-        yield _Breach("store-packed", "data_type", 14, bound)
     yield from _unknown("l2_promotion", descriptor.l2_promotion, L2_PROMOTIONS)
     yield from _unknown("oob_fill", descriptor.oob_fill, OOB_FILLS)
     if descriptor.oob_fill == 1 and not element.floating:

@@ -124,8 +124,6 @@ class Descriptor:
     """The tensor's address, or its offset in an aligned allocation; None if unknown."""
     descriptor_address: int | None = None
     """The address of the descriptor itself; None if unknown."""
-    store: bool | None = None
-    """True if the kernel stores through it; None if unknown."""
 
     @classmethod
     def from_row_major(

@@ -9,7 +9,7 @@ from hlo_lint.analysis.calls import instructions_of
 from hlo_lint.hlo.ir import Module
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule, Severity, Stage
 
-_PREFIXES: Final = {
+_PLATFORMS: Final = {
     "__cublas$": "gpu",
     "__cudnn$": "gpu",
     "__gpu$": "gpu",
@@ -25,11 +25,8 @@ _PREFIXES: Final = {
     "lapack_": "cpu",
     "mosaic_gpu": "gpu",
     "triton_kernel_call": "gpu",
-}
-_TARGETS: Final = {
     "cu_lu_pivots_to_permutation": "gpu",
     "cu_threefry2x32": "gpu",
-    "cu_threefry2x32_ffi": "gpu",
     "tpu_custom_call": "tpu",
     "xla_ffi_partitioned_python_cpu_callback": "cpu",
     "xla_ffi_partitioned_python_gpu_callback": "gpu",
@@ -38,6 +35,7 @@ _TARGETS: Final = {
     "xla_python_cpu_callback": "cpu",
     "xla_python_gpu_callback": "gpu",
 }
+"""The backend of targets, by the start of their names."""
 _FINAL_GPU: Final = "module_0001.m.sm_9.0_gpu_after_optimizations.txt"
 _PROGRAM = """
 p = f32[8,8]{{1,0}} parameter(0)
@@ -107,7 +105,4 @@ class ForeignCustomCall(Rule):
 @cache
 def _platform(target: str) -> str:
     """The only backend that implements a target; empty if it is unknown or not unique."""
-    platform = _TARGETS.get(target)
-    if platform is None:
-        platform = next((name for start, name in _PREFIXES.items() if target.startswith(start)), "")
-    return platform
+    return next((name for start, name in _PLATFORMS.items() if target.startswith(start)), "")

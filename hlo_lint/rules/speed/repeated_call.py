@@ -83,12 +83,6 @@ class RepeatedCall(Rule):
             + b = f32[16] all-gather(p), replica_groups={{0,1}}, dimensions={0}  // error
               ROOT s = f32[16] subtract(a, b)
         """),
-        Good.step("""
-              a = f32[16] all-gather(f32[8] p), replica_groups={{0,1}}, dimensions={0}
-              b = f32[16] all-gather(p), replica_groups={{0,1}}, dimensions={0}
-            - ROOT s = f32[16] subtract(a, b)
-            + ROOT t = f32[16] subtract(a, b)
-        """),
     )
 
     def check_twins(self, compilation: Compilation) -> Findings:
