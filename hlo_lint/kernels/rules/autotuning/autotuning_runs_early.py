@@ -98,7 +98,7 @@ class AutotuningRunsEarly(Rule):
         """Calls with results in donated parameters, or with operands that are not computed yet."""
         module = final.module
         for call, payload, autotuned in autotuned_calls(module):
-            if not tunes_early(payload):
+            if not tunes_early(payload) or call.computation.name in module.fusion_computations:
                 continue
             for result in results(call) if _is_of_this_call(call, buffers) else ():
                 given = memory_of(buffers, call, result.index)
@@ -120,7 +120,7 @@ class AutotuningRunsEarly(Rule):
             computed = [
                 number
                 for number in range(len(call.operands))
-                if not is_entry_parameter(call, number, module)
+                if not is_entry_parameter(call, number)
             ]
             if computed:
                 verb = "is" if len(computed) == 1 else "are"
