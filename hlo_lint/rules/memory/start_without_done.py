@@ -51,21 +51,19 @@ class StartWithoutDone(Rule):
         Good.entry("""
             HloModule carried, is_scheduled=true
             body {
-              q = ((f32[8]{0}, f32[8]{0}, u32[]), s32[]) parameter(0)
+              q = ((f32[8]{0}, f32[8]{0}, u32[])) parameter(0)
               s = (f32[8]{0}, f32[8]{0}, u32[]) get-tuple-element(q), index=0
               d = f32[8]{0} copy-done(s)
               s.1 = (f32[8]{0}, f32[8]{0}, u32[]) copy-start(d)
-              n = s32[] get-tuple-element(q), index=1
-              ROOT t = ((f32[8]{0}, f32[8]{0}, u32[]), s32[]) tuple(s.1, n)
+              ROOT t = ((f32[8]{0}, f32[8]{0}, u32[])) tuple(s.1)
             }
             condition {
-              n.1 = s32[] get-tuple-element(((f32[8]{0}, f32[8]{0}, u32[]), s32[]) q.1), index=1
-              ROOT c = pred[] compare(n.1, n.1), direction=LT
+              q.1 = ((f32[8]{0}, f32[8]{0}, u32[])) parameter(0)
+              ROOT c = pred[] custom-call(q.1), custom_call_target="goes_on"
             }
-            i = s32[] constant(0)
             s.2 = (f32[8]{0}, f32[8]{0}, u32[]) copy-start(f32[8]{0} p)
-            t.1 = ((f32[8]{0}, f32[8]{0}, u32[]), s32[]) tuple(s.2, i)
-            w = ((f32[8]{0}, f32[8]{0}, u32[]), s32[]) while(t.1), condition=condition, body=body
+            t.1 = ((f32[8]{0}, f32[8]{0}, u32[])) tuple(s.2)
+            w = ((f32[8]{0}, f32[8]{0}, u32[])) while(t.1), condition=condition, body=body
             s.3 = (f32[8]{0}, f32[8]{0}, u32[]) get-tuple-element(w), index=0
             ROOT d.1 = f32[8]{0} copy-done(s.3)
         """),

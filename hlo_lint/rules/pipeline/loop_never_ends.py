@@ -51,21 +51,11 @@ class LoopNeverEnds(Rule):
     examples = (
         Bad(_PROGRAM.format(step=0, limit=10, direction="LT", mark=_ERROR)),
         Bad(_PROGRAM.format(step=2, limit=7, direction="NE", mark=_ERROR)),
-        Bad.entry("""
-            body {
-              i = s32[] get-tuple-element((s32[]) b), index=0
-              ROOT t = (s32[]) tuple(i)
-            }
-
-            condition {
-              c = (s32[]) parameter(0)
-              ROOT goes-on = pred[] constant(true)
-            }
-
-            zero = s32[] constant(0)
-            first = (s32[]) tuple(zero)
-            ROOT w = (s32[]) while(first), condition=condition, body=body  // error
-        """),
+        Bad(
+            _PROGRAM.format(step=1, limit=10, direction="LT", mark=_ERROR).replace(
+                *("compare(j, limit), direction=LT", "constant(true)")
+            )
+        ),
         Bad(_PROGRAM.format(step=-1, limit=10, direction="LT", mark=_ERROR)),
         Good(_PROGRAM.format(step=1, limit=10, direction="LT", mark="")),
         Good(_PROGRAM.format(step=2, limit=6, direction="NE", mark="")),

@@ -34,13 +34,6 @@ backend_config={{"gemm_backend_config":{{"beta":0,"epilogue":"DEFAULT",\
 "dot_dimension_numbers":{{"lhs_contracting_dimensions":["{dimension}"],\
 "rhs_contracting_dimensions":["0"]}}}}}}{mark}
 """
-_ONEDNN = """
-p = f32[6,4]{{1,0}} parameter(0)
-q = f32[4,3]{{1,0}} parameter(1)
-ROOT g = f32[6,3]{{1,0}} custom-call(p, q), custom_call_target="__onednn$matmul", backend_config=\
-{{"onednn_matmul_config":{{"fusions":{{"ops":["LINEAR","TANH","LINEAR"],\
-"alpha_typecast":{scales}}}}}}}{mark}
-"""
 _SCAN = """
 p = f32[100]{{0}} parameter(0)
 z = f32[] constant(0)
@@ -148,13 +141,11 @@ class UnfitForCallee(Rule):
             _SMALL.format(operation="fft(q), fft_type=FFT, fft_length={8}", mark="  // error")
         ),
         Bad.entry(_COMMANDS.format(operation=_MOVE, mark="  // error")),
-        Bad.entry(_ONEDNN.format(scales="5", mark="  // error")),
         Bad.entry(_CONVOLUTION.format(stride="1x1", mark="  // error"), file=_AFTER, beside=_FITS),
         Bad.entry(_PLAIN.format(dimension=0, mark="  // error"), file=_AFTER, beside=_FITS),
         Good.entry(_PLAIN.format(dimension=1, mark=""), file=_AFTER, beside=_FITS),
         Good.entry(_CONVOLUTION.format(stride="2x2", mark=""), file=_AFTER, beside=_FITS),
         Good.entry(_GEMM.format(columns=35, mark="")),
-        Good.entry(_ONEDNN.format(scales="[5,6]", mark="")),
         Good.entry(_SCAN.format(operands="p", mark="")),
         Good.entry(_SMALL.format(operation="negate(q)", mark="")),
         Good.entry(_COMMANDS.format(operation="slice(x), slice={[32:64]}", mark="")),

@@ -52,13 +52,6 @@ class PrecisionLost(Rule):
             + ROOT d = f32[8,6] dot(p, w), lhs_contracting_dims={1},  // error
             +     rhs_contracting_dims={0}
         """),
-        Good.step("""
-            - ROOT d = f32[8,6] dot(f32[8,4] p, f32[4,6] q), lhs_contracting_dims={1},
-            -     rhs_contracting_dims={0}
-            + c = f64[4,6] convert(q)
-            + w = f32[4,6] convert(c)
-            + ROOT d = f32[8,6] dot(p, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-        """),
         Bad.step("""
             -add { ROOT s = f32[] add(f32[] a, f32[] b) }
             +add { ROOT s = bf16[] add(bf16[] a, bf16[] b) }

@@ -109,13 +109,6 @@ start_index_map={0}, index_vector_dim=1, slice_sizes={1}  // error
             + ROOT r = f32[16] dynamic-update-slice(p, u, i)
             }
         """),
-        Good.step("""
-            + n = s64[] constant(0)
-            - i = s32[] parameter(2)
-            - ROOT r = f32[16] add(f32[16] p, f32[16] u)
-            + i = s32[] convert(n)
-            + ROOT r = f32[16] dynamic-update-slice(p, u, i)
-        """),
     )
 
     def check(self, final: FinalModule) -> Findings:

@@ -74,10 +74,6 @@ class BadAliasing(VerifierRule):
             HloModule m, input_output_alias={ {}: (0, {}, may-alias) }
             ROOT r = f32[4] slice(f32[8] p), slice={[0:4]}
         """),
-        Good.entry("""
-            HloModule m, buffer_donor={ (0, {}) }
-            ROOT n = f32[8,3]{1,0} negate(f32[8,3]{1,0} p)
-        """),
     )
 
     @on_entry

@@ -126,22 +126,16 @@ class BadCollective(VerifierRule):
             s = f32[32] all-to-all(g), replica_groups={}, dimensions={0}
             ROOT a = (f32[32], f32[32]) all-to-all(s, s), replica_groups={}
         """),
-        Good.entry(
-            """
-                add {
-                  a = f32[] parameter(0)
-                  b = f32[] parameter(1)
-                  c = f32[] parameter(2)
-                  d = f32[] parameter(3)
-                  s = f32[] add(a, c)
-                  t = f32[] add(b, d)
-                  ROOT r = (f32[], f32[]) tuple(s, t)
-                }
-                p = f32[8] parameter(0)
-                q = f32[4] parameter(1)
-                ROOT g = (f32[8], f32[4]) all-reduce(p, q), replica_groups={{0,1}}, to_apply=add
-            """
-        ),
+        Good.entry("""
+            add {
+              s = f32[] add(f32[] a, f32[] b)
+              t = f32[] add(f32[] c, f32[] d)
+              ROOT r = (f32[], f32[]) tuple(s, t)
+            }
+            p = f32[8] parameter(0)
+            q = f32[4] parameter(1)
+            ROOT g = (f32[8], f32[4]) all-reduce(p, q), replica_groups={{0,1}}, to_apply=add
+        """),
         Good.entry("""
             add { ROOT s = f32[] add(f32[] a, f32[] b) }
             ROOT g = f32[2] reduce-scatter(f32[8] p), dimensions={0}, channel_id=1,

@@ -85,10 +85,6 @@ class BrokenFusion(VerifierRule):
             """,
             file="module_0001.m.sm_9.0_gpu_after_optimizations.txt",
         ),
-        Good.entry("""
-            f { ROOT n = f32[8,3]{0,1} negate(f32[8,3]{0,1} a) }
-            ROOT r = f32[8,3]{0,1} fusion(f32[8,3]{0,1} p), kind=kLoop, calls=f
-        """),
     )
 
     @on("fusion", local=True)
