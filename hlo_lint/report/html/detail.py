@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import unified_diff
+from functools import lru_cache
 from pathlib import Path
 from typing import TypedDict
 
@@ -98,7 +99,11 @@ def details_of(
     Python lines are read only from files below `sources`.
     """
     texts = {str(file.path): file for file in compilation.dumps}
-    pair = _LastPair()
+
+    @lru_cache(maxsize=1)  # findings come by pass, and large modules allow no larger cache
+    def aligned(before: PassDump, after: PassDump) -> Partners:
+        return Partners(before.module, after.module)
+
     births = {
         number: finding.introduced_by.path if finding.introduced_by else ""
         for number, finding in findings.items()
@@ -110,32 +115,16 @@ def details_of(
             if dump is None:  # a file without HLO: a kernel, a record of the run
                 path = Path(finding.path)
                 dump = PassDump.of(HloFile.of_text(decode(read_stored(path)), path), path)
-            yield number, _detail(compilation, dump, finding, pair, sources)
+            yield number, _detail(compilation, dump, finding, aligned, sources)
         except (DumpError, OSError):
             continue  # the file was removed or changed since
-
-
-class _LastPair:
-    """The two modules compared last. Large modules allow no larger cache."""
-
-    def __init__(self) -> None:
-        self._dumps: tuple[PassDump, PassDump] | None = None
-        self._partners: Partners | None = None
-
-    def of(self, before: PassDump, after: PassDump) -> Partners:
-        """The pairs of instructions in two dumps."""
-        if self._partners is None or self._dumps != (before, after):
-            self._partners = None
-            self._dumps = before, after
-            self._partners = Partners(before.module, after.module)
-        return self._partners
 
 
 def _detail(
     compilation: Compilation,
     dump: PassDump,
     finding: Diagnostic,
-    pair: _LastPair,
+    aligned: Callable[[PassDump, PassDump], Partners],
     sources: Sequence[Path],
 ) -> Detail:
     held = _instruction(dump, finding)
@@ -172,7 +161,7 @@ def _detail(
                 "the instruction has another name in the dump of the pass that introduced it"
             )
         else:
-            partners = pair.of(before, after).of(there[0].computation.name)
+            partners = aligned(before, after).of(there[0].computation.name)
             beside = around if there is held else neighbourhood(there[0])
             detail["rows"] = side_by_side(beside, partners, before.module, there[1])
             detail["after"] = after.path.name
