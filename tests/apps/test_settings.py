@@ -662,7 +662,7 @@ def test_what_holds_is_shown_with_where_it_comes_from() -> None:
     write("hlo_lint.toml", 'jobs = 2\n[severity]\nlayout = "off"\n')
     out = program("config", "--ignore", "form").output
     assert "jobs = 2  # hlo_lint.toml:1\n" in out
-    assert '[severity]  # hlo_lint.toml:2\nlayout = "off"\n' in out
+    assert 'severity = { layout = "off" }  # hlo_lint.toml:2\n' in out
     form = ", ".join(f'"{rule.name()}"' for rule in all_rules() if rule.family() == "form")
     assert f"ignore = [{form}]  # command line\n" in out
     assert 'output-format = "text"  # default\n' in out

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import click
 
 from hlo_lint.apps.cli import common, parameters
 from hlo_lint.apps.settings.keys import ALLOWANCE, KEYS, schema_text
 from hlo_lint.apps.settings.settings import OFF, Settings
-from hlo_lint.apps.settings.toml import as_toml, key_of
+from hlo_lint.apps.settings.toml import as_toml
 from hlo_lint.text.errors import UsageError
 from hlo_lint.text.source import shown
 
@@ -46,33 +46,23 @@ def settings_text(settings: Settings) -> str:
 def _lines(settings: Settings) -> Iterator[str]:
     file = settings.file
     yield f"# file: {shown(str(file.resolve())) if file is not None else 'none'}"
-    tables = []
     for key in KEYS:
         value = getattr(settings, key.attribute)
-        if key.name == "jobs" and value is None:
-            value = "auto"
-        if key.name == "allow":
-            value = [
-                {name: field for name in ALLOWANCE if (field := getattr(entry, name)) is not None}
-                for entry in settings.allow
-            ]
-        origin = shown(settings.origin(key.attribute))
+        match key.name:
+            case "jobs" if value is None:
+                value = "auto"
+            case "severity":
+                value = {name: OFF if level is None else level for name, level in value.items()}
+            case "allow":
+                value = [
+                    {
+                        name: field
+                        for name in ALLOWANCE
+                        if (field := getattr(entry, name)) is not None
+                    }
+                    for entry in settings.allow
+                ]
         if value is None:
             yield f"# {key.name} is not set"
-        elif isinstance(value, Mapping) and value:
-            tables.append((key.name, value, origin))
         else:
-            yield f"{key.name} = {as_toml(value)}  # {origin}"
-    for name, value, origin in tables:
-        yield from _table(name, value, origin)
-
-
-def _table(name: str, table: Mapping[str, object], origin: str) -> Iterator[str]:
-    inner = {key: value for key, value in table.items() if isinstance(value, Mapping)}
-    if len(inner) < len(table):
-        yield f"\n[{name}]  # {origin}"
-    for key, value in table.items():
-        if key not in inner:
-            yield f"{key_of(key)} = {as_toml(OFF if value is None else value)}"
-    for key, value in inner.items():
-        yield from _table(f"{name}.{key_of(key)}", value, origin)
+            yield f"{key.name} = {as_toml(value)}  # {shown(settings.origin(key.attribute))}"

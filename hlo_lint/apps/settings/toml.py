@@ -20,7 +20,7 @@ def as_toml(value: object) -> str:
     """
     match value:
         case Mapping():
-            pairs = (f"{key_of(str(key))} = {as_toml(item)}" for key, item in value.items())
+            pairs = (f"{_key(str(key))} = {as_toml(item)}" for key, item in value.items())
             return f"{{ {', '.join(pairs)} }}" if value else "{}"
         case str() | Path() | Stage():
             return f'"{"".join(map(_character, str(value)))}"'
@@ -36,8 +36,7 @@ def as_toml(value: object) -> str:
             return str(value)
 
 
-def key_of(name: str) -> str:
-    """A key, quoted if TOML needs it."""
+def _key(name: str) -> str:
     return name if _bare(name) else as_toml(name)
 
 
