@@ -243,7 +243,7 @@ def test_two_devices_exchange_values_in_one_program() -> None:
         (
             "  x = f32[4] parameter(0)\n  ROOT y = f32[4] custom-call(x, x), "
             'custom_call_target="__cublas$gemm", backend_config={"gemm_backend_config":3}',
-            "not an object",
+            "gemm_backend_config has the wrong type",
         ),
         (
             "  x = f32[4] parameter(0)\n  s = ((), (), u32[]) async-start(), calls={ p = f32[4] "
