@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import stat
 from functools import lru_cache
+from importlib import import_module
 from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any, Final, Protocol
@@ -175,22 +176,20 @@ class _ZstdStream:
         return data
 
 
+_READERS: Final = {
+    **dict.fromkeys((".gz", ".tgz"), "gzip"),
+    **dict.fromkeys((".xz", ".txz"), "lzma"),
+    **dict.fromkeys((".bz2", ".tbz2"), "bz2"),
+}
+"""The module whose `open` expands a file, by the ending of its name."""
+
+
 def _opened(file: IO[bytes], path: Path) -> _Stream:
     """The stream of a file's expanded content, by the ending of its name."""
-    name = path.name
-    if name.endswith((".gz", ".tgz")):
-        from gzip import GzipFile
-
-        return GzipFile(fileobj=file)
-    if name.endswith((".xz", ".txz")):
-        from lzma import LZMAFile
-
-        return LZMAFile(file)
-    if name.endswith((".bz2", ".tbz2")):
-        from bz2 import BZ2File
-
-        return BZ2File(file)
-    if name.endswith((".zst", ".tzst")):
+    if module := _READERS.get(path.suffix):
+        stream: _Stream = import_module(module).open(file, "rb")
+        return stream
+    if path.suffix in (".zst", ".tzst"):
         try:
             import zstandard
         except ImportError as error:

@@ -35,15 +35,6 @@ _PREDECESSORS: Final = "control-predecessors"
 _CLOSES = {"(": ")", "[": "]", "{": "}"}
 
 
-class _Malformed(Exception):
-    """A place where attributes cannot be split."""
-
-    def __init__(self, message: str, offset: int) -> None:
-        super().__init__(message)
-        self.message = message
-        self.offset = offset
-
-
 COUNTS_BRACES: Final = frozenset(("backend_config", "origin"))
 """Attributes whose value ends with its braces, regardless of other brackets."""
 _find_braces = late(r'[{}]|"(?:(?:[^"\\]++|\\.)*+")?', re.S).finditer
@@ -115,32 +106,28 @@ def split_attributes_strictly(tail: str) -> dict[str, tuple[int, int]]:
     """
     spans, error = _split(tail)
     if error is not None:
-        raise AttributeSyntaxError(error.message, tail, error.offset)
+        raise error
     return spans
 
 
-def _split(tail: str) -> tuple[dict[str, tuple[int, int]], _Malformed | None]:
+def _split(tail: str) -> tuple[dict[str, tuple[int, int]], AttributeSyntaxError | None]:
     spans: dict[str, tuple[int, int]] = {}
     match = _match_attribute()
     offset, end = 0, len(tail)
-    while offset < end:
-        attribute = match(tail, offset)
-        if attribute is None:
-            return _scan(tail, offset, spans)
+    while offset < end and (attribute := match(tail, offset)) is not None:
         spans.setdefault(attribute[1], attribute.span(2))
         offset = attribute.end()
-    return spans, None
+    return spans, _scan(tail, offset, spans)
 
 
-def _scan(
-    tail: str, offset: int, spans: dict[str, tuple[int, int]]
-) -> tuple[dict[str, tuple[int, int]], _Malformed | None]:
+def _scan(tail: str, offset: int, spans: dict[str, tuple[int, int]]) -> AttributeSyntaxError | None:
+    """Add the spans from `offset` on, in any spelling; return the error if text cannot be split."""
     try:
         while offset < len(tail):
             offset = _scan_attribute(tail, offset, spans)
-    except _Malformed as error:
-        return spans, error
-    return spans, None
+    except AttributeSyntaxError as error:
+        return error
+    return None
 
 
 def _scan_attribute(tail: str, offset: int, spans: dict[str, tuple[int, int]]) -> int:
@@ -149,7 +136,7 @@ def _scan_attribute(tail: str, offset: int, spans: dict[str, tuple[int, int]]) -
         blank = _match_blank(tail, offset)
         if blank is not None and blank.end() == len(tail):
             return len(tail)
-        raise _Malformed("expected `, name=value`", offset)
+        raise AttributeSyntaxError("expected `, name=value`", tail, offset)
     start = head.end()
     end = -1
     if head[1] in COUNTS_BRACES and tail.startswith("{", start):
@@ -179,12 +166,13 @@ def _value_end(tail: str, start: int) -> int:
             if not closing:
                 break
             if closing.pop() != token:
-                raise _Malformed(f"`{token}` closes what another bracket opens", match.start())
+                message = f"`{token}` closes what another bracket opens"
+                raise AttributeSyntaxError(message, tail, match.start())
         elif token == "," and not closing:
             break
         elif token in ('"', "'") or (token == "/" and tail.startswith("*", match.end())):
-            raise _Malformed("a string or comment never ends", match.start())
+            raise AttributeSyntaxError("a string or comment never ends", tail, match.start())
         end = match.end()
     if closing:
-        raise _Malformed(f"expected `{closing[-1]}`", len(tail))
+        raise AttributeSyntaxError(f"expected `{closing[-1]}`", tail, len(tail))
     return end
