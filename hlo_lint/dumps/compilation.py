@@ -74,6 +74,7 @@ class Compilation:
         """True if files were given by name: absent files are then no evidence."""
         self.folder_release = folder_release
         """The release derived from all runs of its folder and backend; None if it is alone."""
+        self._places: dict[str, dict[Path, _Place]] = {}
 
     def with_dumps(self, dumps: list[PassDump], artefacts: list[Path]) -> Compilation:
         """A copy of the run with other files, or with its files in another folder."""
@@ -279,10 +280,6 @@ class Compilation:
                         lowest = first
                 by_path[step.path] = _Place(later, first, last)
         return by_path
-
-    @cached_property
-    def _places(self) -> dict[str, dict[Path, _Place]]:
-        return {}
 
     @property
     def release_title(self) -> str:

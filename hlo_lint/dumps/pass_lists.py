@@ -107,7 +107,7 @@ class PassList:
             places = self._places.get((pipeline, after), [])
             # The following pass identifies the run of a repeated pass. If none fits, a flag added
             # or removed the following pass, and every run is possible.
-            fitting = [place for place in places if self._next(place, pipeline) == before]
+            fitting = [place for place in places if self._following[place] == before]
             if not places:  # a pass this release does not have, before one that it has
                 fitting = [place - 1 for place in self._places.get((pipeline, before), ())]
             self._known_places[key] = fitting or places
@@ -120,19 +120,6 @@ class PassList:
     @cached_property
     def _last(self) -> dict[str, int]:
         return {name: place for place, (_, name) in enumerate(self.passes)}
-
-    def _next(self, place: int, pipeline: str) -> str:
-        """The next pass of the same pipeline after a place."""
-        if self.passes[place][0] == pipeline:
-            return self._following[place]
-        return next(
-            (
-                name
-                for entry_pipeline, name in self.passes[place + 1 :]
-                if entry_pipeline == pipeline
-            ),
-            "",
-        )
 
     @cached_property
     def _following(self) -> list[str]:
@@ -169,7 +156,7 @@ class PassList:
             places = self._places.get((pipeline, after), [])
             is_before_known = (pipeline, before) in self._places if before else bool(places)
             share = (bool(places) + is_before_known) / 4  # half for both, a quarter for one
-            if any(self._next(place, pipeline) == before for place in places):
+            if any(self._following[place] == before for place in places):
                 share = 1
             self._known_shares[step] = share
         return self._known_shares[step]
@@ -191,7 +178,7 @@ class PassList:
                     if name and (pipeline, name) not in self._places
                 )
             if places and (pipeline, before) in self._places:
-                nexts = {self._next(place, pipeline) for place in places}
+                nexts = {self._following[place] for place in places}
                 for place in places if before not in nexts else ():
                     later = (name for run, name in self.passes[place + 1 :] if run == pipeline)
                     nexts.update(islice(filterfalse(is_disabled, later), 1))
