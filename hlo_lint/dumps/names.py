@@ -105,16 +105,8 @@ def parse_name(name: str) -> DumpName | None:
     timestamp, module_id, variant = match["timestamp"] or "", int(match["id"]), match["rest"]
     step = _step(variant)
     if step is not None:
-        return DumpName(
-            timestamp,
-            module_id,
-            step["module"],
-            int(step["step"]),
-            step["pipeline"],
-            step["after"],
-            step["before"] or "",
-            step["rest"],
-        )
+        module, number, *parts = step.groups("")
+        return DumpName(timestamp, module_id, module, int(number), *parts)
     if variant == "metadata.textproto":
         return DumpName(timestamp, module_id, "", None, "", "", "", variant)
     # A module may have a dot in its name, so the known endings are tried before the first dot.

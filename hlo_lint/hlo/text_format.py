@@ -132,20 +132,17 @@ def read_text_proto(text: str) -> tuple[Message, tuple[ParseError, ...]]:
     return Message(fields), tuple(problems)
 
 
-class _Frame:
+class _Frame(NamedTuple):
     """An open message or list."""
 
-    __slots__ = ("closing", "fields", "name", "start")
-
-    def __init__(self, name: str, start: int, opening: str, fields: list[TextField]) -> None:
-        self.name = name
-        self.start = start
-        self.closing = _CLOSING[opening]
-        self.fields = fields
-        """A list shares the fields of its message."""
+    name: str
+    start: int
+    closing: str
+    fields: list[TextField]
+    """A list shares the fields of its message."""
 
 
-_CLOSING: Final = {"{": "}", "<": ">", "[": "]", "": ""}
+_CLOSING: Final = {"{": "}", "<": ">"}
 
 
 def outer_fields(text: str, problems: list[ParseError]) -> Iterator[TextField]:
@@ -184,7 +181,7 @@ class _TextProtoReader:
             top.fields.append(TextField(self.name(token), value, True, start, end))
         elif group == "list":
             start = token.start("name")
-            self.stack.append(_Frame(self.name(token), start, "[", top.fields))
+            self.stack.append(_Frame(self.name(token), start, "]", top.fields))
         elif group is not None:
             self.take_unnamed(group, token)
 
@@ -221,7 +218,7 @@ class _TextProtoReader:
             self.problems.append(
                 ParseError(f"messages nest deeper than {MAX_DEPTH}", start, start + 1)
             )
-        self.stack.append(_Frame(name, start, opening, []))
+        self.stack.append(_Frame(name, start, _CLOSING[opening], []))
 
     def close(self, closing: str, offset: int) -> None:
         if closing != "]" and len(self.stack) > 2 and self.stack[-1].closing == "]":

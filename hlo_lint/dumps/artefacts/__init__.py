@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from hlo_lint.dumps.artefacts.records import Artefact
-from hlo_lint.dumps.file_types import looks_like_autotuning
+from hlo_lint.dumps.file_types import PROTO_TEXT, looks_like_autotuning
 from hlo_lint.text.source import decode
 from hlo_lint.text.stored import plain_name, read_stored
 
@@ -28,9 +28,6 @@ ARTEFACTS: Final = {
 
 Readers are imported on demand, which keeps the check of a small file fast.
 """
-
-_OWN_NAMES: Final = (".textproto", ".pbtxt", ".txtpb", ".prototxt")
-"""Endings that users give to the autotuner's logs: the beginning of such a file decides."""
 
 _BEGINNING: Final = 1 << 14
 
@@ -57,6 +54,7 @@ def read_artefact(path: Path) -> Any:
     reader = reader_for(name)
     if reader is not None:
         return reader(decode(read_stored(path)), path)
-    if name.endswith(_OWN_NAMES) and looks_like_autotuning(decode(read_stored(path, _BEGINNING))):
+    # Users name the logs of the autotuner: the beginning of such a file decides.
+    if name.endswith(PROTO_TEXT) and looks_like_autotuning(decode(read_stored(path, _BEGINNING))):
         return _reader(ARTEFACTS[".autotune_results.pbtxt"])(decode(read_stored(path)), path)
     return None
