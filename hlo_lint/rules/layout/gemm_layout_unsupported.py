@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from hlo_lint.analysis.layout_mismatches import in_other_orders
+from hlo_lint.analysis.calls import with_opcodes
 from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.shape import ArrayShape, arrays
@@ -56,7 +56,7 @@ class GemmLayoutUnsupported(Rule):
         """Operands and results that are not a batch of row-major or column-major matrices."""
         if stage.backend != "gpu":
             return
-        for call in in_other_orders(computation, self.opcodes):
+        for call in with_opcodes(computation, self.opcodes):
             for side in _wrong_sides(call):
                 role = "result" if side.operand is None else f"operand {side.operand}"
                 yield Finding(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hlo_lint.analysis.layout_mismatches import in_other_orders, turned
+from hlo_lint.analysis.calls import with_opcodes
+from hlo_lint.analysis.layout_mismatches import turned
 from hlo_lint.hlo.ir import Computation
 from hlo_lint.hlo.opcodes import KEEPS_LAYOUT
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule, Stage
@@ -65,7 +66,7 @@ class LayoutChanged(Rule):
             return
         # XLA:TPU gives the updates of a scatter their own layout and transposes them itself.
         opcodes = KEEPS_LAYOUT - {"scatter"} if stage.backend == "tpu" else KEEPS_LAYOUT
-        for instruction in in_other_orders(computation, opcodes):
+        for instruction in with_opcodes(computation, opcodes):
             opcode = instruction.opcode
             for number, before, after in turned(instruction):
                 if before.rank != after.rank and stage.backend != "gpu":

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hlo_lint.analysis.layout_mismatches import in_other_orders, is_descending
+from hlo_lint.analysis.calls import with_opcodes
+from hlo_lint.analysis.layout_mismatches import is_descending
 from hlo_lint.hlo.arrays import operand_array, result_array
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.shape import ArrayShape, spelled_index
@@ -46,7 +47,7 @@ class TransposeOffNormalForm(Rule):
         """Transposes whose operand or result layout is not descending."""
         if stage.normalized is not True or stage.backend != "gpu":
             return
-        for transpose in in_other_orders(computation, self.opcodes):
+        for transpose in with_opcodes(computation, self.opcodes):
             before, after = operand_array(transpose, 0), result_array(transpose)
             if before is None or after is None:
                 continue
