@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from hlo_lint.analysis.buffers import source_of
 from hlo_lint.analysis.calls import fusions_of, holders
 from hlo_lint.analysis.kinds import instructions_where
+from hlo_lint.analysis.walks import chain
 from hlo_lint.hlo.constants import constant_of
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.kinds import ATTRIBUTES
@@ -70,15 +71,35 @@ def fusion_of(call: Instruction, module: Module) -> Instruction | None:
     return next((fusion for fusion, fused in fused_calls(module) if fused is call), None)
 
 
-def is_entry_parameter(call: Instruction, number: int) -> bool:
-    """True if an operand is an entry parameter, seen through bitcasts and tuple elements."""
+def operand_source(call: Instruction, number: int, module: Module) -> Instruction | None:
+    """The instruction that computes an operand; for a fused slice, that of the whole array."""
     source = source_of(call.operand(number))
+    fusion = None if call.computation.is_entry else fusion_of(call, module)
+    if fusion is None:
+        return source
+    # The fusion passes the kernel the slice's address: the slice has no buffer.
+    for whole in chain(source, _sliced):
+        source = whole
+    if source is None or source.opcode != "parameter":
+        return source
+    outer = source.parameter_number
+    return None if outer is None else source_of(fusion.operand(outer))
+
+
+def _sliced(part: Instruction) -> Instruction | None:
+    is_slice = part.opcode in ("slice", "dynamic-slice")
+    return source_of(part.operand(0)) if is_slice else None
+
+
+def is_entry_parameter(call: Instruction, number: int, module: Module) -> bool:
+    """True if an operand is an entry parameter, seen through bitcasts and tuple elements."""
+    source = operand_source(call, number, module)
     return source is not None and source.opcode == "parameter" and source.computation.is_entry
 
 
 def is_fresh_fill(call: Instruction, number: int, module: Module) -> bool:
     """True if an operand is filled with constants, for the kernel to overwrite."""
-    source = source_of(call.operand(number))
+    source = operand_source(call, number, module)
     if source is None:
         return False
     if source.opcode in ("broadcast", "constant", "iota"):

@@ -11,6 +11,7 @@ import pytest
 
 import hlo_lint
 from hlo_lint.analysis.data_movement import moves
+from hlo_lint.engine.proof.terms import prove_equal
 from hlo_lint.hlo.shape import ArrayShape, Layout
 from hlo_lint.rules.layout.gemm_layout_unsupported import unsupported
 from tests.conftest import DUMPS
@@ -41,6 +42,81 @@ def dumped(text: str, folder: Path, name: str = FINAL) -> Path:
         (folder / FINAL).write_text("HloModule m\n\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}\n")
     (folder / name).write_text(text)
     return folder
+
+
+def fixed(text: str, folder: Path, rule: str, name: str = FINAL) -> str:
+    """The text that the rule's fix makes; there is one file to fix."""
+    result = hlo_lint.fix(dumped(text, folder, name), [rule])
+    assert result.remaining.clean
+    return result.text
+
+
+def transposing(operand: str, result: str, dimensions: str) -> str:
+    return (
+        f"HloModule m\n\nENTRY e {{\n  p = {operand} parameter(0)\n"
+        f"  ROOT t = {result} transpose(p), dimensions={{{dimensions}}}\n}}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("operand", "result", "dimensions"),
+    [
+        ("f32[2,3,4]{0,2,1}", "f32[4,2,3]{0,1,2}", "2,0,1"),
+        ("f32[2,3,4]{2,1,0}", "f32[4,2,3]{0,2,1}", "2,0,1"),
+        ("f32[8,8]{0,1}", "f32[8,8]{0,1}", "0,1"),
+        ("f32[8,8]{0,1}", "f32[8,8]{0,1}", "1,0"),
+        ("s4[8,6]{0,1:E(4)}", "s4[6,8]{1,0:E(4)}", "1,0"),
+        ("f32[<=8,6]{0,1}", "f32[6,<=8]{1,0}", "1,0"),
+        ("f32[5,1,6]{0,1,2}", "f32[1,6,5]{2,0,1}", "1,2,0"),
+        ("bf16[3,4,5,2]{1,3,0,2}", "bf16[2,5,3,4]{3,0,1,2}", "3,2,0,1"),
+    ],
+)
+def test_a_transpose_on_descending_layouts_moves_the_same_elements(
+    operand: str, result: str, dimensions: str, tmp_path: Path
+) -> None:
+    text = transposing(operand, result, dimensions)
+    after = fixed(text, tmp_path, "transpose-off-normal-form")
+    assert "t = " in after
+    static = (hlo_lint.parse(each.replace("<=", "")) for each in (text, after))
+    assert prove_equal(*static).moves
+
+
+READERS = [
+    ("layout-changed", "f32[8,6]{0,1}", "ROOT r = f32[8,6]{1,0} negate(%s)", EARLY),
+    ("layout-changed", "s4[8,6]{0,1:E(4)}", "ROOT r = s4[8,6]{1,0:E(4)} negate(%s)", EARLY),
+    ("layout-changed", "f32[8,6]{0,1}", "ROOT %%r = f32[8,6]{1,0} negate(f32[8,6]{0,1} %s)", EARLY),
+]
+
+
+@pytest.mark.parametrize(("rule", "operand", "reader", "name"), READERS)
+def test_a_copied_operand_holds_the_same_values(
+    rule: str, operand: str, reader: str, name: str, tmp_path: Path
+) -> None:
+    value = "%p" if "%%" in reader else "p"
+    text = (
+        f"HloModule m\n\nENTRY e {{\n  {value} = {operand} parameter(0)\n  {reader % value}\n}}\n"
+    )
+    after = fixed(text, tmp_path, rule, name)
+    assert after.count(" copy(") == 1
+    assert prove_equal(hlo_lint.parse(text), hlo_lint.parse(after)).moves == 1
+
+
+def test_of_several_operands_only_the_wrong_ones_are_copied(tmp_path: Path) -> None:
+    text = (
+        "HloModule m\n\nENTRY %e (a: f32[8,8]) -> f32[24,8] {\n"
+        '  %a = f32[8,8]{0,1} parameter(0), metadata={op_name="a"}\n'
+        '  %t = (f32[8,8]{0,1}, f32[]) custom-call(%a), custom_call_target="t"\n'
+        "  %b = f32[8,8]{1,0} parameter(1)\n"
+        "  ROOT %c = f32[24,8]{1,0} concatenate(f32[8,8]{0,1} %a, /*index=1*/f32[8,8]{1,0} %b, "
+        "%t#0), dimensions={0}\n}\n"
+    )
+    after = fixed(text, tmp_path, "layout-changed", EARLY)
+    assert after.split("\n")[6:9] == [
+        '  %c.copy = f32[8,8]{1,0} copy(f32[8,8]{0,1} %a), metadata={op_name="a"}',
+        "  %c.copy.2 = f32[8,8]{1,0} copy(f32[8,8]{0,1} %t#0)",
+        "  ROOT %c = f32[24,8]{1,0} concatenate(f32[8,8]{1,0} %c.copy, /*index=1*/f32[8,8]{1,0} "
+        "%b, %c.copy.2), dimensions={0}",
+    ]
 
 
 def test_what_is_not_packed_yet_lies_as_its_reader_does(tmp_path: Path) -> None:

@@ -244,9 +244,19 @@ class Addresses:
         if constant is not None:
             return single(constant)
         register, _, axis = operand.partition(".")
-        if register == "%tid" and axis in _AXES:
-            return natural(0, self._function.threads[_AXES.index(axis)] - 1)
-        return ANYTHING
+        match register:
+            case "%tid" if axis in _AXES:
+                return natural(0, self._function.threads[_AXES.index(axis)] - 1)
+            case "%laneid":
+                return natural(0, 31)
+            case "%warpid":
+                return natural(0, 63)
+            case "%ntid" if axis in _AXES:
+                return natural(1, 1024)
+            case "%ctaid" if axis in _AXES:
+                return natural(0, (1 << 31) - 1)
+            case _:
+                return ANYTHING
 
     def _evaluated(self, position: int) -> Range | None:
         """The range of an assignment's result; `None` while an operand has no value yet."""

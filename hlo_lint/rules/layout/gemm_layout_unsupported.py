@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from hlo_lint.analysis.calls import with_opcodes
+from hlo_lint.analysis.layout_mismatches import in_other_orders
+from hlo_lint.analysis.rewrite import Rewrite
 from hlo_lint.hlo.arrays import operand_array
-from hlo_lint.hlo.ir import Computation, Instruction
-from hlo_lint.hlo.shape import ArrayShape, arrays
+from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.shape import ArrayShape, Layout, arrays
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule, Stage
+from hlo_lint.text.edits import Fix
 
 if TYPE_CHECKING:  # loaded where a module has such a call
     from hlo_lint.kernels.custom_calls.gemm import DotDimensions
@@ -20,16 +22,17 @@ TARGETS: Final = ('"__cublas$lt$matmul"', '"__cublas$gemm"')
 
 _FINAL = {".ir-no-opt.ll": ""}
 _CALL = (
-    'custom-call(p, q), custom_call_target="__cublas$lt$matmul", backend_config={'
+    'custom-call(%s, q), custom_call_target="__cublas$lt$matmul", backend_config={'
     '"gemm_backend_config":{"alpha_real":1,"beta":0,"dot_dimension_numbers":{'
     '"lhs_batch_dimensions":["0"],"lhs_contracting_dimensions":["2"],'
     '"rhs_batch_dimensions":["0"],"rhs_contracting_dimensions":["1"]}}}'
 )
 _PROGRAM = """
 p = f32[4,8,16]{%s} parameter(0)
-q = f32[4,16,32]{2,1,0} parameter(1)
+q = f32[4,16,32]{2,1,0} parameter(1)%s
 ROOT g = (f32[4,8,32]{2,1,0}, s8[0]{0}) %s%s
 """
+_COPIED = "\ng.copy = f32[4,8,16]{2,1,0} copy(p)"
 
 
 class GemmLayoutUnsupported(Rule):
@@ -41,6 +44,9 @@ class GemmLayoutUnsupported(Rule):
     checks this when it rewrites a dot into the call, and next when it emits the thunk: `dims not
     physically_sequential`, `batch in most minor dimension` (`matmul_utils.cc:62-197`). Passes in
     between may change an operand or the result unchecked.
+
+    ## Fix
+    Copies the operand into the descending order, where cuBLASLt supports that.
     """
 
     messages = ("batch in most minor dimension",)
@@ -48,27 +54,46 @@ class GemmLayoutUnsupported(Rule):
     always_reported = True
     evidence = (RefusedByXla("batch in most minor dimension", passes="none"),)
     examples = (
-        Bad.entry(_PROGRAM % ("0,2,1", _CALL, "  // error"), artefacts=_FINAL),
-        Good.entry(_PROGRAM % ("1,2,0", _CALL, ""), artefacts=_FINAL),
+        Bad.entry(
+            _PROGRAM % ("0,2,1", "", _CALL % "p", "  // error"),
+            fixed=_PROGRAM % ("0,2,1", _COPIED, _CALL % "g.copy", ""),
+            artefacts=_FINAL,
+        ),
+        Good.entry(_PROGRAM % ("1,2,0", "", _CALL % "p", ""), artefacts=_FINAL),
     )
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
         """Operands and results that are not a batch of row-major or column-major matrices."""
         if stage.backend != "gpu":
             return
-        for call in with_opcodes(computation, self.opcodes):
+        for call in in_other_orders(computation, self.opcodes):
             for side in _wrong_sides(call):
                 role = "result" if side.operand is None else f"operand {side.operand}"
                 yield Finding(
                     call,
                     f"cuBLASLt cannot read {side.shape}, the {role} of this GEMM: {side.why}",
                     operand=side.operand,
+                    fixable=side.operand is not None,
                 )
+
+    def fix(self, instruction: Instruction, module: Module) -> Fix | None:
+        """Copies the operands into the descending order."""
+        rewrite = Rewrite(module)
+        for side in _wrong_sides(instruction):
+            descending = tuple(reversed(range(side.shape.rank)))
+            layout = (side.shape.layout or Layout(()))._replace(minor_to_major=descending)
+            copied = side.shape.with_layout(layout)
+            if side.operand is not None and not unsupported(copied, *side.groups):
+                read = instruction.operands[side.operand]
+                copy = rewrite.insert_before(instruction, "copy", copied, [read])
+                rewrite.replace_operand(instruction, side.operand, copy)
+        return rewrite.fix("copy the operand into the descending order")
 
 
 class _WrongSide(NamedTuple):
     operand: int | None
     shape: ArrayShape
+    groups: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
     why: str
 
 
@@ -90,7 +115,7 @@ def _wrong_sides(call: Instruction) -> Iterator[_WrongSide]:
     for number, (shape, group) in enumerate(zip((lhs, rhs, result), groups, strict=True)):
         why = unsupported(shape, *group)
         if why:
-            yield _WrongSide(number if number < 2 else None, shape, why)
+            yield _WrongSide(number if number < 2 else None, shape, group, why)
 
 
 def unsupported(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hlo_lint.analysis.calls import with_opcodes
-from hlo_lint.analysis.layout_mismatches import turned
-from hlo_lint.hlo.ir import Computation
+from hlo_lint.analysis.layout_mismatches import in_other_orders, turned
+from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import KEEPS_LAYOUT
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule, Stage
 
 if TYPE_CHECKING:
-    pass
+    from hlo_lint.text.edits import Fix
 
 _DUMPED: Any = {
     "file": "module_0001.m.0001.layout_normalization.after_reshape-decomposer."
@@ -39,6 +38,9 @@ class LayoutChanged(Rule):
     pad and reverse, the update of a dynamic-update-slice, the predicate of a select or the bounds
     of a clamp (`layout_normalization.cc:178-860`). If their dimensions have equal sizes, it
     transposes them silently.
+
+    ## Fix
+    Copies the operand into the layout of the result; values do not change.
     """
 
     messages = (
@@ -51,7 +53,14 @@ class LayoutChanged(Rule):
     evidence = (RefusedByXla("Instruction shouldn't change layouts", passes="hlo-verifier"),)
     examples = (
         Bad.entry(
-            "ROOT sum = f32[8,8]{1,0} add(f32[8,8]{1,0} p, f32[8,8]{0,1} q)  // error", **_DUMPED
+            "ROOT sum = f32[8,8]{1,0} add(f32[8,8]{1,0} p, f32[8,8]{0,1} q)  // error",
+            fixed="""
+            p = f32[8,8]{1,0} parameter(0)
+            q = f32[8,8]{0,1} parameter(1)
+            sum.copy = f32[8,8]{1,0} copy(q)
+            ROOT sum = f32[8,8]{1,0} add(p, sum.copy)
+            """,
+            **_DUMPED,
         ),
         Bad.entry(
             "ROOT c = u32[5,4]{0,1} bitcast-convert(u16[5,4,2]{2,1,0} p)  // error", **_DUMPED
@@ -66,7 +75,7 @@ class LayoutChanged(Rule):
             return
         # XLA:TPU gives the updates of a scatter their own layout and transposes them itself.
         opcodes = KEEPS_LAYOUT - {"scatter"} if stage.backend == "tpu" else KEEPS_LAYOUT
-        for instruction in with_opcodes(computation, opcodes):
+        for instruction in in_other_orders(computation, opcodes):
             opcode = instruction.opcode
             for number, before, after in turned(instruction):
                 if before.rank != after.rank and stage.backend != "gpu":
@@ -80,3 +89,22 @@ class LayoutChanged(Rule):
                     f"the result {after}",
                     operand=number,
                 )
+
+    def fix(self, instruction: Instruction, module: Module) -> Fix | None:
+        """Copies of operands that differ only in order; no fix inside a fusion."""
+        if instruction.computation.name in module.fusion_computations:
+            return None
+        from hlo_lint.analysis.rewrite import Rewrite
+
+        rewrite = Rewrite(module)
+        for number, before, after in turned(instruction):
+            if before.layout is None or after.layout is None or before.layout.tiles:
+                return None
+            if before.rank != after.rank:
+                return None
+            order = after.layout.minor_to_major
+            copied = before.with_layout(before.layout._replace(minor_to_major=order))
+            read = instruction.operands[number]
+            copy = rewrite.insert_before(instruction, "copy", copied, [read])
+            rewrite.replace_operand(instruction, number, copy)
+        return rewrite.fix("copy the operand into the layout of the result")

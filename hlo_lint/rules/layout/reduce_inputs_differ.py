@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hlo_lint.analysis.calls import with_opcodes
+from hlo_lint.analysis.layout_mismatches import in_other_orders
 from hlo_lint.dumps.phases import REDUCE_INPUTS_LIE_ALIKE
 from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.ir import Computation
@@ -56,7 +56,7 @@ class ReduceInputsDiffer(Rule):
         """Reductions whose input arrays differ in dimension order."""
         if stage.backend != "gpu":
             return
-        for reduce in with_opcodes(computation, self.opcodes):
+        for reduce in in_other_orders(computation, self.opcodes):
             count = len(reduce.operand_names) // 2
             if count < 2:
                 continue

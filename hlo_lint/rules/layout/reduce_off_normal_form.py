@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hlo_lint.analysis.calls import with_opcodes
+from hlo_lint.analysis.layout_mismatches import in_other_orders
 from hlo_lint.dumps.phases import REDUCE_INPUTS_DESCEND
 from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.ir import Computation
@@ -46,7 +46,7 @@ class ReduceOffNormalForm(Rule):
         """Reductions with an input whose layout is not descending."""
         if stage.backend != "gpu":
             return
-        for reduce in with_opcodes(computation, self.opcodes):
+        for reduce in in_other_orders(computation, self.opcodes):
             for number in range(len(reduce.operands) // 2):
                 read = operand_array(reduce, number)
                 if read is not None and read.minor_to_major != tuple(reversed(range(read.rank))):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hlo_lint.analysis.calls import with_opcodes
+from hlo_lint.analysis.layout_mismatches import in_other_orders
 from hlo_lint.dumps.phases import SCATTERS_ARE_SIMPLE
 from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.ir import Computation, Instruction
@@ -50,7 +50,7 @@ class ScatterOffNormalForm(Rule):
         """Scatters that LayoutNormalization neither skips nor supports."""
         if stage.backend != "gpu":
             return
-        for scatter in with_opcodes(computation, self.opcodes):
+        for scatter in in_other_orders(computation, self.opcodes):
             reason = _reason(scatter)
             if reason:
                 yield Finding(scatter, reason)

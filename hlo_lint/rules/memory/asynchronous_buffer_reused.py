@@ -102,6 +102,14 @@ class AsynchronousBufferReused(Rule):
                     "different offsets",
                     notes=(str(read), str(written)),
                 )
+            for loss in accesses.losses(chain):
+                yield Finding(
+                    chain.start,
+                    f"this overwrites {_common(loss.read, loss.ours)} bytes of "
+                    f"%{loss.read.value.instruction}, which %{loss.reader.name} reads after "
+                    f"{chain.until}",
+                    notes=(str(loss.ours), str(loss.read)),
+                )
 
 
 def _message(race: Race) -> str:

@@ -29,6 +29,18 @@ f {{
 }}
 ROOT r = f32[16]{{0}} fusion(f32[16]{{0}} p, s32[] i), kind=kLoop, calls=f{mark}
 """
+_BITCAST = """
+f {{
+  zero = s32[] constant(0)
+  y = f32[4,1,16]{{2,1,0}} bitcast(f32[4,16]{{1,0}} x)
+  d = f32[4,1,2]{{2,1,0}} dynamic-slice(y, {row}, s32[] i, i), dynamic_slice_sizes={{4,1,2}}
+  n = f32[4,1,2]{{2,1,0}} negate(d)
+  b = f32[4,2]{{1,0}} bitcast(n)
+  also = s32[] constant(0)
+  ROOT u = f32[4,16]{{1,0}} dynamic-update-slice(x, b, also, i)
+}}
+ROOT r = f32[4,16]{{1,0}} fusion(f32[4,16]{{1,0}} p, s32[] i), kind=kLoop, calls=f{mark}
+"""
 _CONSTANT = """
 f {{
   zero = s32[] constant(0)
@@ -73,6 +85,8 @@ class FusedUpdateReadsElsewhere(Rule):
         Bad.entry(_PROGRAM.format(index="next", mark="  // error")),
         Bad.entry(_CONSTANT.format(columns="1:3", mark="  // error")),
         Bad.entry(_TWICE.format(other="x", mark="  // error")),
+        Bad.entry(_BITCAST.format(row="i", mark="  // error")),
+        Good.entry(_BITCAST.format(row="zero", mark="")),
         Good.entry(_PROGRAM.format(index="i", mark="")),
         Good.entry(_CONSTANT.format(columns="0:2", mark="")),
         Good.entry(_CONSTANT.format(columns="2:4", mark="")),

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Final
 
 from hlo_lint.analysis.kinds import types_in
+from hlo_lint.hlo.attributes.shapes import ProgramShape
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.kinds import types_of
 from hlo_lint.hlo.shape import ArrayShape, Index, Shape, leaves, part, spelled_index
@@ -27,7 +28,8 @@ class HandedOnDifferently(Rule):
     changes the shape of an operand (a fusion in device memory replaces a copy in host memory; a
     dimension becomes static) without updating its users, they disagree about the value. From layout
     assignment on, XLA's verifier rejects that; where the stage is known, the rules of the family
-    verifier report it as an error instead.
+    verifier report it as an error instead. In a scheduled module the entry's result must be in the
+    memory space that the header states.
     """
 
     severity = Severity.WARNING
@@ -59,6 +61,8 @@ class HandedOnDifferently(Rule):
         """Instructions that pass on an array with a different memory space or dynamic size."""
         if not stage.assumed:
             return  # the verifier's rules report it, as errors
+        if module.is_scheduled and "S(" in module.header:
+            yield from _in_header(module)
         if not any(map(_may_differ, types_in(module))):
             return
         placed = {
@@ -73,6 +77,17 @@ class HandedOnDifferently(Rule):
                     for number, difference in _differences(instruction):
                         yield Finding(instruction, difference, operand=number)
                         break
+
+
+def _in_header(module: Module) -> Findings:
+    """The root of the entry, if the header states a different memory space."""
+    root = None if module.entry is None else module.entry.root
+    program = module.attribute_or_none("entry_computation_layout")
+    if root is not None and isinstance(program, ProgramShape):
+        place = _other_memory(root.shape_or_none, program.result)
+        if place is not None:
+            ours, theirs = place
+            yield Finding(root, f"this returns {ours}, but entry_computation_layout says {theirs}")
 
 
 def _passed(

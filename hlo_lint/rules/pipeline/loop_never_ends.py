@@ -39,10 +39,10 @@ class LoopNeverEnds(Rule):
     ## Why
     The condition is the constant `true`, or compares two constants, or compares a counter with a
     limit that the counter never reaches: no iteration changes the counter, or its step skips the
-    limit even after the integer wraps around. The program hangs without saying where. A counter
-    that moves away from its limit ends the loop only after an overflow, billions of iterations
-    later. Loops that communicate with the host (infeed, send, custom calls) are not reported: the
-    host may end them.
+    limit even after the integer wraps around, or the step is too small to change a floating-point
+    counter of this size. The program hangs without saying where. A counter that moves away from its
+    limit ends the loop only after an overflow, billions of iterations later. Loops that communicate
+    with the host (infeed, send, custom calls) are not reported: the host may end them.
     """
 
     severity = Severity.WARNING
@@ -57,6 +57,8 @@ class LoopNeverEnds(Rule):
             )
         ),
         Bad(_PROGRAM.format(step=-1, limit=10, direction="LT", mark=_ERROR)),
+        Bad(_PROGRAM.format(step=0.1, limit=1, direction="NE", mark=_ERROR).replace("s32", "f32")),
+        Good(_PROGRAM.format(step=0.5, limit=8, direction="NE", mark="").replace("s32", "f32")),
         Good(_PROGRAM.format(step=1, limit=10, direction="LT", mark="")),
         Good(_PROGRAM.format(step=2, limit=6, direction="NE", mark="")),
     )

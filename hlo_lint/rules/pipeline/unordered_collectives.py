@@ -102,8 +102,7 @@ def _overlaps(module: Module, *, are_same: bool) -> Findings:
             if not 1 < len(collectives) <= _MAX_COLLECTIVES:
                 continue
             groups = {
-                start.name: tuple(map(frozenset, device_groups(start, module)))
-                for start in collectives
+                start.name: tuple(map(frozenset, _cliques(start, module))) for start in collectives
             }
             reported: set[str] = set()
             for first, second in _in_flight(computation):
@@ -126,6 +125,22 @@ def _overlaps(module: Module, *, are_same: bool) -> Findings:
 def _communicates(start: Instruction) -> bool:
     """True for a collective, also if its start is printed with the wrapped opcode."""
     return start.opcode in COMMUNICATES or without_sugar(start.opcode) in COMMUNICATES
+
+
+def _cliques(collective: Instruction, module: Module) -> Iterator[tuple[int, ...]]:
+    if is_done(collective):
+        return
+    groups = list(device_groups(collective, module))
+    if "source_target_pairs" not in collective.attributes:
+        yield from groups
+        return
+    # A permute has a communicator for each set of devices that its pairs connect.
+    joined: list[set[int]] = []
+    for pair in map(set, groups):
+        touching = [clique for clique in joined if clique & pair]
+        joined = [clique for clique in joined if not clique & pair]
+        joined.append(pair.union(*touching))
+    yield from (tuple(sorted(clique)) for clique in joined)
 
 
 def _shared(

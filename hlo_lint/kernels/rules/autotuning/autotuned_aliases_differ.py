@@ -86,7 +86,7 @@ class AutotunedAliasesDiffer(Rule):
                 and not harmless
                 and tunes_early(payload)
                 and "input_output_alias" not in module.header
-                and not any(is_entry_parameter(call, pair.input_buffer) for pair in missing)
+                and not any(is_entry_parameter(call, pair.input_buffer, module) for pair in missing)
             )
             yield Finding(
                 call,
@@ -158,6 +158,11 @@ def _notes(
         f"buffer {pair.output_buffer} is an operand: results are counted from {operands} on"
         for pair in saved
         if pair.output_buffer < operands and missing
+    ]
+    notes += [
+        f"operand {pair.input_buffer} has {pair.size_bytes} bytes"
+        for pair in missing
+        if any({*saved_pair[:2]} <= {*pair[:2]} for saved_pair in saved)
     ]
     if latent:
         notes.append(

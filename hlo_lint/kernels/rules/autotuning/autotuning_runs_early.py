@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlo_lint.analysis.buffers import declared_aliases, memory_of, operand_memory, results
+from hlo_lint.analysis.buffers import (
+    ResultArray,
+    declared_aliases,
+    memory_of,
+    operand_memory,
+    results,
+    source_of,
+)
 from hlo_lint.analysis.rewrite import NewInstruction, Rewrite
 from hlo_lint.analysis.verifier.scope import parameter
 from hlo_lint.hlo.dtypes import zero_literal
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape
-from hlo_lint.kernels.calls import autotuned_calls, is_entry_parameter, tunes_early
+from hlo_lint.kernels.aliases import fusion_index
+from hlo_lint.kernels.calls import autotuned_calls, fusion_of, is_entry_parameter, tunes_early
 from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, Rule, Severity
 from hlo_lint.rules.evidence import MeasuredHarm
 from hlo_lint.text.edits import Fix, Safety
@@ -98,15 +106,15 @@ class AutotuningRunsEarly(Rule):
         """Calls with results in donated parameters, or with operands that are not computed yet."""
         module = final.module
         for call, payload, autotuned in autotuned_calls(module):
-            if not tunes_early(payload) or call.computation.name in module.fusion_computations:
+            if not tunes_early(payload):
                 continue
-            for result in results(call) if _is_of_this_call(call, buffers) else ():
-                given = memory_of(buffers, call, result.index)
+            memory = _Memory(call, module, buffers)
+            for result in results(call) if memory.is_of_this_call else ():
+                given = memory.of_result(result)
                 number = _parameter_of(buffers, given)
                 if number is None or not _is_read(module, number):
                     continue
-                saved = autotuned.input_output_aliases
-                if any(_is_saved(call, pair, given, buffers) for pair in saved):
+                if any(memory.is_saved(pair, given) for pair in autotuned.input_output_aliases):
                     continue
                 yield Finding(
                     call,
@@ -120,7 +128,7 @@ class AutotuningRunsEarly(Rule):
             computed = [
                 number
                 for number in range(len(call.operands))
-                if not is_entry_parameter(call, number)
+                if not is_entry_parameter(call, number, module)
             ]
             if computed:
                 verb = "is" if len(computed) == 1 else "are"
@@ -143,34 +151,51 @@ def _is_read(module: Module, number: int) -> bool:
     return given is not None and (bool(given.users) or given.is_root)
 
 
-def _is_of_this_call(call: Instruction, buffers: BufferAssignment) -> bool:
-    """False if the assignment is older than a fix that added operands to the call."""
-    return all(operand_memory(buffers, call, number) for number in declared_aliases(call).values())
+class _Memory:
+    """The memory of a call's buffers; for a fused call, that of its fusion."""
 
+    def __init__(self, call: Instruction, module: Module, buffers: BufferAssignment) -> None:
+        self._call = call
+        self._fusion = None if call.computation.is_entry else fusion_of(call, module)
+        self._buffers = buffers
 
-def _is_saved(
-    call: Instruction,
-    pair: InputOutputAlias,
-    given: tuple[AssignedValue, ...],
-    buffers: BufferAssignment,
-) -> bool:
-    """True if the launcher saves this memory: both buffers of the pair occupy it."""
-    slices = {value.slice for value in given}
-    return all(
-        slices & {value.slice for value in _memory_of_buffer(call, number, buffers)}
-        for number in pair[:2]
-    ) and pair.size_bytes >= max(slice.size for slice in slices)
+    @property
+    def is_of_this_call(self) -> bool:
+        """False if the assignment is older than a fix that added operands to the call."""
+        aliased = declared_aliases(self._call).values()
+        return self._fusion is not None or all(self._of_operand(number) for number in aliased)
 
+    def of_result(self, result: ResultArray) -> tuple[AssignedValue, ...]:
+        """The memory of a result."""
+        if self._fusion is None:
+            return memory_of(self._buffers, self._call, result.index)
+        index = fusion_index(self._call, result)
+        return () if index is None else memory_of(self._buffers, self._fusion, index)
 
-def _memory_of_buffer(
-    call: Instruction, number: int, buffers: BufferAssignment
-) -> tuple[AssignedValue, ...]:
-    # The launcher counts buffers through operands, then results (jaxlib/gpu/triton_kernels.cc).
-    operands = len(call.operands)
-    if number < operands:
-        return operand_memory(buffers, call, number)
-    outputs = results(call)[number - operands :]
-    return memory_of(buffers, call, outputs[0].index) if outputs else ()
+    def is_saved(self, pair: InputOutputAlias, given: tuple[AssignedValue, ...]) -> bool:
+        """True if the launcher saves this memory: both buffers of the pair occupy it."""
+        slices = {value.slice for value in given}
+        return all(
+            slices & {value.slice for value in self._of_buffer(buffer)} for buffer in pair[:2]
+        ) and pair.size_bytes >= max(slice.size for slice in slices)
+
+    def _of_buffer(self, number: int) -> tuple[AssignedValue, ...]:
+        # The launcher counts buffers through operands, then results (jaxlib/gpu/triton_kernels.cc).
+        operands = len(self._call.operands)
+        if number < operands:
+            return self._of_operand(number)
+        outputs = results(self._call)
+        place = number - operands
+        return self.of_result(outputs[place]) if place < len(outputs) else ()
+
+    def _of_operand(self, number: int) -> tuple[AssignedValue, ...]:
+        if number >= len(self._call.operands):
+            return ()
+        if self._fusion is None:
+            return operand_memory(self._buffers, self._call, number)
+        source = source_of(self._call.operands[number])
+        place = None if source is None else source.parameter_number
+        return () if place is None else operand_memory(self._buffers, self._fusion, place)
 
 
 def _parameter_of(buffers: BufferAssignment, given: tuple[AssignedValue, ...]) -> int | None:
@@ -199,7 +224,7 @@ def _preallocated(call: Instruction, payload: TritonCall, module: Module) -> Fix
     rewrite = Rewrite(module)
     rewrite.set_attribute(call, "backend_config", config)
     for result in outputs:
-        rewrite.append_operand(call, _fill(call, result.shape, rewrite))
+        rewrite.append_operand(call, _fill(call, result.shape, module, rewrite))
     aliases = ", ".join(f"{result}: ({given + result.number}, {{}})" for result in outputs)
     rewrite.set_attribute(call, "output_to_operand_aliasing", f"{{{aliases}}}")
     constraints = call.attributes.get("operand_layout_constraints")
@@ -214,13 +239,21 @@ def _preallocated(call: Instruction, payload: TritonCall, module: Module) -> Fix
     return rewrite.fix(title, Safety.UNSAFE)
 
 
-def _fill(reader: Instruction, shape: ArrayShape, rewrite: Rewrite) -> NewInstruction:
+def _fill(
+    reader: Instruction, shape: ArrayShape, module: Module, rewrite: Rewrite
+) -> NewInstruction:
     """Insert an array of zeros right before an instruction.
 
-    It is a fusion: buffers are assigned after FusionWrapper, when a broadcast has no kernel.
+    With fusions or a schedule it is a fusion: after FusionWrapper a broadcast has no kernel.
     """
     literal = zero_literal(shape.dtype)
+    is_fused = module.is_scheduled or any(body.with_opcode("fusion") for body in module)
     name = rewrite.fresh_name(f"{reader.name}.fill")
+    if not is_fused:
+        zero = rewrite.insert_before(
+            reader, "constant", f"{shape.dtype}[]", literal, name=f"{name}.zero"
+        )
+        return rewrite.insert_before(reader, "broadcast", shape, [zero], name=name, dimensions=())
     percent = "%" if reader.text.removeprefix("ROOT ").startswith("%") else ""
     inner, zeros, body = (f"{percent}{name}.{part}" for part in ("zero", "zeros", "computation"))
     signature = f" () -> {shape.with_layout(None)}" if percent else ""

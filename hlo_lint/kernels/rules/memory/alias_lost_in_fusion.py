@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from hlo_lint.analysis.buffers import declared_aliases, results
-from hlo_lint.hlo.ir import Module
-from hlo_lint.kernels.aliases import alias_is_lost, need_of_alias
+from hlo_lint.analysis.buffers import declared_aliases, results, source_of
+from hlo_lint.analysis.rewrite import Rewrite
+from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.kernels.aliases import alias_is_lost, fusion_index, need_of_alias
 from hlo_lint.kernels.calls import fused_calls
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, MeasuredHarm, Rule, Severity
+from hlo_lint.text.edits import Fix
 
 _PROGRAM = """
 HloModule adds_in_place
@@ -48,6 +50,10 @@ class AliasLostInFusion(Rule):
     The finding is an error if the PTX in the call's payload reads the result first or cannot write
     all of it, and a warning if the kernel cannot be read. A kernel that overwrites the whole result
     is not reported.
+
+    ## Fix
+    Declares the alias on the fusion, if the operand is a whole parameter of it. A fusion cannot
+    declare an alias of a slice: disable the pass instead.
     """
 
     opcodes = frozenset({"custom-call"})
@@ -58,7 +64,10 @@ class AliasLostInFusion(Rule):
         ),
     )
     examples = (
-        Bad.entry(_PROGRAM % ("", "  // error")),
+        Bad.entry(
+            _PROGRAM % ("", "  // error"),
+            fixed=_PROGRAM % ("", ", output_to_operand_aliasing={{}: (0, {})}"),
+        ),
         Good.entry(_PROGRAM % (", output_to_operand_aliasing={{}: (0, {})}", "")),
         Bad.entry(_SLICED),
     )
@@ -87,3 +96,27 @@ class AliasLostInFusion(Rule):
                     ),
                     severity=Severity.WARNING if need is None else None,
                 )
+
+    def fix(self, instruction: Instruction, module: Module) -> Fix | None:
+        """Declare aliases of whole parameters on the fusion."""
+        if "output_to_operand_aliasing=" in instruction.attributes_text:
+            return None
+        pairs = []
+        for fusion, call in fused_calls(module):
+            if fusion is not instruction:
+                continue
+            for result in results(call):
+                number = declared_aliases(call).get(result.index)
+                index = fusion_index(call, result)
+                if number is None or number >= len(call.operands) or index is None:
+                    continue
+                source = source_of(call.operands[number])
+                if source is not None and source.opcode == "parameter":
+                    place = ",".join(map(str, index))
+                    pairs.append(f"{{{place}}}: ({source.operands_text.strip()}, {{}})")
+        if not pairs:
+            return None
+        rewrite = Rewrite(module)
+        value = f"{{{', '.join(pairs)}}}"
+        rewrite.set_attribute(instruction, "output_to_operand_aliasing", value)
+        return rewrite.fix("declare the alias on the fusion")

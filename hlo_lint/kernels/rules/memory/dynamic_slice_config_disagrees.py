@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from itertools import chain
 
 from hlo_lint.analysis.calls import instructions_of
 from hlo_lint.analysis.loop_values import Context, LoopValues
 from hlo_lint.analysis.loops import SliceDescriptor, read_loop, slice_descriptor
-from hlo_lint.hlo.ir import Module
+from hlo_lint.analysis.rewrite import Rewrite
+from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity, Stage
+from hlo_lint.text.edits import Fix
 
 _PROGRAM = """
 HloModule reads_backwards
@@ -42,6 +45,7 @@ _LINEAR = '"loop_index":"0","byte_offset":"%d","byte_stride":"%d"'
 # XLA of jax 0.12 has separate fields for two forms, and prints the former fields as zeros.
 _NESTED = '"byte_offset":"0","byte_stride":"0","linear":{"byte_offset":"%d","byte_stride":"%d"},"loop_index":"0"'  # noqa: E501
 _TABLE = '"table":{"offsets":["0"]},"loop_index":"0"'
+_CONFIG = re.compile(r'("dynamic_slice_config"\s*:\s*)\{(?:[^{}]|\{[^{}]*\})*\}')
 
 
 def _with(config: str) -> str:
@@ -63,14 +67,16 @@ class DynamicSliceConfigDisagrees(Rule):
     fusions, calls, async starts and loop state. It skips offsets that are clamped or depend on
     data.
 
-    When compiling, `--xla_disable_hlo_passes=dynamic-slice-annotator` avoids the copies.
+    ## Fix
+    Rewrites the descriptor to match the operands. When compiling,
+    `--xla_disable_hlo_passes=dynamic-slice-annotator` avoids the copies.
     """
 
     opcodes = frozenset({"dynamic-slice", "dynamic-update-slice"})
     evidence = (PublicReport("openxla/xla#46231"), PublicReport("openxla/xla@f246ea6945"))
     examples = (
-        Bad.entry(_with(_LINEAR) % (0, 256, "  // error")),
-        Bad.entry(_with(_NESTED) % (0, 256, "  // error")),
+        Bad.entry(_with(_LINEAR) % (0, 256, "  // error"), fixed=_with(_LINEAR) % (1792, -256, "")),
+        Bad.entry(_with(_NESTED) % (0, 256, "  // error"), fixed=_with(_NESTED) % (1792, -256, "")),
         Good.entry(_with(_LINEAR) % (1792, -256, "")),
         Good.entry(_with(_NESTED) % (1792, -256, "")),
         Good.entry(_with(_TABLE) % ""),
@@ -101,6 +107,28 @@ class DynamicSliceConfigDisagrees(Rule):
                     severity=severity,
                 )
                 break
+
+    def fix(self, instruction: Instruction, module: Module) -> Fix | None:
+        """Write the offset and stride of the operands, if they are the same for all callers."""
+        config = instruction.attributes.get("backend_config", "")
+        first: dict[int, int] = {}
+        for context, offset in LoopValues(module).slice_offsets(instruction):
+            loops = [] if context is None else list(context.loops)
+            if len(loops) != 1 or first.setdefault(loops[0].iteration, offset) != offset:
+                return None
+        base = first.get(0)
+        if base is None:
+            return None
+        stride = first.get(1, base) - base
+        if any(base + iteration * stride != offset for iteration, offset in first.items()):
+            return None
+        former = _CONFIG.search(config)
+        is_nested = former is not None and former[0].count("{") > 1
+        fields = (_NESTED if is_nested else _LINEAR) % (base, stride)
+        text = _CONFIG.sub(rf"\g<1>{{{fields}}}", config)
+        rewrite = Rewrite(module)
+        rewrite.set_attribute(instruction, "backend_config", text)
+        return rewrite.fix("derive the dynamic_slice_config from the operands")
 
 
 def _claimed(descriptor: SliceDescriptor, context: Context | None) -> list[int]:

@@ -14,6 +14,7 @@ from hlo_lint.hlo.constants import number_of
 from hlo_lint.hlo.ir import Computation, Instruction, Operand
 from hlo_lint.hlo.opcodes import SAME_NUMBERS
 from hlo_lint.hlo.records import attributes_of
+from hlo_lint.hlo.shape import arrays
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, WrongValues
 
 if TYPE_CHECKING:  # loaded where a module has such a call
@@ -78,7 +79,7 @@ class GemmEpilogueChanged(Rule):
         """Calls whose factors or bias disagree with the module before the pass."""
         for call, config, before in _changed_calls(pair):
             sums = list(_sums(before, call))
-            for addend in _addends(call, config):
+            for addend, is_bias in _addends(call, config):
                 terms = [
                     (product, term)
                     for product, addends in sums
@@ -96,6 +97,15 @@ class GemmEpilogueChanged(Rule):
                         f"factors were {former.factor:g} and {total.factor:g}",
                         notes=("alpha scales only A * B; beta * C and the bias are added to it",),
                     )
+                elif is_bias and all(
+                    _runs_elsewhere(call, product, term) for product, term in terms
+                ):
+                    yield Finding(
+                        call,
+                        f"the bias %{addend.instruction.name} was along dimension "
+                        f"{former.dimension} before {pair.pass_name}: cuBLASLt adds it along the "
+                        "most minor dimension",
+                    )
 
 
 class _Term(NamedTuple):
@@ -103,6 +113,10 @@ class _Term(NamedTuple):
 
     instruction: Instruction
     factor: float
+    dimension: int | None = None
+    """The dimension of a broadcast vector."""
+    is_moved: bool = False
+    """True if its elements are in another order, or in another shape."""
 
 
 def _changed_calls(pair: PassPair) -> Iterator[tuple[Instruction, GemmConfig, Computation]]:
@@ -127,14 +141,14 @@ def _config(call: Instruction) -> GemmConfig | None:
     return None if config.alpha.imag else config
 
 
-def _addends(call: Instruction, config: GemmConfig) -> Iterator[_Term]:
-    """The terms that a call adds to its product."""
+def _addends(call: Instruction, config: GemmConfig) -> Iterator[tuple[_Term, bool]]:
+    """The terms that a call adds to its product; True for a bias."""
     # After A and B come C, unless beta is 0, and the bias, if the epilogue has one.
-    factors = [config.beta] if config.beta else []
-    factors += [1.0] if "BIAS" in config.epilogue else []
-    for operand, factor in zip(call.operands[2:], factors, strict=False):
+    added = [(config.beta, False)] if config.beta else []
+    added += [(1.0, True)] if "BIAS" in config.epilogue else []
+    for operand, (factor, is_bias) in zip(call.operands[2:], added, strict=False):
         if operand.instruction is not None:
-            yield from _terms(_Term(operand.instruction, factor))
+            yield from ((term, is_bias) for term in _terms(_Term(operand.instruction, factor)))
 
 
 def _sums(computation: Computation, call: Instruction) -> Iterator[tuple[_Term, Sequence[_Term]]]:
@@ -152,9 +166,10 @@ def _sums(computation: Computation, call: Instruction) -> Iterator[tuple[_Term, 
         terms.remove(own)
         if config is not None:
             terms += [
-                term._replace(factor=term.factor * own.factor) for term in _addends(product, config)
+                term._replace(factor=term.factor * own.factor)
+                for term, _ in _addends(product, config)
             ]
-            own = own._replace(factor=own.factor * config.alpha.real)
+            own = own._replace(factor=own.factor * config.alpha.real, is_moved=True)
         if config is not None or not is_call:
             yield own, terms
 
@@ -184,7 +199,7 @@ def _terms(total: _Term, sums: Collection[Instruction] = ()) -> Iterator[_Term]:
 
 
 def _parts(term: _Term, sums: Collection[Instruction]) -> Iterator[_Term]:
-    value, factor = term
+    value, factor, _, _ = term
     signs = [1.0]
     numbers = [_constant(operand) for operand in value.operands]
     inner = [operand.instruction for operand in value.operands]
@@ -197,15 +212,19 @@ def _parts(term: _Term, sums: Collection[Instruction]) -> Iterator[_Term]:
             factor /= number
         case "negate", _:
             factor = -factor
-        case "broadcast" | "get-tuple-element" | "convert", _:
+        case "broadcast", _:
+            dimensions = value.integers_attribute("dimensions") or ()
+            if len(dimensions) == 1:
+                term = term._replace(dimension=dimensions[0])
+        case "get-tuple-element" | "convert", _:
             pass
         case opcode, _ if opcode in SAME_NUMBERS or (opcode == "transpose" and value in sums):
-            pass
+            term = term._replace(is_moved=True)
         case _:
             return
     for part, sign in zip(inner, signs, strict=False):
         if part is not None:
-            yield _Term(part, factor * sign)
+            yield term._replace(instruction=part, factor=factor * sign)
 
 
 def _constant(operand: Operand) -> float | None:
@@ -218,3 +237,12 @@ def _agree(config: GemmConfig, addend: _Term, product: _Term, term: _Term) -> bo
     """True if product and addend have the same ratio as before; a common factor may remain."""
     ratios = config.alpha.real * term.factor, addend.factor * product.factor
     return isclose(*ratios, rel_tol=_TOLERANCE, abs_tol=1e-30)
+
+
+def _runs_elsewhere(call: Instruction, product: _Term, term: _Term) -> bool:
+    """True if a bias was not along the call's most minor dimension."""
+    output = next(arrays(call.shape_or_none), None)
+    is_told = output is not None and output.rank and term.dimension is not None
+    if output is None or not is_told or output != product.instruction.shape_or_none:
+        return False
+    return not product.is_moved and term.dimension != output.minor_to_major[0]
