@@ -93,6 +93,16 @@ class AsyncChain:
         """The names of the instructions that wait for it, for messages."""
         return f"%{self.dones[0].name}" if self.dones else "the end"
 
+    def is_simple(self) -> bool:
+        """True if the only done follows the start in the same computation."""
+        return (
+            not self.is_carried
+            and not self.escapes
+            and len(self.dones) == 1
+            and self.dones[0].computation is self.start.computation
+            and self.dones[0].number > self.start.number
+        )
+
 
 @cached_analysis
 def async_chains(module: Module) -> tuple[AsyncChain, ...]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from hlo_lint.analysis.device_groups import device_groups
+from hlo_lint.analysis.loops import loops
 from hlo_lint.hlo.arrays import operand_array, result_array
 from hlo_lint.hlo.constants import constant_of, number_of
-from hlo_lint.hlo.dtypes import BITS, ELEMENT_TYPES
-from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.dtypes import BITS, ELEMENT_TYPES, neutral_element
+from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.opcodes import FIRST_INDEX
 
 _READERS: Final = frozenset(
@@ -24,6 +26,7 @@ _FUNCTIONS: Final = frozenset(
     "not rsqrt sine sqrt tan tanh".split()
 )
 """Operations that leave no range of values unchanged."""
+_LIMITS: Final = frozenset({"abs", "clamp", "maximum", "minimum"})
 _PLACES: Final = frozenset({"MoveToDevice", "MoveToHost"})
 _NEUTRAL: Final = {"add": 0, "subtract": 0, "divide": 1, "multiply": 1}
 _KNOWN: Final = frozenset({"broadcast", "constant", "iota"})
@@ -34,7 +37,7 @@ _BOUNDED: Final = _KNOWN.union(
 """Sources of integers that a pass may prove to fit into fewer bits."""
 
 
-def bypassed(old: Instruction, new: Instruction) -> tuple[int, Instruction] | None:
+def bypassed(old: Instruction, new: Instruction, before: Module) -> tuple[int, Instruction] | None:
     """The number of the operand that now bypasses an operation, and that operation.
 
     `old` and `new` are the same instruction before and after a pass. None unless a single operand
@@ -52,27 +55,39 @@ def bypassed(old: Instruction, new: Instruction) -> tuple[int, Instruction] | No
     first_index = FIRST_INDEX.get(old.opcode)
     if first_index is not None:
         is_told = step.opcode in _NEUTRAL and places[0] >= first_index and _moves(old, places[0])
+    elif old.opcode == "get-tuple-element":
+        is_told = step.opcode == "while" and _is_changed(step, old, before)
     else:
         is_sized = step.opcode == "set-dimension-size" and old.opcode == "reduce"
         is_told = old.opcode in _READERS or step.opcode == "reduce-precision" or is_sized
     # A function of a known value may be that value: the hyperbolic tangent of 0.
     if not is_told or source.opcode in _KNOWN:
         return None
-    is_step = _changes_values(step, source) or _are_unequal(step, source)
-    return (places[0], step) if is_step else None
+    is_step = old.opcode == "get-tuple-element" or _changes_values(step, source, before)
+    return (places[0], step) if is_step or are_unequal(step, source) else None
 
 
 def _static(value: Instruction) -> str:
     return value.type_text.replace("<=", "")
 
 
-def _are_unequal(first: Instruction, second: Instruction) -> bool:
+def are_unequal(first: Instruction, second: Instruction, depth: int = 4) -> bool:
     """True if two values of a computation differ for nearly all parameters of the entry."""
-    if first.opcode == second.opcode:
-        # The caller is free to pass any two values.
-        return first is not second and first.opcode == "parameter"
-    same_operand = first.operand_names == second.operand_names
-    return {first.opcode, second.opcode} <= _FUNCTIONS and same_operand
+    if first is second or first.opcode != second.opcode:
+        opcodes = {first.opcode, second.opcode}
+        same_operand = first.operand_names == second.operand_names
+        return first is not second and opcodes <= _FUNCTIONS and same_operand
+    # The caller is free to pass any two values.
+    if first.opcode == "parameter":
+        return True
+    if not depth or first.opcode not in _FUNCTIONS.union(_NEUTRAL):
+        return False
+    pairs = zip(first.operands, second.operands, strict=False)
+    differing = [pair for pair in pairs if pair[0].name != pair[1].name]
+    if len(differing) != 1:
+        return False
+    left, right = (operand.instruction for operand in differing[0])
+    return left is not None and right is not None and are_unequal(left, right, depth - 1)
 
 
 def _moves(slice_: Instruction, operand: int) -> bool:
@@ -86,7 +101,14 @@ def _moves(slice_: Instruction, operand: int) -> bool:
     return part.dims[number] < whole.dims[number]
 
 
-def _changes_values(step: Instruction, source: Instruction) -> bool:
+def _is_changed(loop: Instruction, element: Instruction, module: Module) -> bool:
+    """True if a loop runs, and changes an element of its state."""
+    index = element.tuple_index
+    loops_here = [described for described in loops(module) if described.instruction is loop]
+    return any(here.trip_count and not here.is_invariant(index or 0) for here in loops_here)
+
+
+def _changes_values(step: Instruction, source: Instruction, module: Module) -> bool:
     """True if an operation changes the value, whatever range a pass may know for it."""
     sources = [operand.instruction for operand in step.operands]
     if step.opcode == "convert":
@@ -104,6 +126,13 @@ def _changes_values(step: Instruction, source: Instruction) -> bool:
             moved: Any = step.attribute_or_none("dimensions") or ()
             long = [] if shape is None else [number for number in moved if shape.dims[number] > 1]
             return bool(long) if step.opcode == "reverse" else long != sorted(long)
+        case "all-reduce":
+            # A sum over groups of one device each is the value itself.
+            reducer = module.callee(step)
+            is_sum = reducer is not None and "add" in reducer.opcodes
+            return is_sum and any(len(group) > 1 for group in device_groups(step, module))
+        case "collective-permute":
+            return any(len(set(pair)) > 1 for pair in device_groups(step, module))
         case "reduce-precision":
             facts = ELEMENT_TYPES.get(source.type_text.partition("[")[0])
             if facts is None or not facts.is_float:
@@ -123,7 +152,25 @@ def _changes_values(step: Instruction, source: Instruction) -> bool:
         case "select":
             return _is_free(sources[0]) and source in sources[1:]
         case _:
-            return step.opcode in _FUNCTIONS
+            # A pass may know the range of a value, but not that of a parameter.
+            is_argument = source.opcode == "parameter" and source.computation is module.entry
+            return step.opcode in _FUNCTIONS or (is_argument and _limits(step, source))
+
+
+def _limits(step: Instruction, source: Instruction) -> bool:
+    """True if a value has a limit that is neither the value itself nor the end of its type."""
+    array = result_array(source)
+    if step.opcode not in _LIMITS or array is None or array.dtype not in ELEMENT_TYPES:
+        return False
+    if step.opcode == "abs":
+        return array.dtype[0] != "u"
+    opcodes = ("maximum", "", "minimum") if step.opcode == "clamp" else (step.opcode,) * 2
+    limits = [(name, step.producer(number)) for number, name in enumerate(opcodes) if name]
+    return any(
+        limit is not source
+        and number_of(constant_of(limit)) != float(neutral_element(array.dtype, name))
+        for name, limit in limits
+    )
 
 
 def _loses_bits(step: Instruction, source: Instruction) -> bool:

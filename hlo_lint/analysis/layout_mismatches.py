@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from hlo_lint.hlo.ir import Instruction
+from hlo_lint.analysis.calls import positions_of
+from hlo_lint.hlo.ir import Computation, Instruction, cached_analysis
+from hlo_lint.hlo.kinds import types_of
 from hlo_lint.hlo.opcodes import KEEPS_LAYOUT
-from hlo_lint.hlo.records import opcode_of, references_of, type_of
-from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, shape_or_none
+from hlo_lint.hlo.records import name_in, name_of, opcode_of, operands_of, references_of, type_of
+from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, arrays, shape_or_none
 
 _PAIRED: Final = frozenset({"all-reduce", "sort"})
 """Operations that return a tuple with an element for each operand."""
@@ -97,3 +100,37 @@ def _turned(
 
 def _packing(shape: ArrayShape) -> int:
     return shape.layout.element_size_in_bits if shape.layout is not None else 0
+
+
+def in_other_orders(computation: Computation, opcodes: Iterable[str]) -> Iterator[Instruction]:
+    """The instructions of these opcodes with, or reading, a non-descending or packed layout.
+
+    They are few, so a rule about orders looks only at these.
+    """
+    names = _in_other_order(computation)
+    if not names:
+        return
+    rows, apart = computation.rows, names.isdisjoint
+    for number in positions_of(computation, opcodes):
+        row = rows[number]
+        if (
+            name_of(row) in names
+            or not apart(references_of(row))
+            or ("#" in operands_of(row) and not apart(map(name_in, references_of(row))))
+        ):
+            yield computation.at(number)
+
+
+@cached_analysis
+def _in_other_order(computation: Computation) -> frozenset[str]:
+    """The names of the instructions with a non-descending or packed layout."""
+    unusual = {type_text for type_text in types_of(computation) if not _is_plain(type_text)}
+    if not unusual:
+        return frozenset()
+    return frozenset([name_of(row) for row in computation.rows if type_of(row) in unusual])
+
+
+@lru_cache(maxsize=1 << 14)
+def _is_plain(text: str) -> bool:
+    layouts = [array.layout for array in arrays(shape_or_none(text)) if array.layout is not None]
+    return all(layout.is_descending and not layout.element_size_in_bits for layout in layouts)

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from hlo_lint.analysis.calls import instructions_of
 from hlo_lint.analysis.sequential_calls import sequential_calls
 from hlo_lint.analysis.walks import chain
+from hlo_lint.hlo.constants import number_of
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.ir import Computation, Instruction, Module, Operand, cached_analysis
 from hlo_lint.hlo.opcodes import SAME_ELEMENTS
@@ -138,6 +139,30 @@ class Loop:
                 first = self._first(index)
                 return Counter(index, shape.dtype, first, step, way, limit)
         return None
+
+    @cached_property
+    def float_counter(self) -> tuple[str, float, float, str, float] | None:
+        """The type, first value, step, direction and limit of a floating-point counter."""
+        root, state = self.condition.root, _followed(self.instruction, 0)
+        end = self.body.root
+        if root is None or root.opcode != "compare" or end is None or state is None:
+            return None
+        index, limit = state_element(root, 0), number_of(_followed(root, 1))
+        shape, direction = root.operand_shape(0), root.attributes.get("direction", "")
+        if index is None or limit is None or not isinstance(shape, ArrayShape):
+            return None
+        if {state.opcode, end.opcode} != {"tuple"} or index >= len(end.operand_names):
+            return None
+        change = _followed(end, index)
+        if change is None or change.opcode not in ("add", "subtract"):
+            return None
+        if state_element(change, 0) != index:
+            return None
+        first, step = number_of(_followed(state, index)), number_of(_followed(change, 1))
+        if first is None or step is None or not shape.dtype.startswith("f"):
+            return None
+        step = -step if change.opcode == "subtract" else step
+        return shape.dtype, first, step, direction, limit
 
     def is_invariant(self, index: int) -> bool:
         """True if the body returns an element of the state unchanged."""

@@ -18,7 +18,7 @@ from hlo_lint.analysis.async_chains import (
 from hlo_lint.analysis.buffers import ResultPart, handed_on
 from hlo_lint.analysis.sequential_calls import Calls, sequential_calls
 from hlo_lint.analysis.walks import chain
-from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import CONTROL_FLOW, NO_KERNEL, SAME_MEMORY
 from hlo_lint.hlo.shape import Index, array_indices, part
 
@@ -61,6 +61,27 @@ class Race(NamedTuple):
     ours: MemoryAccess
 
 
+class Clobber(NamedTuple):
+    """A value that an operation overwrites, and that is read after its done."""
+
+    chain: AsyncChain
+    ours: MemoryAccess
+    read: MemoryAccess
+    reader: Instruction
+    """The instruction in the schedule that reads."""
+
+
+class Life(NamedTuple):
+    """A value, from the first instruction that has it to the last that reads it."""
+
+    first: int
+    last: int
+    begin: int
+    end: int
+    read: MemoryAccess
+    reader: Instruction
+
+
 class Accesses:
     """Reads and writes of memory, by the buffer assignment."""
 
@@ -69,6 +90,7 @@ class Accesses:
         self._module = module
         self._touches: dict[Instruction, tuple[MemoryAccess, ...]] = {}
         self._values: dict[ResultPart, tuple[AssignedValue, ...]] = {}
+        self._spans: dict[Computation, dict[int, list[Life]]] = {}
 
     @cached_property
     def _calls(self) -> Calls:
@@ -106,6 +128,30 @@ class Accesses:
                             reported.add(ways)
                             yield Race(chain, instruction, theirs, ours)
 
+    def losses(self, chain: AsyncChain) -> Iterator[Clobber]:
+        """The values from before the start that the operation overwrites and that are read later.
+
+        The operation itself destroys them: no other instruction is involved.
+        """
+        if not chain.is_simple():
+            return
+        start, done = chain.start, chain.dones[0]
+        own = [touch for touch in self.touches(start) if touch.writes]
+        # A value that the operation itself writes is not lost by it.
+        results = {touch.value.id for touch in own}
+        lives = self.lives(start.computation)
+        for ours in own:
+            begin, end = ours.value.offset, ours.value.slice.end
+            for life in lives.get(ours.value.slice.allocation, ()):
+                if (
+                    life.first < start.number
+                    and life.last > done.number
+                    and life.begin < end
+                    and begin < life.end
+                    and life.read.value.id not in results
+                ):
+                    yield Clobber(chain, ours, life.read, life.reader)
+
     def folds(self, chain: AsyncChain) -> Iterator[tuple[MemoryAccess, MemoryAccess]]:
         """The operand of a copy that overlaps its result, shifted: no order of bytes is right.
 
@@ -119,6 +165,36 @@ class Accesses:
                 a, b = read.value.slice, written.value.slice
                 if a.overlaps(b) and a != b:
                     yield read, written
+
+    def lives(self, computation: Computation) -> dict[int, list[Life]]:
+        """The live ranges of a computation's values, by allocation."""
+        cached = self._spans.get(computation)
+        if cached is not None:
+            return cached
+        first: dict[int, int] = {}
+        last: dict[int, tuple[Instruction, MemoryAccess]] = {}
+        for instruction in computation.instructions:
+            for touch in self.touches(instruction):
+                if not touch.writes:
+                    last[touch.value.id] = (instruction, touch)
+            for index in array_indices(instruction.shape_or_none):
+                for value in self.values(instruction, index):
+                    first.setdefault(value.id, instruction.number)
+        root = computation.root
+        if root is not None:
+            for index in array_indices(root.shape_or_none):
+                for value in self.values(root, index):
+                    last[value.id] = (root, MemoryAccess(root, value, writes=False))
+        lives: dict[int, list[Life]] = {}
+        for number, (reader, read) in last.items():
+            place = read.value.slice
+            if number in first and place.size:
+                # The computation's result is needed after its last instruction.
+                end = len(computation.rows) if reader is root else reader.number
+                life = Life(first[number], end, place.offset, place.end, read, reader)
+                lives.setdefault(place.allocation, []).append(life)
+        self._spans[computation] = lives
+        return lives
 
     def touches(self, instruction: Instruction) -> tuple[MemoryAccess, ...]:
         """The accesses of an instruction, and of all instructions that run inside it."""

@@ -548,7 +548,7 @@ def _is_read(path: Path, parts: DumpName | None, beside: Container[str]) -> bool
         return head.startswith(b"HloModule") or name.endswith(EMITTER_TEXT)
     if name.endswith(PROTO_TEXT) and name not in _SETTINGS and parts is None:
         return file_type_of(name, decode(read_stored(path, 4096))) is FileType.AUTOTUNE_LOG
-    if name.endswith((".hlo.pb", ".hlo_proto.pb")):
+    if name.endswith((".hlo.pb", ".hlo.pbtxt", ".hlo_proto.pb")):
         stem = name.partition(".hlo.pb")[0]
         return f"{stem}.txt" not in beside  # the text has the same content, with positions
     return False

@@ -80,7 +80,8 @@ def is_instead(name: str) -> bool:
 
 
 _is_snapshot = late(
-    r"module_\d+\..+\.(?:snapshot\.-?\d+\.pb|hlo_snapshot\.pb|hlo_unoptimized_snapshot\.pb)", re.A
+    r"module_\d+\..+\.(?:snapshot\.-?\d+\.pb|hlo_snapshot\.pb|hlo_unoptimized_snapshot\.(?:pb|txt))",
+    re.A,
 ).search
 
 

@@ -52,7 +52,7 @@ class PassDump:
             name = plain_name(self.path.name)
             is_record = is_proto(name)
             # Only its text shows whether a text proto is an autotuner log. The bytes are released.
-            may_be_other = self.name is None and not name.endswith((".pb", ".hlo"))
+            may_be_other = self.name is None and not name.endswith((".pb", ".hlo", ".hlo.pbtxt"))
             text = decode(read_stored(self.path)) if may_be_other or not is_record else ""
             if may_be_other:
                 self.file_type = file_type_of(name, text)

@@ -3,7 +3,8 @@ r"""Protobuf's text format as a tree with positions, without message definitions
     config_profiles { config { backend: TRITON } run_time { nanos: 3648 } }
 
 Many processes append to an autotuner log, and any of them may die in the middle: unreadable parts
-are reported, and the rest is read.
+are reported, and the rest is read. `hlo_lint.hlo.text_proto` converts texts to bytes with protobuf
+itself.
 """
 
 from __future__ import annotations

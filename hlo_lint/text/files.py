@@ -228,8 +228,11 @@ def is_proto(name: str) -> bool:
     False
     """
     name = plain_name(name)
-    return name.endswith(".pb") and not name.endswith("-memory-usage-report.pb")
+    is_one = name.endswith((".pb", ".pbtxt", SNAPSHOT_TEXT))
+    return is_one and not name.endswith("-memory-usage-report.pb")
 
 
 SNAPSHOT = ".hlo_unoptimized_snapshot.pb"
 """A module and its arguments, of `--xla_dump_hlo_unoptimized_snapshots`."""
+SNAPSHOT_TEXT = ".hlo_unoptimized_snapshot.txt"
+"""The same in protobuf's text format, which XLA writes beside texts."""

@@ -13,6 +13,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, lru_cache
 from importlib import import_module
 from math import inf, prod
@@ -75,6 +76,8 @@ FLAGS: Final[Flags] = {
 runs again as `JUDGE` says."""
 DEFAULT_FLAGS: Final[Flags] = {"xla_allow_excess_precision": False}
 """The flags of the second attempt: some texts compile only with every pass."""
+_LISTS: Final = frozenset({"xla_disable_hlo_passes", "xla_enable_hlo_passes_only"})
+"""Flags with several values, which jaxlib before 0.4.38 does not read as overrides."""
 SEVERAL_DEVICES: Final = {"XLA_FLAGS": "--xla_force_host_platform_device_count=64"}
 """The environment of a child that compiles for up to 64 devices."""
 KEPT_MEMORY: Final = {
@@ -274,15 +277,25 @@ def _compiled(
 ) -> Any:
     jaxlib = _bindings()
     device, _, _ = _device()
-    program = jaxlib.mlir.hlo_to_stablehlo(module_of_text(text))
+    module = module_of_text(text)
+    if hasattr(jaxlib.mlir, "hlo_to_stablehlo"):
+        program = jaxlib.mlir.hlo_to_stablehlo(module)
+    else:  # before 0.6
+        program = jaxlib.mlir.xla_computation_to_mlir_module(jaxlib.XlaComputation(module))
     options = jaxlib.CompileOptions()
     options.num_replicas, options.num_partitions = devices
     build = options.executable_build_options
     build.use_spmd_partitioning = devices[1] > 1
+    lists = {name: value for name, value in flags if name in _LISTS}
+    for name, value in lists.items():
+        setattr(build.debug_options, name, value)
     chosen = jaxlib.DeviceList(tuple(device.client.devices()[: prod(devices)]))
 
     def compiled(own: Flags) -> Any:
-        options.env_option_overrides = [*{**own, **dict(flags)}.items()]
+        chosen_flags = {**own, **dict(flags)}.items()
+        options.env_option_overrides = [pair for pair in chosen_flags if pair[0] not in lists]
+        if not hasattr(device.client, "compile_and_load"):  # before 0.6.1
+            return device.client.compile(program, options)
         return device.client.compile_and_load(program, chosen, options)
 
     if plain:
@@ -298,8 +311,12 @@ def _compiled(
 
 
 def _bindings() -> ModuleType:
-    """XLA's Python bindings of its runtime, as jaxlib names them since 0.6.1."""
-    return import_module("jaxlib._jax")
+    """XLA's Python bindings of its runtime; jaxlib named them differently before 0.6.1."""
+    names = ("jaxlib._jax", "jaxlib.xla_extension")
+    for name in names:
+        with suppress(ModuleNotFoundError):
+            return import_module(name)
+    return import_module(names[0])  # raises
 
 
 @cache
@@ -312,6 +329,14 @@ def _device() -> tuple[Any, Callable[[NDArray[Any]], Any], Callable[[Any], NDArr
     # Before 0.11 jaxlib looks up classes of jax, which takes 0.3 s to import, without need.
     sys.modules.setdefault("jax", cast(ModuleType, None))
     jaxlib, client = _bindings(), import_module("jaxlib.xla_client")
+    wide = {"enable_x64": True}
+    if "enable_x64" not in jaxlib.batched_device_put.__doc__:  # before 0.6.1
+        jaxlib.jax_jit.set_thread_local_state_initialization_callback(lambda: None)
+        state = jaxlib.jax_jit.global_state()
+        state.enable_x64 = True
+        if hasattr(state, "enable_memories"):  # before 0.4.36, which read it unset
+            state.enable_memories = False
+        wide = {}
     device = client.make_cpu_client().devices()[0]
 
     # Attributes that jax adds to a sharding, and that jaxlib reads before 0.11.
@@ -320,9 +345,11 @@ def _device() -> tuple[Any, Callable[[NDArray[Any]], Any], Callable[[Any], NDArr
 
     def put(array: NDArray[Any]) -> Any:
         shape = _ShapedArray(array.shape, array.dtype)
-        return jaxlib.batched_device_put(shape, sharding, [array], [device], enable_x64=True)
+        return jaxlib.batched_device_put(shape, sharding, [array], [device], **wide)
 
     def fetch(array: Any) -> Any:
+        if not hasattr(array, "_single_device_array_to_np_array_did_copy"):  # before 0.4.36
+            return array._single_device_array_to_np_array()
         return array._single_device_array_to_np_array_did_copy()[0]
 
     return device, put, fetch

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from hlo_lint.text.errors import DumpError, PayloadError, os_errors_as
-from hlo_lint.text.files import SNAPSHOT
+from hlo_lint.text.files import SNAPSHOT, SNAPSHOT_TEXT
 from hlo_lint.text.source import decode, encode, shown
 from hlo_lint.text.stored import expanded, plain_name, read_stored
 from hlo_lint.xla.bindings import long_text, release, xla_message
@@ -35,29 +35,33 @@ MAX_SECONDS: Final = 300.0
 """The time limit per file, unless the environment sets another."""
 INSTALL: Final = "pip install 'hlo-lint[xla]' to read protocol buffers"
 _ADVICE: Final = "give the text, or another jaxlib"
+TEXT_SUFFIXES: Final = (".pbtxt", ".textproto", ".txtpb", SNAPSHOT_TEXT)
 
 
 def read_proto(
     path: Path, *, programs_in: Callable[[bytes], Sequence[bytes]] = lambda data: (data,)
 ) -> str:
-    """The HLO text of a protocol buffer, compressed or not.
+    """The HLO text of a protocol buffer, binary or text, compressed or not.
 
     It is the text of XLA's own dump, with large constants in full.
 
     Args:
-        path: a `.pb` or `.hlo.pb`, or any of these with `.gz`.
-        programs_in: finds the messages with a module in a file with several.
+        path: a `.pb`, `.hlo.pb`, `.pbtxt` or `.hlo.pbtxt`, or any of these with `.gz`.
+        programs_in: finds the messages with a module in a binary file with several.
 
     Raises:
         DumpError: it cannot be read, holds no module, or jaxlib is not installed.
     """
     try:
-        modules = [module_bytes(program) for program in programs_in(stored_message(path))]
+        data = stored_message(path)
+        if plain_name(path.name).endswith(TEXT_SUFFIXES):
+            return _asked(path, printed_text_proto, [data])
+        modules = [module_bytes(program) for program in programs_in(data)]
     except PayloadError as error:
         raise DumpError(
             f"{path}: not an HloProto or HloModuleProto: {error}; dump it again, or give the text"
         ) from error
-    return _asked(path, modules)
+    return _asked(path, printed, modules)
 
 
 def module_bytes(data: bytes) -> bytes:
@@ -120,15 +124,15 @@ def stored_message(path: Path) -> bytes:
     return data
 
 
-def _asked(path: Path, modules: Sequence[bytes]) -> str:
-    """The text of some modules, by a child.
+def _asked(path: Path, function: Callable[..., Answer], blocks: Sequence[bytes]) -> str:
+    """The text that a function in the child returns for some blocks.
 
     Raises:
         DumpError: it refuses them, crashes, or takes too long.
     """
     with _readers(ChildLimits.by_default(MAX_SECONDS)).one() as child:
         try:
-            _, (result,) = child.call(printed, *modules)
+            _, (result,) = child.call(function, *blocks)
         except ChildDied as death:
             if death.is_late:
                 raise DumpError(f"{path}: {death}, or {_ADVICE}") from None
@@ -160,3 +164,10 @@ def _readers(limits: ChildLimits) -> Pool[Child]:
 def printed(*modules: bytes) -> Answer:
     """The text of serialized HloModuleProtos."""
     return None, [encode("\n".join(map(long_text, modules)))]
+
+
+def printed_text_proto(data: bytes) -> Answer:
+    """The text of a module in the text format."""
+    from hlo_lint.hlo.text_proto import module_from_text
+
+    return printed(module_from_text(data))

@@ -17,7 +17,7 @@ def test_the_command_is_found_and_needs_no_extra_before_it_hunts() -> None:
     code = """\
 import sys
 from click.testing import CliRunner
-for name in ("numpy", "ml_dtypes", "jax", "jaxlib"):
+for name in ("numpy", "ml_dtypes", "jax", "jaxlib", "google.protobuf"):
     sys.modules[name] = None
 from hlo_lint.apps.cli.main import cli
 ran = CliRunner().invoke(cli, ["hunt", "--help"])

@@ -203,6 +203,25 @@ def test_who_says_that_regions_differ_may_share() -> None:
     assert races(module_of(*lines), p=0, s_0=32, x=0) == [("s", "x")]
 
 
+def test_a_value_that_is_needed_after_the_done_may_not_lie_under_the_result() -> None:
+    module = module_of(
+        f"p = {ARRAY} parameter(0)",
+        f"x = {ARRAY} negate(p)",
+        f"s = {COPY} copy-start(p)",
+        f"d = {ARRAY} copy-done(s)",
+        f"ROOT z = {ARRAY} add(d, x)",
+    )
+    (flight,) = async_chains(module)
+    found = [
+        [(loss.read.value.instruction, loss.reader.name) for loss in accesses.losses(flight)]
+        for accesses in (
+            Accesses(module, memory(p=0, x=64, s_0=32)),
+            Accesses(module, memory(p=0, x=48, s_0=32)),
+        )
+    ]
+    assert found == [[], [("x", "z")]]
+
+
 @pytest.mark.parametrize(
     ("lines", "says"),
     [

@@ -121,7 +121,7 @@ def test_every_command_prints_its_help_without_the_extras() -> None:
     code = """\
 import sys
 from click.testing import CliRunner
-for name in ("numpy", "ml_dtypes", "jax", "jaxlib", "pygls", "fsspec"):
+for name in ("numpy", "ml_dtypes", "jax", "jaxlib", "google.protobuf", "pygls", "fsspec"):
     sys.modules[name] = None
 from hlo_lint.apps.cli.main import COMMANDS, cli
 for name in COMMANDS:

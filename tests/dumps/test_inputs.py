@@ -77,7 +77,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("inputs")
     (folder / "model.py").write_text(PROGRAM)
     compiled(folder, 1, f"{EVERYTHING} --xla_dump_to=dump")
-    for flag, name in (("", "unoptimized"), (" --xla_dump_hlo_as_proto", "unoptimized_proto")):
+    for flag, name in (
+        ("", "unoptimized"),
+        (" --xla_dump_hlo_as_text", "unoptimized_text"),
+        (" --xla_dump_hlo_as_proto", "unoptimized_proto"),
+    ):
         flags = f"--xla_dump_hlo_unoptimized_snapshots{flag} --xla_dump_to={name}"
         compiled(folder, 1, flags)
     return folder
@@ -125,6 +129,7 @@ def test_a_dump_of_four_devices_is_of_a_known_release_as_that_of_one(folder: Pat
         f"dump/{FINAL}.hlo.pb",
         "dump/*.jit_step.snapshot.*.pb",
         "unoptimized/*.jit_step.*.hlo_unoptimized_snapshot.pb",
+        "unoptimized_text/*.jit_step.*.hlo_unoptimized_snapshot.txt",
         "unoptimized_proto/*.jit_step.*.hlo_unoptimized_snapshot.pb",
         "lowered.hlo",
         "trace/plugins/profile/*/*.xplane.pb",
@@ -172,7 +177,10 @@ def test_a_file_that_a_profiler_writes_of_one_program_is_read() -> None:
     assert "no findings in 1 file, 1 module of HLO" in said
 
 
-@pytest.mark.parametrize("pattern", ["dump/*.snapshot.*.pb", "unoptimized/*_snapshot.pb"])
+@pytest.mark.parametrize(
+    "pattern",
+    ["dump/*.snapshot.*.pb", "unoptimized/*_snapshot.pb", "unoptimized_text/*_snapshot.txt"],
+)
 def test_snapshots_alone_are_read_once_for_each_module(
     folder: Path, tmp_path: Path, pattern: str
 ) -> None:

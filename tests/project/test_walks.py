@@ -21,6 +21,7 @@ ALLOWED = {
     "analysis/walks.py operands_first": "is such a helper",
     "analysis/walks.py without_readers": "is such a helper",
     # Recursion over something else than the graph, or as deep as a limit.
+    "analysis/bypasses.py are_unequal": "four operands deep",
     "analysis/diff/align.py _downwards": "a pair is made once",
     "analysis/side_effects.py _chains": "as many chains as a limit, and as long",
     "engine/isolation/cut.py value": "each step is one copy up, none twice",
@@ -37,6 +38,7 @@ ALLOWED = {
     "engine/values/lowering/graph.py assembled": "as deep as a shape",
     "engine/values/lowering/bounded.py collected": "as deep as a shape",
     "engine/values/lowering/operations.py _literal": "as deep as a shape",
+    "engine/values/lowering/watch.py _like": "as deep as a value",
 }
 """Walks by hand, each with why it ends."""
 

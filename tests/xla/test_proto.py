@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hlo_lint.hlo.parser.module import parse_file
-from hlo_lint.hlo.wire import Reader, delimited, rewrite
+from hlo_lint.hlo.wire import delimited
 from hlo_lint.text.errors import DumpError, PayloadError
 from hlo_lint.xla.limits import SECONDS
 from hlo_lint.xla.proto import module_bytes, read_proto
@@ -26,6 +26,10 @@ PROTOS: Final = sorted(DUMPS.glob("as_*proto/*.hlo.pb*"))
 SCHEDULED: Final = DUMPS / "as_proto" / "module_0000.jit_tanh_sum.cpu_after_optimizations.hlo.pb"
 
 needs_jaxlib = pytest.mark.skipif(find_spec("jaxlib") is None, reason="jaxlib is not installed")
+needs_protobuf = pytest.mark.skipif(
+    find_spec("jaxlib") is None or find_spec("google") is None,
+    reason="jaxlib or protobuf is not installed",
+)
 every_case = settings(derandomize=True, deadline=None, database=None, max_examples=200)
 
 
@@ -53,6 +57,87 @@ def test_a_bare_module_and_a_snapshot_are_read_like_a_proto(tmp_path: Path) -> N
     assert read_proto(written(tmp_path / "bare.pb", module)) == expected
     snapshot = delimited(1, proto).raw + delimited(4, b"cpu").raw
     assert read_proto(written(tmp_path / "snapshot.hlo.pb", snapshot)) == expected
+
+
+# The text format
+
+
+@needs_protobuf
+@pytest.mark.parametrize(
+    ("name", "opening", "closing"),
+    [
+        ("proto.hlo.pbtxt", "# XLA\nhlo_module {\n", "}\nbuffer_assignment: <>\n"),
+        ("bare.pbtxt", "", ""),
+        ("snapshot.textproto", "hlo: <hlo_module: {\n", "}; >, execution_platform: 'cpu'"),
+    ],
+)
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "compressed"])
+def test_the_text_format_gives_the_same(
+    tmp_path: Path, name: str, opening: str, closing: str, pack: type[bytes]
+) -> None:
+    printed = text_format_of(SCHEDULED).decode().partition("buffer_assignment")[0]
+    module = printed.removeprefix("hlo_module {\n").rstrip().removesuffix("}")
+    assert 'opcode: "tanh"' in module
+    path = tmp_path / (name + ".gz" * (pack is not bytes))
+    path.write_bytes(pack((opening + module + closing).encode()))
+    assert read_proto(path) == read_proto(SCHEDULED)
+
+
+@needs_protobuf
+def test_numbers_of_every_spelling_reach_xla(tmp_path: Path) -> None:
+    values = "f32s: [1.5f, -inf, nan, -2e-3, 1e99, .25, 7, infinity, 0.1, 0, -1, 2]"
+    says = "constant({1.5, -inf, nan, -0.002, inf, 0.25, 7, inf, 0.1, 0, -1, 2})"
+    shape = "element_type: 11 dimensions: 0xC layout { minor_to_major: 0 }"
+    constant = f"opcode: 'constant' literal {{ shape {{ {shape} }} {values} }}"
+    assert says in read_proto(small_module(tmp_path, constant, shape=shape))
+
+
+@needs_protobuf
+def test_strings_are_unescaped(tmp_path: Path) -> None:
+    spelled = r"""metadata { op_name: "a" '\x62\143' "\u00e9" # one string
+      '\"' }"""
+    text = read_proto(small_module(tmp_path, f'opcode: "negate" operand_ids: 1 {spelled}'))
+    assert r'op_name="abc\303\251\""' in text
+
+
+@needs_protobuf
+@pytest.mark.parametrize(
+    ("instruction", "says"),
+    [
+        ("colour: 3", '6:105 : Message type "xla.HloInstructionProto" has no field named'),
+        ("opcode: add", ": Expected string but found: 'add'"),
+        ("id: 9223372036854775808", ": Value out of range: 9223372036854775808"),
+        (
+            "literal { shape { element_type: F31 } }",
+            'Enum type "xla.PrimitiveType" has no value named F31',
+        ),
+        ("operand_ids: [1 2]", 'Expected ","'),
+    ],
+)
+def test_an_error_in_the_text_has_its_place(tmp_path: Path, instruction: str, says: str) -> None:
+    assert says in refusal(small_module(tmp_path, instruction))
+
+
+@needs_protobuf
+def test_messages_nested_too_deeply_are_refused(tmp_path: Path) -> None:
+    path = written(
+        tmp_path / "deep.pbtxt", b"host_program_shape { result {" + b"tuple_shapes {" * 9999
+    )
+    assert "messages are nested too deeply" in refusal(path)
+
+
+@needs_protobuf
+def test_text_that_is_another_message_is_refused() -> None:
+    config = next(DUMPS.parent.glob("gpu-*/*/*.config.pbtxt"))
+    assert 'Message type "xla.HloModuleProto" has no field named' in refusal(config)
+
+
+@needs_protobuf
+@pytest.mark.parametrize("path", PROTOS, ids=lambda path: path.name)
+def test_a_proto_survives_the_text_format(path: Path, tmp_path: Path) -> None:
+    text = read_proto(path)
+    spelled = written(tmp_path / "spelled.pbtxt", text_format_of(path))
+    assert read_proto(spelled) == text
 
 
 # What holds no module
@@ -131,25 +216,18 @@ def test_without_jaxlib_the_error_says_what_to_install(monkeypatch: pytest.Monke
     )
 
 
-@needs_jaxlib
+@needs_protobuf
 def test_an_abort_of_xla_is_an_error_of_the_file(tmp_path: Path) -> None:
-    # sharding { named_sharding { mesh { axes { name: 'x' size: -4 } } } }
-    mesh = bytes.fromhex("c20214721212100a0e0a017810fcffffffffffffffff01")
-    reader = Reader(SCHEDULED.read_bytes())
-    (module,) = (field for field in reader.iterate() if field.number == 1)
-    computation = next(field for field in reader.iterate(module) if field.number == 3)
-    instruction = next(field for field in reader.iterate(computation) if field.number == 2)
-    edits = {instruction.start: [delimited(2, instruction.content + mesh)]}
-    path = written(tmp_path / "mesh.hlo.pb", rewrite(reader, edits))
+    mesh = "sharding { named_sharding { mesh { axes { name: 'x' size: -4 } } } }"
+    path = small_module(tmp_path, f"opcode: 'negate' operand_ids: 1 {mesh}")
     said = refusal(path)
     assert said.startswith(f"{path}: XLA was ended by SIGABRT while it read this file; ")
     assert "Mesh axis size must be positive" in said
 
 
-@needs_jaxlib
+@needs_protobuf
 def test_what_xla_refuses_is_an_error_with_its_reason(tmp_path: Path) -> None:
-    data = SCHEDULED.read_bytes().replace(b"\x12\x04tanh", b"\x12\x04nagh")
-    assert "Unknown opcode: nagh" in refusal(written(tmp_path / "opcode.hlo.pb", data))
+    assert "Unknown opcode: nagate" in refusal(small_module(tmp_path, "opcode: 'nagate'"))
 
 
 @needs_jaxlib
@@ -205,6 +283,17 @@ def written(path: Path, data: bytes) -> Path:
     return path
 
 
+def text_format_of(path: Path) -> bytes:
+    from google.protobuf import text_format
+
+    from hlo_lint.hlo.text_proto import new_message
+
+    data = path.read_bytes()
+    proto = new_message("xla.HloProto")
+    proto.ParseFromString(gzip.decompress(data) if path.suffix == ".gz" else data)
+    return bytes(text_format.MessageToString(proto), "utf-8")
+
+
 def refusal(path: Path) -> str:
     with pytest.raises(DumpError) as caught:
         read_proto(path)
@@ -217,3 +306,23 @@ def rows(text: str) -> list[tuple[str, bool, list[tuple[object, ...]]]]:
     (module,) = parse_file(text).modules
     assert not module.problems
     return [(part.name, part.is_entry, list(part.rows)) for part in module.computations]
+
+
+def small_module(
+    folder: Path,
+    instruction: str,
+    shape: str = "element_type: F32 dimensions: 2 layout { minor_to_major: 0 }",
+) -> Path:
+    """A module with one parameter, and one instruction that reads it; that is in line 6."""
+    program = f"{{ parameters {{ {shape} }} parameter_names: 'a' result {{ {shape} }} }}"
+    return written(
+        folder / "small.pbtxt",
+        f"""name: 'small' id: 1 entry_computation_name: 'e' entry_computation_id: 1
+host_program_shape {program}
+computations {{
+  name: 'e' id: 1 root_id: 2 program_shape {program}
+  instructions {{ id: 1 name: 'a' opcode: 'parameter' shape {{ {shape} }} }}
+  instructions {{ id: 2 name: 'b' shape {{ {shape} }} {instruction} }}
+}}
+""".encode(),
+    )

@@ -164,7 +164,7 @@ def _local(pair: PassPair) -> Set[Ends]:
                 continue
             old, new = before.at(number), after.at(position)
             sources = [[part.opcode for part in ends.producers] for ends in (old, new)]
-            if sources[0] != sources[1] and not bypassed(old, new):
+            if sources[0] != sources[1] and not bypassed(old, new, pair.before):
                 continue
             users = old.users, new.users
             if len(users[0]) == len(users[1]) > 0 and all(
@@ -278,7 +278,7 @@ class _Walk:
         """The operation that an instruction bypasses now to read its operand, or ""."""
         values = self._classes.before.values[old.computation]
         values_now = self._classes.after.values[new.computation]
-        bypass = bypassed(old, new)
+        bypass = bypassed(old, new, self._pair.before)
         if bypass is None or _attributes(old) != _attributes(new):
             return ""
         number, step = bypass
