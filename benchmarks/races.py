@@ -114,6 +114,8 @@ class Span:
     """The values that are written in between, by number."""
     read: frozenset[int]
     """Those that are read in between."""
+    across: frozenset[int]
+    """Those that are there before the start and read after the done."""
 
     def clashes(
         self, value: int, place: AllocationSlice, memory: dict[int, AllocationSlice]
@@ -126,10 +128,12 @@ class Span:
                 return "written in flight"
             if is_result and value in self.read:
                 return "read in flight"
+            if is_result and value in self.across:
+                return "needed after"
         for onto, is_result in self.flying:
             if onto.id != value:
                 continue
-            for other in self.written | (self.read if is_result else frozenset()):
+            for other in self.written | (self.read | self.across if is_result else frozenset()):
                 if other != value and place.overlaps(memory[other]):
                     return "put under another"
         return ""
@@ -161,15 +165,24 @@ def spans(case: Case, buffers: BufferAssignment) -> Iterator[Span]:
     for computation in case.module.computations:
         for start, done in _pairs(computation):
             inside = _inside(case.module, start, done)
-            written, read = set(), set()
+            rows = computation.instructions
+            before = {at.name for at in rows[: start.number]}
+            after = _running(case.module, list(rows[done.number + 1 :]))
+            root = computation.root
+            written, read, across = set(), set(), set()
             for value in _data(case.values, buffers):
                 readers = {use.instruction for use in value.uses}
                 if inside.get(value.defined_at.instruction, "tuple") not in _NO_WRITE:
                     written.add(value.id)
                 if any(inside.get(name, "tuple") not in _QUIET for name in readers):
                     read.add(value.id)
+                needed = any(after.get(name, "tuple") not in _QUIET for name in readers)
+                there = {position.instruction for position in value.positions}
+                needed |= root is not None and root.name in there
+                if needed and there & before:
+                    across.add(value.id)
             flying = tuple(_flying(case.values, buffers, start, done))
-            yield Span(flying, frozenset(written), frozenset(read))
+            yield Span(flying, frozenset(written), frozenset(read), frozenset(across))
 
 
 def _data(values: BufferValues, buffers: BufferAssignment) -> Iterator[HloValue]:

@@ -38,7 +38,6 @@ ALLOWED = {
     "engine/values/lowering/graph.py assembled": "as deep as a shape",
     "engine/values/lowering/bounded.py collected": "as deep as a shape",
     "engine/values/lowering/operations.py _literal": "as deep as a shape",
-    "engine/values/lowering/watch.py _like": "as deep as a value",
 }
 """Walks by hand, each with why it ends."""
 
