@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.text.patterns import late
@@ -96,24 +96,59 @@ class PassRun(NamedTuple):
 
 def read_pass_runs(text: str) -> tuple[PassRun, ...]:
     """The passes of `HloModuleMetadataProto` text, in the order of the run."""
+    printed = _find_records(text)
+    records: Iterable[tuple[str, str, Sequence[str], object, int, int]] = (
+        (name, pipeline, dumps.split('"')[1::2], changed, int(begin or 0), int(end or 0))
+        for name, pipeline, dumps, changed, begin, end in printed
+    )
+    if len(printed) != text.count("pass_metadata"):  # not spelled as XLA prints it
+        records = _records(text)
+    return tuple(
+        [
+            PassRun(
+                _unsafe.sub("_", pipeline),  # as in dump file names
+                _unsafe.sub("_", name),
+                bool(changed),
+                tuple([path.rpartition("/")[2] for path in dumps]),
+                # proto3 leaves out 0: a pass without times has an unknown duration, not 0
+                # microseconds.
+                end - begin if begin and end else None,
+            )
+            for name, pipeline, dumps, changed, begin, end in records
+            if name
+        ]
+    )
+
+
+_find_records = late(
+    r"""pass_metadata \{
+(?:  pass_id: \d+
+)?  pass_name: "([^"\\\n]+)"
+(?:  pipeline_name: "([^"\\\n]*)"
+)?((?:  dump_filenames: "[^"\\\n]*"
+)*)(?:  module_changed: (true)
+)?(?:  module_id: \d+
+)?(?:  module_group_module_ids: \d+
+)*(?:  start_timestamp_usec: ([1-9]\d*)
+)?(?:  end_timestamp_usec: ([1-9]\d*)
+)?\}
+"""
+).findall
+
+
+def _records(text: str) -> Iterator[tuple[str, str, Sequence[str], object, int, int]]:
+    """The records of text in any spelling."""
     from hlo_lint.hlo.text_format import read_text_proto
 
-    runs = []
     for ran in read_text_proto(text)[0].messages("pass_metadata"):
-        begin, end = ran.number("start_timestamp_usec"), ran.number("end_timestamp_usec")
-        if name := ran.text("pass_name"):
-            runs.append(
-                PassRun(
-                    _unsafe.sub("_", ran.text("pipeline_name")),  # as in dump file names
-                    _unsafe.sub("_", name),
-                    ran.flag("module_changed"),
-                    tuple([path.rpartition("/")[2] for path in ran.texts("dump_filenames")]),
-                    # proto3 leaves out 0: a pass without times has an unknown duration, not 0
-                    # microseconds.
-                    end - begin if begin and end else None,
-                )
-            )
-    return tuple(runs)
+        yield (
+            ran.text("pass_name"),
+            ran.text("pipeline_name"),
+            ran.texts("dump_filenames"),
+            ran.flag("module_changed"),
+            ran.number("start_timestamp_usec"),
+            ran.number("end_timestamp_usec"),
+        )
 
 
 class OptionDifference(NamedTuple):

@@ -31,7 +31,7 @@ from hlo_lint.dumps.crash import find_crash_site
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.pass_lists import PassName, jax_release, pass_list, pass_lists
 from hlo_lint.dumps.passes_run import breaches, passes_run
-from hlo_lint.dumps.run_records import differences
+from hlo_lint.dumps.run_records import differences, read_pass_runs
 from hlo_lint.rules.base import Bad
 from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.registry import all_rules, find_rule
@@ -169,6 +169,13 @@ def test_the_passes_of_a_run_are_those_of_its_metadata() -> None:
     (run,) = passes_run(main(GPU_0_11_2))
     assert run.how == "the module's metadata lists the passes"
     assert ("layout_normalization", "layout_normalization") in run.passes
+
+
+def test_passes_are_read_alike_in_whatever_spelling() -> None:
+    text = next(GPU_0_11_2.glob("*.metadata.textproto")).read_text()
+    runs = read_pass_runs(text)
+    assert len(runs) > 300
+    assert read_pass_runs(text.replace("\n  pass_name", "\n   pass_name", 5)) == runs
 
 
 @pytest.mark.parametrize("case", HEALTHY, ids=title)
