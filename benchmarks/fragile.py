@@ -42,8 +42,11 @@ def model(tuned: TunedInstruction) -> float:
 
 def bare(tuned: TunedInstruction) -> float:
     """The quotient of the two best times."""
-    bests = (min(c.nanoseconds or 0 for c in found) for found in tuned.backends.values())
-    least, second, *_ = sorted(bests)
+    bests: dict[str, int] = {}
+    for candidate in tuned.timed:
+        best = bests.get(candidate.backend, candidate.nanoseconds)
+        bests[candidate.backend] = min(best, candidate.nanoseconds)
+    least, second, *_ = sorted(bests.values())
     return second / least
 
 
@@ -61,7 +64,7 @@ class Run:
 
     def contests(self) -> Iterator[tuple[str, TunedInstruction]]:
         for key, tuned in self.instructions.items():
-            if len(tuned.backends) > 1:
+            if contest_of(tuned) is not None:
                 yield key, tuned
 
 

@@ -15,8 +15,8 @@ from hlo_lint.kernels.autotuning.fragile_winner import (
     changed_winners,
     chosen,
     contest_of,
-    contests,
     fragile,
+    subject_of,
 )
 from hlo_lint.rules.registry import find_rule
 from tests.conftest import FIXTURES, present
@@ -49,6 +49,11 @@ def contest(**backends: list[int]) -> Contest:
     return present(contest_of(tuned))
 
 
+def no_contest(**backends: list[int]) -> bool:
+    (tuned,) = timed(**backends).instructions
+    return contest_of(tuned) is None
+
+
 def one_fragile(**backends: list[int]) -> Fragile:
     (found,) = fragile(timed(**backends))
     return found
@@ -62,7 +67,7 @@ def test_a_fixture_is_read_whole(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["new.textproto", "old.textproto"])
 def test_both_formats_give_the_same_verdicts(name: str) -> None:
-    assert [(each.instruction, each.contest.margin) for each in fragile(log(name))] == [
+    assert [(each.tuned.name, each.contest.margin) for each in fragile(log(name))] == [
         ("loop_add_fusion", 160),
         ("loop_reduce_fusion", 0),
     ]
@@ -87,14 +92,14 @@ def test_the_larger_number_of_samples_is_told_where_it_won() -> None:
 def test_the_place_is_the_record_of_the_instruction() -> None:
     read = log("new.textproto")
     for each in fragile(read):
-        record = read.text[each.span.start : each.span.end]
+        record = read.text[each.tuned.span.start : each.tuned.span.end]
         assert record.startswith("instruction_profiles {")
-        assert f'hlo_fingerprint: "{each.fingerprint}"' in record
+        assert f'hlo_fingerprint: "{each.tuned.fingerprint}"' in record
 
 
 def test_an_old_log_has_a_name_and_no_fingerprint() -> None:
     first = fragile(log("old.textproto"))[0]
-    assert (first.subject, first.fingerprint) == ("%loop_add_fusion", "")
+    assert (subject_of(first.tuned), first.tuned.fingerprint) == ("%loop_add_fusion", "")
 
 
 def test_an_instruction_without_a_name_is_told_by_its_fingerprint() -> None:
@@ -103,7 +108,7 @@ def test_an_instruction_without_a_name_is_told_by_its_fingerprint() -> None:
         "config_profiles { config { backend: A } run_time { nanos: 32 } } "
         "config_profiles { config { backend: B } run_time { nanos: 32 } } }"
     )
-    assert [each.subject for each in fragile(read)] == ["(hlo_fingerprint f)"]
+    assert [subject_of(each.tuned) for each in fragile(read)] == ["(hlo_fingerprint f)"]
 
 
 def test_a_tie_is_fragile_and_said_to_be_one() -> None:
@@ -117,15 +122,15 @@ def test_a_lead_is_sure_from_the_threshold_on() -> None:
 
 
 def test_one_backend_alone_has_no_contest() -> None:
-    assert list(contests(timed(A=[3000, 3001]))) == []
+    assert no_contest(A=[3000, 3001])
 
 
 def test_a_backend_that_only_failed_is_no_rival() -> None:
-    assert list(contests(timed(A=[3000], B=[0, 0]))) == []
+    assert no_contest(A=[3000], B=[0, 0])
 
 
 def test_an_instruction_on_which_all_failed_is_passed_over() -> None:
-    assert list(contests(timed(A=[0], B=[0]))) == []
+    assert no_contest(A=[0], B=[0])
 
 
 def test_of_two_rivals_the_likelier_to_win_is_named() -> None:
@@ -204,8 +209,8 @@ def test_the_winner_is_never_behind(one: list[int], other: list[int]) -> None:
 )
 def test_a_flip_is_told_with_both_backends(names: list[str], logs: list[int]) -> None:
     (flip,) = changed_winners(map(log, names))
-    assert flip.instruction == "loop_add_fusion"
-    assert [win.backend for win in flip.wins] == ["NATIVE_EMITTER", "BLOCK_LEVEL_EMITTER"]
+    assert flip.tuned.name == "loop_add_fusion"
+    assert [win.candidate.backend for win in flip.wins] == ["NATIVE_EMITTER", "BLOCK_LEVEL_EMITTER"]
     assert [win.log for win in flip.wins] == logs
     assert flip.reason.endswith(
         "got different backends in 2 runs: NATIVE_EMITTER in 1, BLOCK_LEVEL_EMITTER in 1"

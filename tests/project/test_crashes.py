@@ -17,8 +17,6 @@ FOUND = {
     "analysis/shape_inference/arrangement.py: next(from_window)": (
         "the places are as many as offsets"
     ),
-    "kernels/autotuning/fragile_winner.py: next((best for best in bests if best.backend "
-    "== won.backend))": "the winner is a candidate",
     "rules/form/unknown_word.py: next((index for index, row in "
     "enumerate(computation.rows) if type_of(row) == text))": "the texts are those of the rows",
     "rules/layout/gemm_layout_unsupported.py: next((dims for dims in groups.values() if "

@@ -34,8 +34,8 @@ class Candidate:
     """The name in new releases: `TRITON`, `CUBLASLT_FISSION`, `NATIVE_EMITTER`."""
     config: str
     """The configuration, on one line: `triton { block_m: 64 block_n: 32 … }`."""
-    nanoseconds: int | None
-    """The time of the timed run; None without a timed run."""
+    nanoseconds: int
+    """The time of the timed run; 0 without a timed run."""
     scratch_bytes: int
     failed: bool
     """True if it has no valid run."""
@@ -58,26 +58,18 @@ class TunedInstruction:
     span: Span
 
     @property
+    def timed(self) -> tuple[Candidate, ...]:
+        """The candidates with a valid run."""
+        return tuple(candidate for candidate in self.candidates if not candidate.failed)
+
+    @property
     def fastest(self) -> Candidate | None:
         """The first candidate with the shortest run; None if all failed.
 
         XLA takes it, unless it is configured to prefer less scratch memory among nearly equal times
         (`xla/backends/autotuner/config_selector.cc`).
         """
-        return min(
-            (candidate for candidate in self.candidates if not candidate.failed),
-            key=lambda candidate: candidate.nanoseconds or 0,
-            default=None,
-        )
-
-    @property
-    def backends(self) -> dict[str, tuple[Candidate, ...]]:
-        """The candidates that ran, by backend."""
-        by_backend: dict[str, tuple[Candidate, ...]] = {}
-        for candidate in self.candidates:
-            if not candidate.failed:
-                by_backend[candidate.backend] = (*by_backend.get(candidate.backend, ()), candidate)
-        return by_backend
+        return min(self.timed, key=lambda candidate: candidate.nanoseconds, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +156,8 @@ def _messages(message: Message, name: str) -> Iterator[tuple[Message, Span]]:
 def _candidate(backend: str, config: str, run: Message, failure: Message, span: Span) -> Candidate:
     time = run.message("run_time")
     # No run takes 0 ns: proto3 leaves out the field without a timed run.
-    nanoseconds = time.number("seconds") * 10**9 + time.number("nanos") or None
-    failed = any(map(failure.text, ("kind", "message", "msg"))) or nanoseconds is None
+    nanoseconds = time.number("seconds") * 10**9 + time.number("nanos")
+    failed = any(map(failure.text, ("kind", "message", "msg"))) or nanoseconds == 0
     return Candidate(backend, config, nanoseconds, run.number("scratch_bytes"), failed, span)
 
 

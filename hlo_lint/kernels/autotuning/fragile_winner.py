@@ -14,13 +14,12 @@ describes that experiment and the accuracy of the prediction.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from hlo_lint.dumps.artefacts.autotune import Autotuning, Candidate, TunedInstruction
 from hlo_lint.text.phrases import counted
-from hlo_lint.text.source import Span
 
 SCRATCH_WINDOW: Final = 2000
 """The time in nanoseconds by which a candidate with less scratch may be slower and still win.
@@ -33,27 +32,11 @@ benchmarks/fragile.py."""
 
 
 @dataclass(frozen=True, slots=True)
-class Best:
-    """The best candidate of a backend."""
-
-    backend: str
-    nanoseconds: int
-    scratch_bytes: int
-    samples: int
-    """The number of the backend's timed candidates."""
-
-    def __str__(self) -> str:
-        return (
-            f"{self.backend} ({microseconds(self.nanoseconds)}, {counted(self.samples, 'sample')})"
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Contest:
-    """The winning backend of an instruction, and the rival most likely to win next time."""
+    """The winner of an instruction, and the other backend's candidate most likely to win next."""
 
-    winner: Best
-    rival: Best
+    winner: Candidate
+    rival: Candidate
 
     @property
     def handicap(self) -> int:
@@ -77,35 +60,32 @@ class Contest:
 class Fragile:
     """A tuned instruction whose backend may differ in another run."""
 
-    instruction: str
-    """The instruction's name; empty if the log does not state it."""
-    fingerprint: str
-    """The `hlo_fingerprint`; empty in logs of old releases."""
+    tuned: TunedInstruction
     contest: Contest
-    span: Span
-    """The instruction's record in the log."""
-    sure: float = SURE
+    sure: float
     """The smallest ratio of times of a stable choice."""
-
-    @property
-    def subject(self) -> str:
-        """The instruction's name, fingerprint, or both, as in the log."""
-        return _subject(self.instruction, self.fingerprint)
 
     @property
     def reason(self) -> str:
         """The message: why the choice may change, with the numbers."""
         contest = self.contest
         winner, rival = contest.winner, contest.rival
+        samples = Counter(candidate.backend for candidate in self.tuned.timed)
+        beat = " beat ".join(
+            f"{candidate.backend} ({microseconds(candidate.nanoseconds)}, "
+            f"{counted(samples[candidate.backend], 'sample')})"
+            for candidate in (winner, rival)
+        )
         lead = (
             f"by {contest.margin} ns of {microseconds(winner.nanoseconds)}"
             if contest.margin > 0
             else "only by its place in the list"
         )
         return (
-            f"the autotuner's choice for {self.subject} may change from run to run: "
-            f"{winner} beat {rival} {lead}{_scratch(contest)}, but each candidate is timed once "
-            f"and a lead below {self.sure - 1:.0%} is not stable{_inequality(winner, rival)}"
+            f"the autotuner's choice for {subject_of(self.tuned)} may change from run to run: "
+            f"{beat} {lead}{_scratch(contest)}, but each candidate is timed once and a lead below "
+            f"{self.sure - 1:.0%} is not stable"
+            f"{_inequality(samples[winner.backend], samples[rival.backend])}"
         )
 
     @property
@@ -127,31 +107,33 @@ class Fragile:
 _CUBLASLT: Final = frozenset({"CUBLASLT", "CUBLASLT_FISSION"})
 
 
-@dataclass(frozen=True, slots=True)
-class Win:
-    """The winning backend of an instruction in a run."""
+class Win(NamedTuple):
+    """The winner of an instruction in a run."""
 
     log: int
-    backend: str
-    nanoseconds: int
-    span: Span
+    """The number of the log, from 0."""
+    tuned: TunedInstruction
+    candidate: Candidate
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedWinner:
     """An instruction whose winning backend differs between runs."""
 
-    instruction: str
-    fingerprint: str
     wins: tuple[Win, ...]
+
+    @property
+    def tuned(self) -> TunedInstruction:
+        """The instruction in the first run."""
+        return self.wins[0].tuned
 
     @property
     def reason(self) -> str:
         """The message: the number of wins by backend."""
-        wins = Counter(win.backend for win in self.wins).most_common()
+        wins = Counter(win.candidate.backend for win in self.wins).most_common()
         return (
-            f"{_subject(self.instruction, self.fingerprint)} got different backends in "
-            f"{len(self.wins)} runs: {', '.join(f'{name} in {times}' for name, times in wins)}"
+            f"{subject_of(self.tuned)} got different backends in {len(self.wins)} runs: "
+            f"{', '.join(f'{name} in {times}' for name, times in wins)}"
         )
 
 
@@ -161,40 +143,20 @@ def fragile(log: Autotuning, sure: float = SURE) -> tuple[Fragile, ...]:
     `sure` is the smallest ratio of times of a stable choice.
     """
     return tuple(
-        Fragile(tuned.name, tuned.fingerprint, contest, tuned.span, sure)
-        for tuned, contest in contests(log)
-        if contest.ratio < sure
+        Fragile(tuned, contest, sure)
+        for tuned in log.instructions
+        if (contest := contest_of(tuned)) is not None and contest.ratio < sure
     )
-
-
-def contests(log: Autotuning) -> Iterator[tuple[TunedInstruction, Contest]]:
-    """The instructions of a log for which at least two backends were timed."""
-    for tuned in log.instructions:
-        contest = contest_of(tuned)
-        if contest is not None:
-            yield tuned, contest
 
 
 def contest_of(tuned: TunedInstruction) -> Contest | None:
     """The contest for an instruction; None if fewer than two backends were timed."""
-    won = chosen(tuned)
-    backends = tuned.backends
-    if won is None or len(backends) < 2:
+    winner = chosen(tuned)
+    if winner is None:
         return None
-    bests = [
-        Best(
-            candidate.backend,
-            candidate.nanoseconds or 0,
-            candidate.scratch_bytes,
-            len(backends[candidate.backend]),
-        )
-        for candidate in tuned.candidates
-        if candidate is won or (not candidate.failed and candidate.backend != won.backend)
-    ]
-    winner = next(best for best in bests if best.backend == won.backend)
-    # The rival is the backend that would win after the smallest change of times.
-    against = (Contest(winner, rival) for rival in bests if rival is not winner)
-    return min(against, key=lambda contest: contest.margin)
+    contests = (Contest(winner, rival) for rival in tuned.timed if rival.backend != winner.backend)
+    # The rival is the candidate that would win after the smallest change of times.
+    return min(contests, key=lambda contest: contest.margin, default=None)
 
 
 def chosen(tuned: TunedInstruction) -> Candidate | None:
@@ -203,14 +165,10 @@ def chosen(tuned: TunedInstruction) -> Candidate | None:
     if fastest is None:
         return None
     # config_selector.cc: within the window, the least scratch, then the least time.
-    limit = (fastest.nanoseconds or 0) + SCRATCH_WINDOW
+    limit = fastest.nanoseconds + SCRATCH_WINDOW
     return min(
-        (
-            candidate
-            for candidate in tuned.candidates
-            if not candidate.failed and (candidate.nanoseconds or 0) <= limit
-        ),
-        key=lambda candidate: (candidate.scratch_bytes, candidate.nanoseconds or 0),
+        (candidate for candidate in tuned.timed if candidate.nanoseconds <= limit),
+        key=lambda candidate: (candidate.scratch_bytes, candidate.nanoseconds),
     )
 
 
@@ -222,24 +180,25 @@ def changed_winners(logs: Iterable[Autotuning]) -> tuple[ChangedWinner, ...]:
     fingerprints: there the name identifies an instruction, and the last entry in a log counts.
     Different devices are not compared: their choices are expected to differ.
     """
-    by_fingerprint: dict[tuple[str, str], list[tuple[TunedInstruction, Win]]] = defaultdict(list)
+    wins: dict[tuple[str, str], list[Win]] = defaultdict(list)
+    """By the device, and the fingerprint or name of the instruction."""
     for number, log in enumerate(logs):
         named = {}
         for tuned in log.instructions:
-            won = chosen(tuned)
-            if won is None:
+            winner = chosen(tuned)
+            if winner is None:
                 continue
-            win = Win(number, won.backend, won.nanoseconds or 0, tuned.span)
+            win = Win(number, tuned, winner)
             if tuned.fingerprint:
-                by_fingerprint[tuned.device, tuned.fingerprint].append((tuned, win))
+                wins[tuned.device, tuned.fingerprint].append(win)
             elif tuned.name:
-                named[tuned.device, tuned.name] = (tuned, win)
+                named[tuned.device, tuned.name] = win
         for key, last in named.items():
-            by_fingerprint[key].append(last)
+            wins[key].append(last)
     return tuple(
-        ChangedWinner(runs[0][0].name, runs[0][0].fingerprint, tuple(win for _, win in runs))
-        for runs in by_fingerprint.values()
-        if len({win.backend for _, win in runs}) > 1
+        ChangedWinner(tuple(runs))
+        for runs in wins.values()
+        if len({win.candidate.backend for win in runs}) > 1
     )
 
 
@@ -252,23 +211,24 @@ def microseconds(nanoseconds: int) -> str:
     return f"{nanoseconds / 1000:.2f} us"
 
 
-def _subject(instruction: str, fingerprint: str) -> str:
-    name = f"%{instruction}" if instruction else ""
-    key = f"(hlo_fingerprint {fingerprint})" if fingerprint else ""
+def subject_of(tuned: TunedInstruction) -> str:
+    """The instruction's name, fingerprint, or both, as in the log."""
+    name = f"%{tuned.name}" if tuned.name else ""
+    key = f"(hlo_fingerprint {tuned.fingerprint})" if tuned.fingerprint else ""
     return " ".join(filter(None, (name, key))) or "an instruction without a name"
 
 
 def _scratch(contest: Contest) -> str:
     if not contest.handicap:
         return ""
-    least = min(contest.winner, contest.rival, key=lambda best: best.scratch_bytes)
+    least = min(contest.winner, contest.rival, key=lambda candidate: candidate.scratch_bytes)
     return f" ({least.backend} needs less scratch, which XLA counts as {SCRATCH_WINDOW} ns)"
 
 
-def _inequality(winner: Best, rival: Best) -> str:
-    if winner.samples <= rival.samples:
+def _inequality(samples: int, of_rival: int) -> str:
+    if samples <= of_rival:
         return ""
     return (
-        f"; the minimum of {counted(winner.samples, 'sample')} is low by chance more often than "
-        f"{'a single sample' if rival.samples == 1 else f'that of {rival.samples}'}"
+        f"; the minimum of {counted(samples, 'sample')} is low by chance more often than "
+        f"{'a single sample' if of_rival == 1 else f'that of {of_rival}'}"
     )

@@ -54,13 +54,13 @@ class FragileAutotunerWinner(Rule):
         for changed in flipped:
             last = changed.wins[-1]
             wins = [
-                f"{runs.names[win.log]}: {win.backend}, {win.nanoseconds} ns"
+                f"{runs.names[win.log]}: {win.candidate.backend}, {win.candidate.nanoseconds} ns"
                 for win in changed.wins
             ]
             notes = first_of(wins, "more logs")
-            yield Finding(last.span, changed.reason, notes=notes, file=last.log)
-        reported = {changed.fingerprint or changed.instruction for changed in flipped}
+            yield Finding(last.tuned.span, changed.reason, notes=notes, file=last.log)
+        reported = {changed.tuned.fingerprint or changed.tuned.name for changed in flipped}
         number = len(runs.logs) - 1
         for close in fragile(runs.logs[number], self.lasting_lead):
-            if (close.fingerprint or close.instruction) not in reported:
-                yield Finding(close.span, close.reason, notes=close.advice, file=number)
+            if (close.tuned.fingerprint or close.tuned.name) not in reported:
+                yield Finding(close.tuned.span, close.reason, notes=close.advice, file=number)
