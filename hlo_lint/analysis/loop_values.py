@@ -43,20 +43,21 @@ class Context(NamedTuple):
     caller: Context | None
     """The context of the computation with the call; None for the entry computation."""
 
-    @property
-    def loops(self) -> Iterator[Context]:
-        """The contexts of the enclosing loops, innermost first."""
-        context: Context | None = self
-        while context is not None:
-            if context.call.opcode == "while":
-                yield context
-            context = context.caller
+
+def loops_around(context: Context | None) -> Sequence[Context]:
+    """The contexts of the enclosing loops, innermost first."""
+    loops = []
+    while context is not None:
+        if context.call.opcode == "while":
+            loops.append(context)
+        context = context.caller
+    return loops
 
 
 def in_iteration(context: Context | None) -> str:
     """` in iteration 3 of %while`, of the innermost loop; empty outside of loops."""
-    loop = next(context.loops, None) if context is not None else None
-    return "" if loop is None else f" in iteration {loop.iteration} of %{loop.call.name}"
+    loops = loops_around(context)
+    return f" in iteration {loops[0].iteration} of %{loops[0].call.name}" if loops else ""
 
 
 def _iterations(call: Instruction) -> Sequence[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import hlo_lint
-from hlo_lint.analysis.loop_values import Context, LoopValues
+from hlo_lint.analysis.loop_values import Context, LoopValues, loops_around
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.kernels.ptx import read_ptx
 from hlo_lint.kernels.ptx.global_accesses import GlobalAccesses, global_accesses
@@ -92,7 +92,7 @@ def slice_of(module: Module) -> Instruction:
 
 
 def iterations(context: Context | None) -> tuple[int, ...]:
-    return tuple(loop.iteration for loop in context.loops) if context is not None else ()
+    return tuple(loop.iteration for loop in loops_around(context))
 
 
 def test_an_index_is_run_at_the_first_three_iterations_and_the_last() -> None:

@@ -6,7 +6,7 @@ import re
 from itertools import chain
 
 from hlo_lint.analysis.calls import instructions_of
-from hlo_lint.analysis.loop_values import Context, LoopValues
+from hlo_lint.analysis.loop_values import Context, LoopValues, loops_around
 from hlo_lint.analysis.loops import SliceDescriptor, read_loop, slice_descriptor
 from hlo_lint.analysis.rewrite import Rewrite
 from hlo_lint.hlo.ir import Instruction, Module
@@ -113,7 +113,7 @@ class DynamicSliceConfigDisagrees(Rule):
         config = instruction.attributes.get("backend_config", "")
         first: dict[int, int] = {}
         for context, offset in LoopValues(module).slice_offsets(instruction):
-            loops = [] if context is None else list(context.loops)
+            loops = loops_around(context)
             if len(loops) != 1 or first.setdefault(loops[0].iteration, offset) != offset:
                 return None
         base = first.get(0)
@@ -136,18 +136,16 @@ def _claimed(descriptor: SliceDescriptor, context: Context | None) -> list[int]:
 
     In nested loops, loop 0 may be the innermost or the outermost.
     """
-    loop = descriptor.loop_index
-    if loop is None or context is None:
-        return [descriptor.byte_offset]
-    iterations = [inner.iteration for inner in context.loops]
-    candidates = (loop, len(iterations) - 1 - loop)
-    depths = [depth for depth in candidates if 0 <= depth < len(iterations)]
-    offset, stride = descriptor.byte_offset, descriptor.byte_stride
-    return [offset + iterations[depth] * stride for depth in depths] or [offset]
+    offset, stride, loop = descriptor.byte_offset, descriptor.byte_stride, descriptor.loop_index
+    iterations = [inner.iteration for inner in loops_around(context)]
+    depths = () if loop is None else (loop, len(iterations) - 1 - loop)
+    return [
+        offset + iterations[depth] * stride for depth in depths if 0 <= depth < len(iterations)
+    ] or [offset]
 
 
 def _place(descriptor: SliceDescriptor, context: Context | None) -> str:
-    loops = [] if context is None else list(context.loops)
+    loops = loops_around(context)
     if not loops:
         return "here"
     depth = descriptor.loop_index or 0
