@@ -9,9 +9,17 @@ from hlo_lint.analysis.kinds import instructions_where
 from hlo_lint.analysis.rewrite import Rewrite
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.kinds import ATTRIBUTES
-from hlo_lint.kernels.calls import triton_calls
-from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, Rule, Severity
-from hlo_lint.rules.evidence import PublicReport
+from hlo_lint.kernels.calls import triton_calls, triton_payload
+from hlo_lint.rules.base import (
+    Bad,
+    FinalModule,
+    Finding,
+    Findings,
+    Good,
+    PublicReport,
+    Rule,
+    Severity,
+)
 from hlo_lint.text.edits import Fix
 from hlo_lint.text.source import Span
 
@@ -139,24 +147,23 @@ class TmaDescriptorRefused(Rule):
         from hlo_lint.kernels.tma.conditions import repair, violations
         from hlo_lint.kernels.tma.descriptor import Consumer
 
-        for call, payload in triton_calls(module):
-            if call is not instruction:
-                continue
-            strides = {}
-            for config, number, parameter in payload.descriptors:
-                descriptor = _as_cuda(parameter)
-                repaired = repair(descriptor)
-                if repaired is not None and repaired != descriptor:
-                    if violations(repaired, Consumer.JAXLIB):
-                        return None
-                    strides[config, number] = repaired.row_major_strides()
-            if not strides:
-                return None
-            text = encode_payload(call, with_tensor_strides(payload, strides))
-            rewrite = Rewrite(module)
-            rewrite.set_attribute(call, "backend_config", text)
-            return rewrite.fix("give dimensions of size 1 an aligned stride")
-        return None
+        payload = triton_payload(instruction)
+        if payload is None:
+            return None
+        strides = {}
+        for config, number, parameter in payload.descriptors:
+            descriptor = _as_cuda(parameter)
+            repaired = repair(descriptor)
+            if repaired is not None and repaired != descriptor:
+                if violations(repaired, Consumer.JAXLIB):
+                    return None
+                strides[config, number] = repaired.row_major_strides()
+        if not strides:
+            return None
+        text = encode_payload(instruction, with_tensor_strides(payload, strides))
+        rewrite = Rewrite(module)
+        rewrite.set_attribute(instruction, "backend_config", text)
+        return rewrite.fix("give dimensions of size 1 an aligned stride")
 
 
 def _as_cuda(parameter: TensorDescriptor) -> Descriptor:
@@ -217,7 +224,6 @@ _MOSAIC_SWIZZLES = {16: 0, 32: 1, 64: 2, 128: 3}
 
 
 def _notes(violation: ConditionViolation) -> tuple[str, ...]:
-    notes = [violation.source]
     if violation.degenerate:
-        notes.append("the dimension has size 1, so any valid stride is equivalent")
-    return tuple(notes)
+        return violation.source, "the dimension has size 1, so any valid stride is equivalent"
+    return (violation.source,)
