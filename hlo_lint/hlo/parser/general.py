@@ -144,19 +144,20 @@ def _spans(places: tuple[StatementPlace, ...], start: int, text: str) -> tuple[S
     return tuple(spans)
 
 
+_NAME = r"%?[A-Za-z_][\w.\-]*"
+_OPENS_COMPUTATION = rf"{_NAME}:?[ \t]*(?:\([^\n]*)?\{{[ \t]*\r?$"
 _name = re.compile(r"%?([A-Za-z_][\w.\-]*)", re.A).match
 _word = re.compile(r"[A-Za-z_][\w\-]*", re.A).match
 _attribute = re.compile(r"([A-Za-z_][\w.\-]*)\s*=", re.A).match
 _operand = re.compile(r"%?([A-Za-z_][\w.\-]*)((?:#\d+)*):?", re.A).match
 _computation_line = re.compile(
-    r"(?!HloModule\b)(?:ENTRY[ \t]+)?%?[A-Za-z_][\w.\-]*:?[ \t]*(?:\([^\n]*)?\{[ \t]*\r?$",
-    re.M | re.A,
+    rf"(?!HloModule\b)(?:ENTRY[ \t]+)?{_OPENS_COMPUTATION}", re.M | re.A
 ).match
 _bare_start = re.compile(rf"\(|{ARRAY}|[a-z][a-z0-9\-]*\s*\(").match
-_inline_start = re.compile(r"(?:ROOT\s+)?%?[A-Za-z_][\w.\-]*:?\s*=(?!=)", re.A).match
+_inline_start = re.compile(rf"(?:ROOT\s+)?{_NAME}:?\s*=(?!=)", re.A).match
 _statement_line = re.compile(
-    r"^[ \t]*(?:ROOT[ \t]+)?%?[A-Za-z_][\w.\-]*:?[ \t]*=(?!=)|^[ \t]*\}|^(?:ENTRY|HloModule)\b"
-    r"|^%?[A-Za-z_][\w.\-]*:?[ \t]*(?:\([^\n]*)?\{[ \t]*\r?$",
+    rf"^[ \t]*(?:ROOT[ \t]+)?{_NAME}:?[ \t]*=(?!=)|^[ \t]*\}}|^(?:ENTRY|HloModule)\b"
+    rf"|^{_OPENS_COMPUTATION}",
     re.M | re.A,
 ).search
 _line_comment = re.compile(r"(?:^|,)[ \t]*(//)", re.M).search
@@ -376,23 +377,27 @@ class Scanner(TextPieces):
         self, offset: int, name: str, root: str, start: int, body: ParsedBody, depth: int
     ) -> int:
         """Read `shape opcode(operands), attributes` of an instruction, and return the end."""
-        text = self.text
-        end = self._shape_end(offset)
-        type_text = text[offset:end]
-        offset = self.skip(end)
-        opcode = self._expect(_word, offset, "expected an opcode")
+        type_text = self.text[offset : self._shape_end(offset)]
+        after_type = offset + len(type_text)
+        opcode, operands, references, close = self._operation(after_type, body, depth)
+        end, inline = self.attributes_and_computations(close, depth)
+        tail = self.text[close:end].lstrip()
+        body.add((root, name, type_text, opcode, operands, tail, references), start, end, inline)
+        return end
+
+    def _operation(
+        self, offset: int, body: ParsedBody, depth: int
+    ) -> tuple[str, str, tuple[str, ...], int]:
+        """Opcode, text and names of the operands, and the end of `opcode(operands)`."""
+        opcode = self._expect(_word, self.skip(offset), "expected an opcode")
         offset = self.skip(opcode.end())
-        if not text.startswith("(", offset):
+        if not self.text.startswith("(", offset):
             raise Unreadable("expected `(` after the opcode", offset)
         close = self._balanced(offset)
-        operands = text[offset + 1 : close - 1]
         references: tuple[str, ...] = ()
         if opcode[0] not in LITERAL_OPERANDS:
             references = self._references(offset + 1, close - 1, body, depth)
-        end, inline = self.attributes_and_computations(close, depth)
-        row = (root, name, type_text, opcode[0], operands, text[close:end].lstrip(), references)
-        body.add(row, start, end, inline)
-        return end
+        return opcode[0], self.text[offset + 1 : close - 1], references, close
 
     def _references(self, offset: int, end: int, body: ParsedBody, depth: int) -> tuple[str, ...]:
         names = []
@@ -405,12 +410,11 @@ class Scanner(TextPieces):
             named_at = self.skip(shape_end)
             operand = _operand(text, named_at, stop)
             if operand is None:
-                if self.is_bare and shape_end > begin and named_at >= stop:
+                if shape_end == begin or named_at < stop:
+                    raise Unreadable("expected the name of an operand", named_at)
+                if self.is_bare:
                     names.append(self._parameter("", begin, shape_end, body))
-                    continue
-                if shape_end > begin and named_at >= stop:
-                    continue
-                raise Unreadable("expected the name of an operand", named_at)
+                continue
             after = self.skip(operand.end())
             if after >= stop:
                 names.append(operand[1] + operand[2])
@@ -434,23 +438,15 @@ class Scanner(TextPieces):
 
     def _nested(self, begin: int, shape_end: int, stop: int, body: ParsedBody, depth: int) -> str:
         """Read an operand that is a nested instruction, without attributes; return its name."""
-        text = self.text
         if depth > _MAX_DEPTH:
             raise Unreadable(f"instructions nest deeper than {_MAX_DEPTH}", begin)
-        opcode = self._expect(_word, self.skip(shape_end), "expected an opcode")
-        offset = self.skip(opcode.end())
-        if not text.startswith("(", offset):
-            raise Unreadable("expected `(` after the opcode", offset)
-        close = self._balanced(offset)
+        opcode, operands, references, close = self._operation(shape_end, body, depth)
         if self.skip(close) < stop:
             raise Unreadable("expected `,` or `)` after an operand", close)
-        references: tuple[str, ...] = ()
-        if opcode[0] not in LITERAL_OPERANDS:
-            references = self._references(offset + 1, close - 1, body, depth)
         name = f"{NAMELESS}{len(body.rows)}"
         body.nested.add(len(body.rows))
-        type_text, operands = text[begin:shape_end], text[offset + 1 : close - 1]
-        body.add(("", name, type_text, opcode[0], operands, "", references), begin, close, ())
+        type_text = self.text[begin:shape_end]
+        body.add(("", name, type_text, opcode, operands, "", references), begin, close, ())
         return name
 
     def attributes(self, offset: int) -> int:
