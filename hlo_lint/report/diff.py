@@ -1,13 +1,13 @@
-"""Print a difference: `-` is removed, `+` is new, `~` is changed, `>` is moved."""
+"""A difference as lines and as JSON: `-` is removed, `+` is new, `~` is changed, `>` is moved."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any, Final
 
-from hlo_lint.analysis.diff.difference import Change, Changed, ComputationDifference, Difference
+from hlo_lint.analysis.diff.difference import Change, ComputationDifference, Difference
 from hlo_lint.analysis.diff.normalize import without_origin
 from hlo_lint.engine.diagnose import origin_of
 from hlo_lint.hlo.ir import Instruction, Module
@@ -75,12 +75,14 @@ def _lines(computation: ComputationDifference, difference: Difference) -> Iterat
     for changed in computation.changed:
         changes = "; ".join(map(_change, changed.changes))
         place = _origin(changed.after, difference.after)
-        name = _named(changed.after.name, changed.before.name)
-        yield "~", f"  ~ {name} {changed.after.opcode}: {changes}{place}"
+        yield "~", f"  ~ {_pair(changed.before, changed.after)}: {changes}{place}"
     for before, after in computation.moved:
         place = _origin(after, difference.after)
-        name = _named(after.name, before.name)
-        yield ">", f"  > {name} {after.opcode} is scheduled elsewhere{place}"
+        yield ">", f"  > {_pair(before, after)} is scheduled elsewhere{place}"
+
+
+def _pair(before: Instruction, after: Instruction) -> str:
+    return f"{_named(after.name, before.name)} {after.opcode}"
 
 
 def _instruction(instruction: Instruction, module: Module) -> str:
@@ -136,31 +138,32 @@ def _computation_dict(computation: ComputationDifference, difference: Difference
         "after": computation.after and computation.after.name,
         "instructions": computation.instructions,
         "itself": [asdict(change) for change in computation.itself],
-        "removed": _instruction_dicts(computation.removed, difference.before),
-        "added": _instruction_dicts(computation.added, difference.after),
-        "changed": [_changed_dict(changed, difference) for changed in computation.changed],
+        "removed": [_instruction_dict(gone, difference.before) for gone in computation.removed],
+        "added": [_instruction_dict(new, difference.after) for new in computation.added],
+        "changed": [
+            {
+                "before": changed.before.name,
+                "after": changed.after.name,
+                "opcode": changed.after.opcode,
+                "changes": [asdict(change) for change in changed.changes],
+                "origin": _origin_dict(changed.after, difference.after),
+            }
+            for changed in computation.changed
+        ],
         "moved": [{"before": old.name, "after": new.name} for old, new in computation.moved],
     }
 
 
-def _changed_dict(changed: Changed, difference: Difference) -> dict[str, Any]:
+def _instruction_dict(instruction: Instruction, module: Module) -> dict[str, Any]:
     return {
-        "before": changed.before.name,
-        "after": changed.after.name,
-        "opcode": changed.after.opcode,
-        "changes": [asdict(change) for change in changed.changes],
-        "origin": (origin := origin_of(changed.after, difference.after)) and asdict(origin),
+        "name": instruction.name,
+        "opcode": instruction.opcode,
+        "shape": instruction.type_text,
+        "text": instruction.text,
+        "origin": _origin_dict(instruction, module),
     }
 
 
-def _instruction_dicts(instructions: Iterable[Instruction], module: Module) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": instruction.name,
-            "opcode": instruction.opcode,
-            "shape": instruction.type_text,
-            "text": instruction.text,
-            "origin": (origin := origin_of(instruction, module)) and asdict(origin),
-        }
-        for instruction in instructions
-    ]
+def _origin_dict(instruction: Instruction, module: Module) -> dict[str, Any] | None:
+    origin = origin_of(instruction, module)
+    return None if origin is None else asdict(origin)
