@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hlo_lint.hlo.attributes.plain import Alias
+from hlo_lint.analysis.buffers import declared_aliases
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import leaves
 from hlo_lint.kernels.calls import triton_payload
@@ -30,7 +30,7 @@ def payload_key(call: Instruction) -> object:
             return text
         if isinstance(payload.call, AutotunedKernelCall):
             payload = with_aliases(payload, ())
-        strides = _unused_strides(payload)
+        strides = _strides_that_count(payload)
         if strides:
             payload = with_tensor_strides(payload, strides)
     except PayloadError:
@@ -38,8 +38,9 @@ def payload_key(call: Instruction) -> object:
     return payload.target, payload.name, payload.metadata, payload.message
 
 
-def _unused_strides(payload: TritonCall) -> dict[tuple[int, int], tuple[int, ...]]:
-    """The strides by configuration and parameter, with 0 for unread strides."""
+def _strides_that_count(payload: TritonCall) -> dict[tuple[int, int], tuple[int, ...]]:
+    """The strides of descriptors with unread strides, which become 0; by configuration and
+    parameter."""
     return {
         (config, number): tuple(
             0 if size == 1 else stride
@@ -63,13 +64,8 @@ def inputs_read(call: Instruction) -> int:
         return count
     results = [index for index, _ in leaves(call.shape)]
     read = payload.pointer_count - len(results)
-    declared = call.attribute("output_to_operand_aliasing")
-    aliases = declared if isinstance(declared, tuple) else ()
-    places = {
-        (alias.output_index, alias.operand)
-        for alias in aliases
-        if isinstance(alias, Alias) and not alias.operand_index
-    }
     appended = {(index, read + number) for number, index in enumerate(results)}
-    is_listed_twice = count == payload.pointer_count and read >= 0 and appended <= places
+    is_listed_twice = (
+        count == payload.pointer_count and read >= 0 and appended <= declared_aliases(call).items()
+    )
     return read if is_listed_twice else count
