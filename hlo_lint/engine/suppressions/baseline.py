@@ -31,7 +31,7 @@ class BaselineEntry:
     """Equal findings, with their number and a message."""
 
     fingerprint: str
-    """The first `KIND` digits."""
+    """The first `IDENTITY_DIGITS` digits of the findings' fingerprint."""
     rule: str
     module: str
     message: str
@@ -121,16 +121,13 @@ def updated_baseline(
 
     With `prune` entries only go, and none is added.
     """
-    listed: dict[str, BaselineEntry] = {}
+    entries: dict[str, BaselineEntry] = {}
+    counts, seen = Counter[str](), Counter[str]()
     for entry in baseline.entries:
-        same = listed.get(entry.fingerprint)
-        count = entry.count + (same.count if same else 0)
-        listed[entry.fingerprint] = replace(same or entry, count=count)
-    counts = Counter({digits: entry.count for digits, entry in listed.items()})
-    seen = Counter(
-        {digits: entry.count for digits, entry in listed.items() if entry.rule in not_run}
-    )
-    entries = dict(listed)
+        first = entries.setdefault(entry.fingerprint, entry)
+        counts[entry.fingerprint] += entry.count
+        if first.rule in not_run:
+            seen[entry.fingerprint] += entry.count
     for finding in findings:
         digits = finding.fingerprint[:IDENTITY_DIGITS]
         seen[digits] += 1
