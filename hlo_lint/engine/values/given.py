@@ -77,12 +77,9 @@ def inputs_for(compilation: Compilation, path: Path | None) -> dict[int, NDArray
     return {} if path is None else read_inputs(path, modules_of(compilation.dumps[0])[0])
 
 
-_steps_of: Final = re.compile(r"[^\W\d]\w*|\d+").findall
-
-
 def _path(name: str) -> tuple[str, ...]:
     """The steps of a path in a pytree, however it is spelled."""
-    return tuple(_steps_of(name))
+    return tuple(re.findall(r"[^\W\d]\w*|\d+", name))
 
 
 def _arrays_in(path: Path) -> dict[str, NDArray[Any]]:
@@ -110,11 +107,11 @@ def snapshot_arguments(path: Path) -> dict[str, NDArray[Any]]:
     shapes = [shape for _, shape in leaves_of(one_file(path).module)]
     reader = Reader(stored_message(path), MAX_BYTES)
     try:
-        literals = [field for field in reader.iterate() if field.number == 2]
+        literals = list(_numbered(reader, 2))
         if literals and not _is_literal(reader, literals[0]):
             if len(literals) > 1:
                 raise DumpError(f"{path}: it has the arguments of {len(literals)} devices")
-            literals = [field for field in reader.iterate(literals[0]) if field.number == 1]
+            literals = list(_numbered(reader, 1, literals[0]))
         leaves = [leaf for literal in literals for leaf in _leaves(reader, literal)]
         if len(leaves) != len(shapes):
             raise DumpError(f"{path}: {len(leaves)} arguments for {len(shapes)} parameters")
@@ -126,19 +123,23 @@ def snapshot_arguments(path: Path) -> dict[str, NDArray[Any]]:
         raise DumpError(f"{path}: its arguments cannot be read: {error}") from error
 
 
+def _numbered(reader: Reader, number: int, within: Field | None = None) -> Iterator[Field]:
+    """The fields with a number, of the outermost message or of the message in a field."""
+    return (field for field in reader.iterate(within) if field.number == number)
+
+
 def _is_literal(reader: Reader, field: Field) -> bool:
-    """True for a LiteralProto, whose first field is a shape, with the number of its type."""
+    """True for a LiteralProto: `shape = 1`, of which `element_type = 2` is a number."""
     return any(
-        inner.number == 2 and inner.wire_type == VARINT
-        for shape in reader.iterate(field)
-        if shape.number == 1
-        for inner in reader.iterate(shape)
+        element_type.wire_type == VARINT
+        for shape in _numbered(reader, 1, field)
+        for element_type in _numbered(reader, 2, shape)
     )
 
 
 def _leaves(reader: Reader, literal: Field) -> Iterator[Field]:
     """The arrays of a LiteralProto: `tuple_literals = 10` are those of a tuple."""
-    parts = [field for field in reader.iterate(literal) if field.number == 10]
+    parts = list(_numbered(reader, 10, literal))
     if not parts:
         yield literal
     for part in parts:
@@ -151,6 +152,7 @@ def _array(reader: Reader, literal: Field, shape: ArrayShape) -> NDArray[Any]:
 
     fields = {field.number: field for field in reader.iterate(literal)}
     dtype = np.dtype(numpy_dtype(shape.dtype))
+    # Each type has a field of its own for its numbers; 1 is the shape.
     data = next((field for number, field in fields.items() if number > 1), None)
     if data is None:
         array = np.zeros(0, dtype)
@@ -160,9 +162,12 @@ def _array(reader: Reader, literal: Field, shape: ArrayShape) -> NDArray[Any]:
     else:
         array = np.frombuffer(data.content, dtype)
     # `layout = 5` of a ShapeProto, of which `minor_to_major = 1`.
-    layouts = (layout for layout in reader.iterate(fields[1]) if layout.number == 5)
-    orders = (field for layout in layouts for field in reader.iterate(layout) if field.number == 1)
-    order = [axis for field in orders for axis in reader.numbers(field)][::-1]
-    order = order or [*range(shape.rank)]
+    minor_to_major = [
+        axis
+        for layout in _numbered(reader, 5, fields[1])
+        for field in _numbered(reader, 1, layout)
+        for axis in reader.numbers(field)
+    ]
+    order = minor_to_major[::-1] or [*range(shape.rank)]
     stored = [shape.dims[axis] for axis in order]
     return array.reshape(stored).transpose(np.argsort(order))
