@@ -168,21 +168,15 @@ class _TextProtoReader:
 
     def take(self, token: re.Match[str]) -> None:
         group = token.lastgroup
-        top = self.stack[-1]
-        if group == "scalar":
-            start, end = token.start("name"), token.end()
-            top.fields.append(TextField(self.name(token), token["scalar"], False, start, end))
+        if group in ("scalar", "string"):
+            self.add_scalar(self.name(token), token[group], token.start("name"), token.end())
         elif group == "open":
             self.open(self.name(token), token.start("name"), token["open"][-1])
         elif group == "close":
             self.close(token["close"], token.start("close"))
-        elif group == "string":
-            value = unescape(token["string"][1:-1])
-            start, end = token.start("name"), token.end()
-            top.fields.append(TextField(self.name(token), value, True, start, end))
         elif group == "list":
-            start = token.start("name")
-            self.stack.append(_Frame(self.name(token), start, "]", top.fields))
+            fields = self.stack[-1].fields
+            self.stack.append(_Frame(self.name(token), token.start("name"), "]", fields))
         elif group is not None:
             self.take_unnamed(group, token)
 
@@ -202,12 +196,16 @@ class _TextProtoReader:
             top.fields[-1] = TextField(last.name, value, True, last.start, end)
         elif top.closing == "]" and group == "element":
             self.open(top.name, start, token[group])
-        elif top.closing == "]" and group == "item_string":
-            top.fields.append(TextField(top.name, unescape(token[group][1:-1]), True, start, end))
-        elif top.closing == "]" and group == "item":
-            top.fields.append(TextField(top.name, token[group], False, start, end))
+        elif top.closing == "]" and group in ("item", "item_string"):
+            self.add_scalar(top.name, token[group], start, end)
         else:
             self.left_out(start, end)
+
+    def add_scalar(self, name: str, text: str, start: int, end: int) -> None:
+        """Add a string if the text is quoted, else a number or a word."""
+        is_string = text[0] in "\"'"
+        value = unescape(text[1:-1]) if is_string else text
+        self.stack[-1].fields.append(TextField(name, value, is_string, start, end))
 
     def name(self, token: re.Match[str]) -> str:
         """The name, interned: a log has `run_time` a hundred thousand times."""
