@@ -136,10 +136,10 @@ class _Fields:
 
 def _read_cutlass(text: str, start: int, end: int) -> Located:
     fields = _Fields(text, start)
-    for offset, match in _matches(_cutlass_field, text, start, end):
+    for match in _matches(_cutlass_field, text, start, end):
         group = match.lastgroup or ""
         name = match[f"{group}_name"].rstrip(":")
-        fields.add(name, _shifted(match.span(group), offset))
+        fields.add(name, Span(*match.span(group)))
         if name == "oobFill":
             break
     return _located(
@@ -154,12 +154,11 @@ def _read_cutlass(text: str, start: int, end: int) -> Located:
 
 def _read_fmha(text: str, start: int, end: int) -> Located:
     fields = _Fields(text, start)
-    for offset, head in _matches(_fmha_head, text, start, end):
+    if head := next(_matches(_fmha_head, text, start, end), None):
         for name in ("format", "dim", "gmem"):
-            fields.add(name, _shifted(head.span(name), offset))
-        break
-    for offset, match in _matches(_fmha_field, text, start, end):
-        fields.add(match["name"], _shifted(match.span("numbers"), offset))
+            fields.add(name, Span(*head.span(name)))
+    for match in _matches(_fmha_field, text, start, end):
+        fields.add(match["name"], Span(*match.span("numbers")))
         if match["name"] == "swizzleType":
             break
     return _located(
@@ -221,10 +220,8 @@ def _located(
     return Located(descriptor, Consumer.CUDA, fields.block, places)
 
 
-def _matches(
-    pattern: re.Pattern[str], text: str, start: int, end: int
-) -> Iterator[tuple[int, re.Match[str]]]:
-    """Matches of the lines of a block that begin with a field, with their offsets in the text.
+def _matches(pattern: re.Pattern[str], text: str, start: int, end: int) -> Iterator[re.Match[str]]:
+    """Matches of the lines of a block that begin with a field.
 
     All lines have no prefix or a prefix as long as that before the block's first word.
     """
@@ -237,12 +234,8 @@ def _matches(
         newline = text.find("\n", max(offset, start), end)
         stop = end if newline < 0 else newline
         for prefix in {0, column}:
-            match = pattern.match(text[offset + prefix : stop])
+            match = pattern.match(text, offset + prefix, stop)
             if match is not None:
-                yield offset + prefix, match
+                yield match
                 break
         offset = stop + 1
-
-
-def _shifted(span: tuple[int, int], by: int) -> Span:
-    return Span(span[0] + by, span[1] + by)
