@@ -49,8 +49,8 @@ class ParsedBody:
         self.parse_errors: list[ParseError] = []
         self.nested: set[int] = set()
         """Rows that are nested in the operands of another."""
-        self.inline: list[tuple[int, int, Computation]] = []
-        """Inline computations in attributes, with the row's number and the beginning of each."""
+        self.inline: dict[int, Sequence[tuple[int, Computation]]] = {}
+        """Inline computations in the attributes of each row, with their beginnings."""
 
     def add(
         self,
@@ -60,7 +60,8 @@ class ParsedBody:
         inline: Sequence[tuple[int, Computation]],
     ) -> None:
         """Add a statement, with its inline computations and their beginnings."""
-        self.inline += [(len(self.rows), offset, computation) for offset, computation in inline]
+        if inline:
+            self.inline[len(self.rows)] = inline
         self.rows.append(row)
         self.places.append(StatementPlace(begin, end))
 
@@ -68,7 +69,7 @@ class ParsedBody:
         """Drop the rows of a statement that was not read to its end."""
         del self.rows[number:], self.places[places:]
         self.nested = {row for row in self.nested if row < number}
-        self.inline = [call for call in self.inline if call[0] < number]
+        self.inline = {row: calls for row, calls in self.inline.items() if row < number}
 
     def computation(
         self, text: str, part: tuple[int, int], name: str, is_entry: bool, signature: str, tail: str
@@ -85,16 +86,13 @@ class ParsedBody:
                 for message, begin, end in self.parse_errors
             ),
             frozenset(self.nested),
-            self._inline(start),
+            {
+                row: tuple(Inline(begin - start, computation) for begin, computation in calls)
+                for row, calls in self.inline.items()
+            },
         )
         held = ComputationText(text, rows, part)
         return Computation(held, name, is_entry, signature, rows, tail, irregular)
-
-    def _inline(self, start: int) -> dict[int, tuple[Inline, ...]]:
-        by_row: dict[int, list[Inline]] = {}
-        for row, offset, computation in self.inline:
-            by_row.setdefault(row, []).append(Inline(offset - start, computation))
-        return {row: tuple(calls) for row, calls in by_row.items()}
 
     def _name_rows(self) -> None:
         names = {name_of(row) for row in self.rows if name_of(row)[:1] != NAMELESS}
@@ -450,7 +448,7 @@ class Scanner(TextPieces):
         return name
 
     def attributes(self, offset: int) -> int:
-        """The end of `, name=value, name=value`.
+        """The end of `, name=value, name=value`; inline computations in them are not read.
 
         Raises:
             Unreadable: for other text.

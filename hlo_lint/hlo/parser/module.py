@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import chain, pairwise
+from itertools import chain, count, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -112,25 +112,22 @@ def _split(text: str) -> list[str]:
 
 def _modules(text: str, memo: Memo | None) -> tuple[Module, ...]:
     reader = _ModuleReader(text, memo)
-    # If XLA printed all of it, there is no second module.
-    if reader.at < len(text) and (hlo := _only_hlo(text)) is not None:
+    if reader.at >= len(text):
+        return (reader.module(),)  # XLA printed all of it: there is no second module
+    from hlo_lint.hlo.parser.embedded import only_hlo
+
+    if (hlo := only_hlo(text)) is not None:
         modules, start = _modules(hlo, None), 0
         for module in modules:
             end = start + len(module.text)
             module.pieces, start = (text[start:end],), end
         return modules
-    parts = _split(text) if reader.at < len(text) else []
+    parts = _split(text)
     if len(parts) > 1:
         modules = tuple([_ModuleReader(part, memo).module() for part in parts])
         if any(module.header or module.computations for module in modules):
             return modules  # a log has separators, too, but no HLO between them
     return (reader.module(),)
-
-
-def _only_hlo(text: str) -> str | None:
-    from hlo_lint.hlo.parser.embedded import only_hlo
-
-    return only_hlo(text)
 
 
 class _ModuleReader:
@@ -261,16 +258,11 @@ def _with_inline(start: int, computation: Computation) -> Iterator[tuple[int, Co
 def _name_inline(computations: list[tuple[int, Computation]], outer: set[Computation]) -> None:
     """Give nameless computations XLA's names: `_`, `_.1` …"""
     taken = {computation.name for computation in outer}
-    number = 0
+    names = (f"_.{number}" if number else "_" for number in count())
+    free = (name for name in names if name not in taken)
     for _, computation in computations:
-        if computation in outer:
-            continue
-        name = f"_.{number}" if number else "_"
-        while name in taken:
-            number += 1
-            name = f"_.{number}"
-        computation.name = name
-        number += 1
+        if computation not in outer:
+            computation.name = next(free)
 
 
 def _not_hlo(text: str, begin: int) -> ParseError:
