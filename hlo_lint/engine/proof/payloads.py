@@ -30,7 +30,7 @@ def payload_key(call: Instruction) -> object:
             return text
         if isinstance(payload.call, AutotunedKernelCall):
             payload = with_aliases(payload, ())
-        strides = _strides_that_count(payload)
+        strides = _effective_strides(payload)
         if strides:
             payload = with_tensor_strides(payload, strides)
     except PayloadError:
@@ -38,9 +38,11 @@ def payload_key(call: Instruction) -> object:
     return payload.target, payload.name, payload.metadata, payload.message
 
 
-def _strides_that_count(payload: TritonCall) -> dict[tuple[int, int], tuple[int, ...]]:
-    """The strides of descriptors with unread strides, which become 0; by configuration and
-    parameter."""
+def _effective_strides(payload: TritonCall) -> dict[tuple[int, int], tuple[int, ...]]:
+    """The strides of descriptors with a dimension of size 1, whose stride becomes 0.
+
+    They are by configuration and parameter, as `with_tensor_strides` takes them.
+    """
     return {
         (config, number): tuple(
             0 if size == 1 else stride
