@@ -11,8 +11,9 @@ and after such a search fails no later statement may repeat it: so the time stay
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Sequence
 from functools import partial
+from itertools import chain, count
 from typing import NamedTuple
 
 from hlo_lint.hlo.attributes.splitting import COUNTS_BRACES, end_of_braces
@@ -95,13 +96,14 @@ class ParsedBody:
         return Computation(held, name, is_entry, signature, rows, tail, irregular)
 
     def _name_rows(self) -> None:
-        names = {name_of(row) for row in self.rows if name_of(row)[:1] != NAMELESS}
-        numbers: dict[str, int] = {}
-        given = {
-            name_of(row): _anonymous_name(opcode_of(row), names, numbers)
-            for row in self.rows
-            if name_of(row)[:1] == NAMELESS
-        }
+        """Give nameless instructions XLA's names: `negate.anon`, `negate.anon.1`."""
+        taken = {name_of(row) for row in self.rows}
+        free: dict[str, Iterator[str]] = {}
+        given: dict[str, str] = {}
+        for row in self.rows:
+            if name_of(row)[:1] == NAMELESS:
+                base = f"{opcode_of(row)}.anon"
+                given[name_of(row)] = next(free.setdefault(base, free_names(base, taken)))
 
         def named(reference: str) -> str:
             return given.get(reference, reference)
@@ -112,19 +114,10 @@ class ParsedBody:
         ]
 
 
-def _anonymous_name(opcode: str, names: set[str], numbers: dict[str, int]) -> str:
-    """XLA's name for a nameless instruction: `negate.anon`, `negate.anon.1`.
-
-    Args:
-        names: all names of the computation so far; the new name is added.
-        numbers: the last suffix for each base name; updated.
-    """
-    base = name = f"{opcode}.anon"
-    while name in names:
-        numbers[base] = numbers.get(base, 0) + 1
-        name = f"{base}.{numbers[base]}"
-    names.add(name)
-    return name
+def free_names(base: str, taken: Container[str]) -> Iterator[str]:
+    """The names `base`, `base.1`, `base.2` and so on that are not taken."""
+    names = chain([base], (f"{base}.{number}" for number in count(1)))
+    return (name for name in names if name not in taken)
 
 
 def _spans(places: tuple[StatementPlace, ...], start: int, text: str) -> tuple[Span, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import chain, count, pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -257,9 +257,9 @@ def _with_inline(start: int, computation: Computation) -> Iterator[tuple[int, Co
 
 def _name_inline(computations: list[tuple[int, Computation]], outer: set[Computation]) -> None:
     """Give nameless computations XLA's names: `_`, `_.1` …"""
-    taken = {computation.name for computation in outer}
-    names = (f"_.{number}" if number else "_" for number in count())
-    free = (name for name in names if name not in taken)
+    from hlo_lint.hlo.parser.general import free_names
+
+    free = free_names("_", {computation.name for computation in outer})
     for _, computation in computations:
         if computation not in outer:
             computation.name = next(free)
