@@ -36,15 +36,17 @@ def read_backend_config(text: str) -> Json | Dictionary:
 
 
 def json_fields(text: str) -> Mapping[str, Json] | None:
-    """The fields of a configuration in JSON; None for any other."""
+    """The fields of a configuration in JSON, quoted or not; None for any other."""
     text = _unquoted(text)
     if not text.startswith("{"):
         return None
-    fields = _loaded(text)
-    return _loaded(_quote_names(r'"\1"', text)) if fields is None else fields
+    fields = _object(text)
+    # Protobuf's JSON reader accepts names without quotes, which occur in tests of XLA.
+    return _object(_bare_names(r'"\1"', text)) if fields is None else fields
 
 
-def _loaded(text: str) -> Mapping[str, Json] | None:
+def _object(text: str) -> Mapping[str, Json] | None:
+    """The JSON object in a text that begins with a brace; None for other text."""
     try:
         fields: Mapping[str, Json] = json.loads(text)
     except (ValueError, RecursionError):
@@ -52,8 +54,7 @@ def _loaded(text: str) -> Mapping[str, Json] | None:
     return fields
 
 
-_quote_names = late(r"(?<=[{,\s])([A-Za-z_]\w*)(?=\s*:)").sub
-"""Protobuf's JSON reader accepts names without quotes, which occur in tests of XLA."""
+_bare_names = late(r"(?<=[{,\s])([A-Za-z_]\w*)(?=\s*:)").sub
 
 
 def _unquoted(text: str) -> str:
