@@ -16,7 +16,7 @@ from lark import Token
 
 from hlo_lint.dumps.file_types import FileType, file_type_of
 from hlo_lint.hlo.grammar import grammar_parser
-from hlo_lint.kernels.tma.conditions import CONDITIONS, ConditionViolation, repair, violations
+from hlo_lint.kernels.tma.conditions import CONDITIONS, TmaViolation, repair, violations
 from hlo_lint.kernels.tma.cutlass_log import MAX_LENGTH, Log, read_log
 from hlo_lint.kernels.tma.descriptor import (
     Consumer,
@@ -330,7 +330,7 @@ def descriptors(draw: st.DrawFn) -> Descriptor:
     )
 
 
-def strides_wrong(descriptor: Descriptor) -> list[ConditionViolation]:
+def strides_wrong(descriptor: Descriptor) -> list[TmaViolation]:
     known = replace(descriptor, element=INT32) if not descriptor.element.bits else descriptor
     return [v for v in violations(known) if v.field.startswith("global_strides")]
 

@@ -9,7 +9,7 @@ jaxlib and Mosaic GPU check before they call the driver, as of jaxlib 0.11.2.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from math import prod
 from typing import Final, NamedTuple
@@ -86,8 +86,7 @@ CONDITIONS: Final[Mapping[str, Mapping[Consumer, str]]] = {
 The driver's conditions, which come first, apply to every consumer."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConditionViolation:
+class TmaViolation(NamedTuple):
     """A field that violates a condition."""
 
     condition: str
@@ -95,27 +94,19 @@ class ConditionViolation:
     """The field, such as `global_strides[1]`, numbered by dimension; the innermost is 0."""
     value: int
     bound: str
-    degenerate: bool
+    degenerate: bool = False
     """True for a stride of a dimension of size 1: any valid stride is equivalent."""
-    source: str
-    """The manual or source file of the condition."""
+    source: str = ""
+    """The manual or source file of the condition; the consumer determines it."""
 
     def __str__(self) -> str:
         excuse = " (an arbitrary stride of a dimension of size 1)" if self.degenerate else ""
         return f"{self.field} is {self.value}, must be {self.bound}{excuse}"
 
 
-class _Breach(NamedTuple):
-    condition: str
-    field: str
-    value: int
-    bound: str
-    degenerate: bool = False
-
-
 def violations(
     descriptor: Descriptor, consumer: Consumer = Consumer.CUDA
-) -> tuple[ConditionViolation, ...]:
+) -> tuple[TmaViolation, ...]:
     """The conditions that a descriptor violates for this consumer.
 
     >>> from hlo_lint.kernels.tma.descriptor import tensor_map_type
@@ -125,11 +116,11 @@ def violations(
     """
     violated = []
     for check in (_tensor, _strides, _box, _modes, _launchers):
-        for breach in check(descriptor):
-            checked_by = CONDITIONS[breach.condition]
+        for violation in check(descriptor):
+            checked_by = CONDITIONS[violation.condition]
             source = checked_by.get(consumer, checked_by.get(Consumer.CUDA))
             if source is not None:
-                violated.append(ConditionViolation(*breach, source))
+                violated.append(violation._replace(source=source))
     return tuple(violated)
 
 
@@ -161,18 +152,20 @@ def repair(descriptor: Descriptor) -> Descriptor | None:
 # ---- conditions of the driver
 
 
-def _tensor(descriptor: Descriptor) -> Iterator[_Breach]:
+def _tensor(descriptor: Descriptor) -> Iterator[TmaViolation]:
     element, rank, alignment = descriptor.element, descriptor.rank, descriptor.alignment
     number = element.number
     if number is not None and not 0 <= number < len(TENSOR_MAP_TYPES):
-        yield _Breach("data-type", "data_type", number, "a CUtensorMapDataType, 0 to 15")
+        yield TmaViolation("data-type", "data_type", number, "a CUtensorMapDataType, 0 to 15")
     if number == 13:
-        yield _Breach("jaxlib-data-type", "data_type", 13, "another: jaxlib has no 16U4_ALIGN8B")
+        yield TmaViolation(
+            "jaxlib-data-type", "data_type", 13, "another: jaxlib has no 16U4_ALIGN8B"
+        )
     if not 1 <= rank <= MAX_RANK:
-        yield _Breach("rank", "rank", rank, f"1 to {MAX_RANK}")
+        yield TmaViolation("rank", "rank", rank, f"1 to {MAX_RANK}")
     if descriptor.interleave and 1 <= rank < 3:
         bound = "at least 3 where the layout is interleaved"
-        yield _Breach("rank-interleaved", "rank", rank, bound)
+        yield TmaViolation("rank-interleaved", "rank", rank, bound)
     for name, values, expected in (
         ("global_dims", descriptor.global_dims, rank),
         ("global_strides", descriptor.global_strides, rank - 1),
@@ -182,20 +175,20 @@ def _tensor(descriptor: Descriptor) -> Iterator[_Breach]:
         # Logs print at most five entries.
         if len(values) != expected and 1 <= rank <= MAX_RANK:
             bound = f"{expected} for rank {rank}"
-            yield _Breach("entries", f"len({name})", len(values), bound)
+            yield TmaViolation("entries", f"len({name})", len(values), bound)
     place, address = descriptor.descriptor_address, descriptor.address
     if place is not None and place % 64:
-        yield _Breach("descriptor-address", "descriptor_address", place, "a multiple of 64")
+        yield TmaViolation("descriptor-address", "descriptor_address", place, "a multiple of 64")
     if address is not None and address % alignment:
-        yield _Breach("address", "address", address, f"a multiple of {alignment}")
+        yield TmaViolation("address", "address", address, f"a multiple of {alignment}")
     yield from _outside("dims", "global_dims", descriptor.global_dims, MAX_DIM, "1 to 2^32")
     unit = 128 if element.is_packed_to_16_bytes else 2
     if number in (13, 14, 15) and descriptor.global_dims and descriptor.global_dims[0] % unit:
         bound = f"a multiple of {unit} for {element.name}"
-        yield _Breach("dims-packed", "global_dims[0]", descriptor.global_dims[0], bound)
+        yield TmaViolation("dims-packed", "global_dims[0]", descriptor.global_dims[0], bound)
 
 
-def _strides(descriptor: Descriptor) -> Iterator[_Breach]:
+def _strides(descriptor: Descriptor) -> Iterator[TmaViolation]:
     alignment = descriptor.alignment
     for dimension, stride in enumerate(descriptor.global_strides, 1):
         if stride % alignment and descriptor.element.bits:
@@ -207,7 +200,7 @@ def _strides(descriptor: Descriptor) -> Iterator[_Breach]:
             yield _of_stride("stride-range", descriptor, dimension, bound)
 
 
-def _box(descriptor: Descriptor) -> Iterator[_Breach]:
+def _box(descriptor: Descriptor) -> Iterator[TmaViolation]:
     element, box = descriptor.element, descriptor.box_dims
     yield from _outside("box", "box_dims", box, MAX_BOX, f"1 to {MAX_BOX}")
     # Element strides reduce the box; dimension 0 has none unless the layout is interleaved.
@@ -216,15 +209,15 @@ def _box(descriptor: Descriptor) -> Iterator[_Breach]:
     size = prod(taken) * element.bits // 8
     if descriptor.rank <= MAX_RANK and size > MAX_BOX_BYTES:
         bound = f"at most {MAX_BOX_BYTES} bytes (228 KiB)"
-        yield _Breach("box-size", "prod(box_dims)", size, bound)
+        yield TmaViolation("box-size", "prod(box_dims)", size, bound)
     bits = _inner_box_bits(descriptor)
     if descriptor.interleave == 0 and bits % 128:
         printed = f"{bits // 8} bytes" if bits % 8 == 0 else f"{bits} bits"
         bound = f"a multiple of 16 bytes of {element.name}; this is {printed}"
-        yield _Breach("box-bytes", "box_dims[0]", box[0], bound)
+        yield TmaViolation("box-bytes", "box_dims[0]", box[0], bound)
     if element.is_packed_to_16_bytes and box and box[0] != PACKED_BOX:
         bound = f"{PACKED_BOX} for {element.name}"
-        yield _Breach("box-packed", "box_dims[0]", box[0], bound)
+        yield TmaViolation("box-packed", "box_dims[0]", box[0], bound)
     # The driver ignores the element stride of dimension 0, unless the layout is interleaved.
     first = 0 if descriptor.interleave else 1
     yield from _outside(
@@ -237,15 +230,15 @@ def _box(descriptor: Descriptor) -> Iterator[_Breach]:
     )
 
 
-def _modes(descriptor: Descriptor) -> Iterator[_Breach]:
+def _modes(descriptor: Descriptor) -> Iterator[TmaViolation]:
     element, interleave, swizzle = descriptor.element, descriptor.interleave, descriptor.swizzle
     yield from _unknown("interleave", interleave, INTERLEAVES)
     if element.number == 15 and interleave:
         bound = "0 (NONE) for 16U6_ALIGN16B"
-        yield _Breach("interleave-packed", "interleave", interleave, bound)
+        yield TmaViolation("interleave-packed", "interleave", interleave, bound)
     if interleave == 2 and swizzle != 1:
         bound = "1 (32B) where interleave is 2 (32B)"
-        yield _Breach("interleave-swizzle", "swizzle", swizzle, bound)
+        yield TmaViolation("interleave-swizzle", "swizzle", swizzle, bound)
     yield from _unknown("swizzle", swizzle, SWIZZLES)
     span, bits = swizzle_span(swizzle), _inner_box_bits(descriptor)
     if span is not None and not interleave and bits > 8 * span:
@@ -253,38 +246,38 @@ def _modes(descriptor: Descriptor) -> Iterator[_Breach]:
             f"at most {8 * span // element.bits} elements of {element.name}: "
             f"swizzle {SWIZZLES[swizzle]} spans {span} bytes, not {-(-bits // 8)}"
         )
-        yield _Breach("swizzle-span", "box_dims[0]", descriptor.box_dims[0], bound)
+        yield TmaViolation("swizzle-span", "box_dims[0]", descriptor.box_dims[0], bound)
     allowed = {0, 3, 4, 6} if element.number == 15 else {0, 3, 4}
     is_known = 0 <= swizzle < len(SWIZZLES)
     if element.is_packed_to_16_bytes and swizzle not in allowed and is_known:
         names = ", ".join(f"{number} ({SWIZZLES[number]})" for number in sorted(allowed))
         bound = f"one of {names} for {element.name}"
-        yield _Breach("swizzle-packed", "swizzle", swizzle, bound)
+        yield TmaViolation("swizzle-packed", "swizzle", swizzle, bound)
     yield from _unknown("l2_promotion", descriptor.l2_promotion, L2_PROMOTIONS)
     yield from _unknown("oob_fill", descriptor.oob_fill, OOB_FILLS)
     if descriptor.oob_fill == 1 and not element.floating:
         bound = f"0: NaN fills floating-point types only, not {element.name}"
-        yield _Breach("nan-fill", "oob_fill", descriptor.oob_fill, bound)
+        yield TmaViolation("nan-fill", "oob_fill", descriptor.oob_fill, bound)
 
 
 # ---- conditions of other components, checked before the driver
 
 
-def _launchers(descriptor: Descriptor) -> Iterator[_Breach]:
+def _launchers(descriptor: Descriptor) -> Iterator[TmaViolation]:
     innermost = descriptor.innermost_stride
     if innermost != 1:
-        yield _Breach("innermost-stride", "global_strides[0]", innermost, "1 element")
+        yield TmaViolation("innermost-stride", "global_strides[0]", innermost, "1 element")
     if 4 <= descriptor.swizzle < len(SWIZZLES):
-        yield _Breach("plain-swizzle", "swizzle", descriptor.swizzle, _one_of(SWIZZLES[:4]))
+        yield TmaViolation("plain-swizzle", "swizzle", descriptor.swizzle, _one_of(SWIZZLES[:4]))
     bits = descriptor.element.bits
     if bits not in (8, 16, 32, 64):
-        yield _Breach("element-size", "element_size", bits, "8, 16, 32 or 64 bits")
+        yield TmaViolation("element-size", "element_size", bits, "8, 16, 32 or 64 bits")
     for dimension, (previous, stride) in enumerate(pairwise(descriptor.global_strides), 2):
         if previous and stride % previous:
             bound = f"a multiple of the previous stride, {previous}"
-            breach = _of_stride("stride-chain", descriptor, dimension, bound)
-            is_degenerate = breach.degenerate or descriptor.is_degenerate(dimension - 1)
-            yield breach._replace(degenerate=is_degenerate)
+            violation = _of_stride("stride-chain", descriptor, dimension, bound)
+            is_degenerate = violation.degenerate or descriptor.is_degenerate(dimension - 1)
+            yield violation._replace(degenerate=is_degenerate)
     # XLA compares bytes with elements, and the stride of dimension i + 1 with the size of i.
     sized = zip(descriptor.global_strides, descriptor.global_dims, strict=False)
     for dimension, (stride, size) in enumerate(sized, 1):
@@ -293,7 +286,7 @@ def _launchers(descriptor: Descriptor) -> Iterator[_Breach]:
             yield _of_stride("stride-covers-dim", descriptor, dimension, bound)
     steps = descriptor.element_strides
     if steps and steps[0] != 1:
-        yield _Breach("first-element-stride", "element_strides[0]", steps[0], "1")
+        yield TmaViolation("first-element-stride", "element_strides[0]", steps[0], "1")
 
 
 # ---- helpers
@@ -301,24 +294,22 @@ def _launchers(descriptor: Descriptor) -> Iterator[_Breach]:
 
 def _outside(
     condition: str, field: str, values: Sequence[int], most: int, bound: str, first: int = 0
-) -> Iterator[_Breach]:
+) -> Iterator[TmaViolation]:
     """The values, from dimension `first` on, that are not 1 to `most`."""
     for dimension, value in enumerate(values[first:], first):
         if not 1 <= value <= most:
-            yield _Breach(condition, f"{field}[{dimension}]", value, bound)
+            yield TmaViolation(condition, f"{field}[{dimension}]", value, bound)
 
 
-def _unknown(field: str, number: int, names: tuple[str, ...]) -> Iterator[_Breach]:
+def _unknown(field: str, number: int, names: tuple[str, ...]) -> Iterator[TmaViolation]:
     if not 0 <= number < len(names):
-        yield _Breach(field.replace("_", "-"), field, number, _one_of(names))
+        yield TmaViolation(field.replace("_", "-"), field, number, _one_of(names))
 
 
-def _of_stride(condition: str, descriptor: Descriptor, dimension: int, bound: str) -> _Breach:
-    stride, degenerate = (
-        descriptor.global_strides[dimension - 1],
-        descriptor.is_degenerate(dimension),
-    )
-    return _Breach(condition, f"global_strides[{dimension}]", stride, bound, degenerate)
+def _of_stride(condition: str, descriptor: Descriptor, dimension: int, bound: str) -> TmaViolation:
+    stride = descriptor.global_strides[dimension - 1]
+    is_degenerate = descriptor.is_degenerate(dimension)
+    return TmaViolation(condition, f"global_strides[{dimension}]", stride, bound, is_degenerate)
 
 
 def _inner_box_bits(descriptor: Descriptor) -> int:

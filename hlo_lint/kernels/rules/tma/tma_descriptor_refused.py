@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # loaded where there is a descriptor
     from collections.abc import Iterator
 
     from hlo_lint.kernels.custom_calls.triton import TensorDescriptor
-    from hlo_lint.kernels.tma.conditions import ConditionViolation
+    from hlo_lint.kernels.tma.conditions import TmaViolation
     from hlo_lint.kernels.tma.cutlass_log import Log
     from hlo_lint.kernels.tma.descriptor import Descriptor
 
@@ -223,7 +223,7 @@ _MOSAIC_TYPES = {1: 0, 2: 1, 3: 2, 4: 4, 5: 6, 6: 7, 7: 9, 9: 3, 10: 5}
 _MOSAIC_SWIZZLES = {16: 0, 32: 1, 64: 2, 128: 3}
 
 
-def _notes(violation: ConditionViolation) -> tuple[str, ...]:
+def _notes(violation: TmaViolation) -> tuple[str, ...]:
     if violation.degenerate:
         return violation.source, "the dimension has size 1, so any valid stride is equivalent"
     return (violation.source,)
