@@ -66,8 +66,10 @@ def split_attributes(tail: str) -> dict[str, tuple[int, int]]:
     >>> {name: tail[start:end] for name, (start, end) in split_attributes(tail).items()}
     {'dimensions': '{1,0}', 'metadata': '{op_name="a, b={"}'}
     """
-    spans, error = _split(tail)
-    if error is not None:
+    spans: dict[str, tuple[int, int]] = {}
+    try:
+        _split(tail, spans)
+    except AttributeSyntaxError as error:
         spans[""] = (error.offset, len(tail))
     return spans
 
@@ -104,33 +106,29 @@ def split_attributes_strictly(tail: str) -> dict[str, tuple[int, int]]:
     Raises:
         AttributeSyntaxError: if attributes cannot be split.
     """
-    spans, error = _split(tail)
-    if error is not None:
-        raise error
+    spans: dict[str, tuple[int, int]] = {}
+    _split(tail, spans)
     return spans
 
 
-def _split(tail: str) -> tuple[dict[str, tuple[int, int]], AttributeSyntaxError | None]:
-    spans: dict[str, tuple[int, int]] = {}
+def _split(tail: str, spans: dict[str, tuple[int, int]]) -> None:
+    """Add the spans up to the end, or to text that cannot be split."""
     match = _match_attribute()
     offset, end = 0, len(tail)
     while offset < end and (attribute := match(tail, offset)) is not None:
         spans.setdefault(attribute[1], attribute.span(2))
         offset = attribute.end()
-    return spans, _scan(tail, offset, spans)
+    _scan(tail, offset, spans)
 
 
-def _scan(tail: str, offset: int, spans: dict[str, tuple[int, int]]) -> AttributeSyntaxError | None:
-    """Add the spans from `offset` on, in any spelling; return the error if text cannot be split."""
-    try:
-        while offset < len(tail):
-            offset = _scan_attribute(tail, offset, spans)
-    except AttributeSyntaxError as error:
-        return error
-    return None
+def _scan(tail: str, offset: int, spans: dict[str, tuple[int, int]]) -> None:
+    """Add the spans from `offset` on, in any spelling."""
+    while offset < len(tail):
+        offset = _scan_attribute(tail, offset, spans)
 
 
 def _scan_attribute(tail: str, offset: int, spans: dict[str, tuple[int, int]]) -> int:
+    """Add the span of an attribute in any spelling, and return the end."""
     head = _match_head(tail, offset)
     if head is None:
         blank = _match_blank(tail, offset)
