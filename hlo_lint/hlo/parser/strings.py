@@ -130,12 +130,11 @@ def _unescaped(
         pieces[1::3] = [
             character_of(escape) if escape else character for escape, character in others
         ]
-        del pieces[2::3]
-        return encode("".join(pieces))
-    if any(character is not None for character in pieces[2::3]):
+    elif any(character is not None for character in pieces[2::3]):
         offset = next(match.start() for match in escapes.finditer(text) if match[2] is not None)
         shown = ascii(text[offset : offset + 3])[1:-1]
         raise PayloadError(f"{shown} is not an escape", offset, "character")
-    pieces[1::3] = map(character_of, pieces[1::3])
+    else:
+        pieces[1::3] = map(character_of, pieces[1::3])
     del pieces[2::3]
     return encode("".join(pieces))
