@@ -26,12 +26,12 @@ SPARSE: Final = 1 << 20
 or 0.5: products of them are exact in every type, and do not grow in a loop."""
 FINE: Final = SPARSE - 1
 """A seed whose floats have more digits than 16-bit types, which round all of them down."""
+FINE_POSITIVE: Final = SPARSE - 3
+"""The same with positive floats, whose sums grow."""
 EDGES: Final = SPARSE + 1
 """The seed of inputs with infinities, NaNs and the ends of the ranges."""
 SMALL_EDGES: Final = EDGES + 1
 """From this seed on, edges leave out the largest finite floats, which absorb every addend."""
-FINE_POSITIVE: Final = SPARSE - 3
-"""The same with positive floats, whose sums grow."""
 _FINE_FACTOR: Final = 1 + 2.0**-10 + 2.0**-13
 _EDGE_SHARE: Final = 8
 """The number of elements per edge value."""
@@ -55,16 +55,13 @@ def inputs_of(module: Module, seed: int = 0) -> list[NDArray[Any]]:
     logarithm or root is a NaN. A scalar is neither 0 nor 1, which hide the other operand of a
     product. A predicate alternates between true and false.
     """
-    entry = module.entry
-    if entry is None:
-        return []
-    leaves = [
+    limited = (
         (shape, index_limit(parameter, module))
-        for parameter in entry.parameters
+        for parameter in (module.entry.parameters if module.entry else ())
         for shape in arrays(parameter.shape)
-    ]
+    )
     return [
-        value(shape, (seed, number), limit=limit) for number, (shape, limit) in enumerate(leaves)
+        value(shape, (seed, number), limit=limit) for number, (shape, limit) in enumerate(limited)
     ]
 
 
