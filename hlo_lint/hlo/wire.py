@@ -86,6 +86,10 @@ class Reader:
             yield field
             offset = field.end
 
+    def numbered(self, number: int, within: Field | None = None) -> Iterator[Field]:
+        """The fields with a number, on demand."""
+        return (field for field in self.iterate(within) if field.number == number)
+
     def _field(self, begin: int, end: int) -> Field:
         self._count(begin)
         key, start = self._varint(begin, end)

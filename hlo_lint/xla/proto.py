@@ -80,7 +80,7 @@ def module_bytes(data: bytes) -> bytes:
         if _is_module(reader, module):
             return data if module is None else module.content
         try:
-            first = [field for field in reader.iterate(module) if field.number == 1]
+            first = list(reader.numbered(1, module))
         except PayloadError as error:
             if module is None:
                 raise

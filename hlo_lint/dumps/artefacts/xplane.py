@@ -30,12 +30,12 @@ class Plane(NamedTuple):
 
     def parts(self, number: int) -> Iterator[Field]:
         """Its fields with a number."""
-        return (part for part in self.reader.iterate(self.field) if part.number == number)
+        return self.reader.numbered(number, self.field)
 
     def metadata(self, number: int) -> Iterator[Field]:
         """The values of a map from ids: of events, 4; of stats, 5."""
         for entry in self.parts(number):
-            yield from (part for part in self.reader.iterate(entry) if part.number == 2)
+            yield from self.reader.numbered(2, entry)
 
 
 def planes(data: bytes) -> Iterator[Plane]:
@@ -45,9 +45,8 @@ def planes(data: bytes) -> Iterator[Plane]:
         PayloadError: the bytes are not an XSpace.
     """
     reader = Reader(data, MAX_FIELDS_OF_FILE)
-    for field in reader.iterate():
-        if field.number == 1:
-            yield Plane(reader, field, metadata_name(reader, field))
+    for field in reader.numbered(1):
+        yield Plane(reader, field, metadata_name(reader, field))
 
 
 def programs(data: bytes) -> list[bytes]:
@@ -56,7 +55,7 @@ def programs(data: bytes) -> list[bytes]:
     Raises:
         PayloadError: the bytes are not an XSpace, or no program is in it.
     """
-    protos = []
+    protos: list[bytes] = []
     for plane in planes(data):
         if plane.name != _METADATA_PLANE:
             continue
@@ -64,9 +63,9 @@ def programs(data: bytes) -> list[bytes]:
         stats = [stat for stat in plane.metadata(5) if metadata_name(reader, stat) == _HLO_PROTO]
         is_hlo = {metadata_id(reader, stat) for stat in stats}
         for event in plane.metadata(4):
-            for stat in (part for part in reader.iterate(event) if part.number == 5):
+            for stat in reader.numbered(5, event):
                 if metadata_id(reader, stat) in is_hlo:
-                    protos += [bytes_of(part) for part in reader.iterate(stat) if part.number == 6]
+                    protos += map(bytes_of, reader.numbered(6, stat))
     if not protos:
         raise PayloadError("no program is in this profile (ProfileOptions.enable_hlo_proto)")
     return protos
@@ -74,9 +73,9 @@ def programs(data: bytes) -> list[bytes]:
 
 def metadata_id(reader: Reader, message: Field) -> int:
     """The id of metadata, or a statistic's reference to its metadata."""
-    return next((int_of(part) for part in reader.iterate(message) if part.number == 1), 0)
+    return next(map(int_of, reader.numbered(1, message)), 0)
 
 
 def metadata_name(reader: Reader, message: Field) -> str:
     """The name of a plane, a line or metadata; empty if it is missing."""
-    return next((text_of(part) for part in reader.iterate(message) if part.number == 2), "")
+    return next(map(text_of, reader.numbered(2, message)), "")

@@ -107,11 +107,11 @@ def snapshot_arguments(path: Path) -> dict[str, NDArray[Any]]:
     shapes = [shape for _, shape in leaves_of(one_file(path).module)]
     reader = Reader(stored_message(path), MAX_BYTES)
     try:
-        literals = list(_numbered(reader, 2))
+        literals = list(reader.numbered(2))
         if literals and not _is_literal(reader, literals[0]):
             if len(literals) > 1:
                 raise DumpError(f"{path}: it has the arguments of {len(literals)} devices")
-            literals = list(_numbered(reader, 1, literals[0]))
+            literals = list(reader.numbered(1, literals[0]))
         leaves = [leaf for literal in literals for leaf in _leaves(reader, literal)]
         if len(leaves) != len(shapes):
             raise DumpError(f"{path}: {len(leaves)} arguments for {len(shapes)} parameters")
@@ -123,23 +123,18 @@ def snapshot_arguments(path: Path) -> dict[str, NDArray[Any]]:
         raise DumpError(f"{path}: its arguments cannot be read: {error}") from error
 
 
-def _numbered(reader: Reader, number: int, within: Field | None = None) -> Iterator[Field]:
-    """The fields with a number, of the outermost message or of the message in a field."""
-    return (field for field in reader.iterate(within) if field.number == number)
-
-
 def _is_literal(reader: Reader, field: Field) -> bool:
     """True for a LiteralProto: `shape = 1`, of which `element_type = 2` is a number."""
     return any(
         element_type.wire_type == VARINT
-        for shape in _numbered(reader, 1, field)
-        for element_type in _numbered(reader, 2, shape)
+        for shape in reader.numbered(1, field)
+        for element_type in reader.numbered(2, shape)
     )
 
 
 def _leaves(reader: Reader, literal: Field) -> Iterator[Field]:
     """The arrays of a LiteralProto: `tuple_literals = 10` are those of a tuple."""
-    parts = list(_numbered(reader, 10, literal))
+    parts = list(reader.numbered(10, literal))
     if not parts:
         yield literal
     for part in parts:
@@ -164,8 +159,8 @@ def _array(reader: Reader, literal: Field, shape: ArrayShape) -> NDArray[Any]:
     # `layout = 5` of a ShapeProto, of which `minor_to_major = 1`.
     minor_to_major = [
         axis
-        for layout in _numbered(reader, 5, fields[1])
-        for field in _numbered(reader, 1, layout)
+        for layout in reader.numbered(5, fields[1])
+        for field in reader.numbered(1, layout)
         for axis in reader.numbers(field)
     ]
     order = minor_to_major[::-1] or [*range(shape.rank)]

@@ -380,7 +380,7 @@ def with_message(call: TritonCall, message: bytes) -> TritonCall:
 def with_aliases(call: TritonCall, aliases: Iterable[InputOutputAlias]) -> TritonCall:
     """The autotuned call with its list of saved buffers replaced; unknown fields are kept."""
     reader = Reader(call.message)
-    autotuned = next((entry for entry in reader.fields() if entry.number == 2), None)
+    autotuned = next(reader.numbered(2), None)
     if autotuned is None:
         raise PayloadError("only an autotuned call has a list of aliases")
     wanted = [_alias_field(alias) for alias in aliases]
@@ -429,34 +429,30 @@ def with_tensor_strides(
                 f"parameter {number} of configuration {config} is not a tensor descriptor "
                 f"with {len(wanted)} strides"
             )
-        fields = [entry for entry in reader.fields(calls[config]) if entry.number == 5]
+        fields = list(reader.numbered(5, calls[config]))
         edits |= _stride_edits(reader, fields[number], wanted)
         rank = len(wanted)
         # After a descriptor jax-triton passes `rank` sizes, then `rank` strides.
         stride_scalars = range(number + 1 + rank, number + 1 + 2 * rank)
         for place, old, new in zip(stride_scalars, descriptor.strides, wanted, strict=True):
             if place < len(parameters) and parameters[place] == Scalar("i64", old):
-                (scalar,) = (
-                    entry for entry in reader.fields(fields[place]) if entry.number == _I64
-                )
+                (scalar,) = reader.numbered(_I64, fields[place])
                 edits[scalar.start] = [wire.varint_field(_I64, new)]
     return with_message(call, wire.rewrite(reader, edits))
 
 
 def _call_fields(reader: Reader) -> Iterator[Field]:
-    for entry in reader.fields():
-        if entry.number == 1:
-            yield entry
-        elif entry.number == 2:
-            for config in reader.fields(entry):
-                if config.number == 2:
-                    yield from (inner for inner in reader.fields(config) if inner.number == 1)
+    """The fields of `kernel_calls`: `kernel_call = 1`, or that of each configuration."""
+    yield from reader.numbered(1)
+    for autotuned in reader.numbered(2):
+        for config in reader.numbered(2, autotuned):
+            yield from reader.numbered(1, config)
 
 
 def _stride_edits(reader: Reader, within: Field, wanted: Sequence[int]) -> dict[int, list[Field]]:
-    (descriptor,) = (entry for entry in reader.fields(within) if entry.number == _DESCRIPTOR)
-    (nvidia,) = (entry for entry in reader.fields(descriptor) if entry.number == _NVIDIA)
-    listed = [entry.start for entry in reader.fields(nvidia) if entry.number == _STRIDES]
+    (descriptor,) = reader.numbered(_DESCRIPTOR, within)
+    (nvidia,) = reader.numbered(_NVIDIA, descriptor)
+    listed = [entry.start for entry in reader.numbered(_STRIDES, nvidia)]
     edits: dict[int, list[Field]] = {start: [] for start in listed}
     if listed:
         edits[listed[0]] = [wire.packed_field(_STRIDES, wanted)]
