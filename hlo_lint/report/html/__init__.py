@@ -3,13 +3,12 @@
 | | |
 |---|---|
 | `collect` | the data of the page |
-| `detail` | the details of a finding |
+| `detail` | the details of a finding, with its fix as a difference of lines |
 | `timeline` | the passes of a module, with the lives of its findings |
 | `pass_diff` | the lines that a pass changed |
 | `excerpt` | HLO before and after a pass, side by side |
 | `neighbourhood` | the operands and users of an instruction, and their layout in a drawing |
 | `dimensions` | the dimensions that a reshape or a transpose moves in memory |
-| `preview` | a fix as a difference of lines |
 | `visible` | text of a dump with every character visible |
 | `page` | the template, filled with the data |
 
