@@ -114,9 +114,7 @@ def read_autotuning(text: str, path: Path | None = None) -> Autotuning:
         elif field.name == "entries":
             results.append(_entry(field.value, field.span))
         elif field.name == "results":
-            entry, hlo = field.value, field.value.text("hlo")
-            chosen = _old_config(entry.message("result"), hlo.startswith("{"))
-            results.append(ChosenConfig("", hlo, *chosen, field.span))
+            results.append(_old_entry(field.value, field.span))
         elif field.name != "per_backend_versions":
             problems.append(ParseError(f"unknown field: {field.name}", *field.span))
     return Autotuning(
@@ -133,18 +131,18 @@ def read_autotuning(text: str, path: Path | None = None) -> Autotuning:
 
 def _profiled(profile: Message, module: int, device: str, span: Span) -> TunedInstruction:
     name = _instruction_name(profile.text("hlo_text"))
-    candidates = []
-    for tried, place in (
-        *_messages(profile, "config_profiles"),
-        *_messages(profile, "failed_configs"),
-    ):
-        config = tried.message("config")
-        chosen = config.text("backend"), str(config.message("backend_config"))
-        candidates.append(_candidate(*chosen, tried, tried, place))
-    fingerprint = profile.text("hlo_fingerprint")
-    return TunedInstruction(
-        name[1] if name else "", fingerprint, module, device, tuple(candidates), span
+    candidates = tuple(
+        _candidate(*_new_config(tried.message("config")), tried, tried, place)
+        for trials in ("config_profiles", "failed_configs")
+        for tried, place in _messages(profile, trials)
     )
+    fingerprint = profile.text("hlo_fingerprint")
+    return TunedInstruction(name[1] if name else "", fingerprint, module, device, candidates, span)
+
+
+def _new_config(config: Message) -> tuple[str, str]:
+    """The backend's name, and its configuration."""
+    return config.text("backend"), str(config.message("backend_config"))
 
 
 def _messages(message: Message, name: str) -> Iterator[tuple[Message, Span]]:
@@ -154,6 +152,7 @@ def _messages(message: Message, name: str) -> Iterator[tuple[Message, Span]]:
 
 
 def _candidate(backend: str, config: str, run: Message, failure: Message, span: Span) -> Candidate:
+    """A trial; new logs have the fields of its run and of its failure in a single message."""
     time = run.message("run_time")
     # No run takes 0 ns: proto3 leaves out the field without a timed run.
     nanoseconds = time.number("seconds") * 10**9 + time.number("nanos")
@@ -163,14 +162,8 @@ def _candidate(backend: str, config: str, run: Message, failure: Message, span: 
 
 def _entry(entry: Message, span: Span) -> ChosenConfig:
     target = entry.message("key").message("target")
-    config = entry.message("value").message("optimal_config")
-    return ChosenConfig(
-        target.text("hlo_fingerprint"),
-        "",
-        config.text("backend"),
-        str(config.message("backend_config")),
-        span,
-    )
+    config = _new_config(entry.message("value").message("optimal_config"))
+    return ChosenConfig(target.text("hlo_fingerprint"), "", *config, span)
 
 
 # Old releases
@@ -180,11 +173,16 @@ def _logged(log: Message, span: Span) -> TunedInstruction:
     instruction = _of_any_type(log.message("instr"))
     name = log.text("fusion_name") or instruction.text("name")
     is_fusion = instruction.text("opcode", "fusion") == "fusion"
-    candidates = []
-    for result, place in _messages(log, "results"):
-        chosen = _old_config(result, is_fusion)
-        candidates.append(_candidate(*chosen, result, result.message("failure"), place))
-    return TunedInstruction(name, "", 0, "", tuple(candidates), span)
+    candidates = tuple(
+        _candidate(*_old_config(result, is_fusion), result, result.message("failure"), place)
+        for result, place in _messages(log, "results")
+    )
+    return TunedInstruction(name, "", 0, "", candidates, span)
+
+
+def _old_entry(entry: Message, span: Span) -> ChosenConfig:
+    hlo = entry.text("hlo")  # of a fusion, its body in braces
+    return ChosenConfig("", hlo, *_old_config(entry.message("result"), hlo.startswith("{")), span)
 
 
 def _of_any_type(message: Message) -> Message:
