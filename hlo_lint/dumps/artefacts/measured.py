@@ -55,8 +55,6 @@ def find_measured(folder: Path) -> Measured | None:
     Raises:
         DumpError: for a profile that cannot be read.
     """
-    if not folder.is_dir():
-        return None
     paths = sorted(folder.rglob(f"*{PROFILE}"))
     if not paths:
         return None
@@ -86,29 +84,27 @@ def read_measured(data: bytes) -> Measured:
             metadata_id(reader, stat): metadata_name(reader, stat)
             for stat in plane.metadata(_STAT_METADATA)
         }
-        wanted = {stat: name for stat, name in stats.items() if name in ("hlo_op", "hlo_module")}
-        if not wanted:
+        if "hlo_op" not in stats.values():
             continue
         lines = list(plane.parts(_LINES))
         named = [line for line in lines if metadata_name(reader, line) == _OPS]
         for line in named or lines:
             for event in reader.fields(line):
                 if event.number == _EVENTS:
-                    _read_event(reader, event, wanted, stats, measured)
+                    _read_event(reader, event, stats, measured)
     return measured
 
 
-def _read_event(
-    reader: Reader, event: Field, wanted: dict[int, str], stats: dict[int, str], measured: Measured
-) -> None:
+def _read_event(reader: Reader, event: Field, stats: dict[int, str], measured: Measured) -> None:
+    """Add an event to the measurements; `stats` has the names of statistics and of strings."""
     duration, named = 0, {"hlo_op": "", "hlo_module": ""}
     for part in reader.fields(event):
         if part.number == _DURATION:
             duration = int_of(part)
         elif part.number == _EVENT_STATS:
             stat = {field.number: field for field in reader.fields(part)}
-            name = wanted.get(int_of(stat[_METADATA_ID])) if _METADATA_ID in stat else None
-            if name is None:
+            name = stats.get(int_of(stat[_METADATA_ID]), "") if _METADATA_ID in stat else ""
+            if name not in named:
                 continue
             if _STAT_STRING in stat:
                 named[name] = text_of(stat[_STAT_STRING])
