@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import starmap
 from pathlib import Path
 from typing import NamedTuple
 
@@ -156,26 +157,8 @@ class BufferAssignment(Artefact):
         return (*defined, *(value for value in others if value and value.id not in ids))
 
 
-class _OpenAllocation:
-    """An allocation whose values are still being read."""
-
-    def __init__(self, match: re.Match[str], start: int) -> None:
-        self.head = match.groups()
-        self.index = int(match[1])
-        self.span = Span(start, start + len(match[0]))
-        self.values: list[AssignedValue] = []
-
-    def closed(self) -> Allocation:
-        _, size, color, parameter, flags = self.head
-        return Allocation(
-            self.index,
-            int(size),
-            int(color or 0),
-            None if parameter is None else int(parameter),
-            tuple(flags.split(", ")[1:]),
-            tuple(self.values),
-            self.span,
-        )
+_OpenAllocation = tuple[re.Match[str], int, list[AssignedValue]]
+"""The line of an allocation, its offset, and the values below it so far."""
 
 
 def read_buffer_assignment(text: str, path: Path | None = None) -> BufferAssignment:
@@ -200,36 +183,46 @@ def read_buffer_assignment(text: str, path: Path | None = None) -> BufferAssignm
 
 
 def _allocations(text: str, end: int) -> tuple[tuple[Allocation, ...], list[ParseError]]:
-    allocations: list[Allocation] = []
+    allocations: list[_OpenAllocation] = []
     problems: list[ParseError] = []
-    current: _OpenAllocation | None = None
     reusing = False
     for start, line in lines_of(text, 0, end):
-        if (match := _value(line)) is not None and current is not None and not reusing:
+        if (match := _value(line)) is not None and allocations and not reusing:
             number, name, index, size, offset, shape = match.groups()
-            current.values.append(
+            line_of_allocation, _, values = allocations[-1]
+            values.append(
                 AssignedValue(
                     int(number),
                     name,
                     index_from(index or ""),
-                    AllocationSlice(current.index, int(offset), int(size)),
+                    AllocationSlice(int(line_of_allocation[1]), int(offset), int(size)),
                     shape,
                     Span(start + 1, start + len(line)),
                 )
             )
         elif (match := _allocation(line)) is not None:
-            if current is not None:
-                allocations.append(current.closed())
-            current, reusing = _OpenAllocation(match, start), False
+            allocations.append((match, start, []))
+            reusing = False
         # Lines of this list look like values without an offset: values of other memory spaces that
         # reuse the allocation. They are not needed.
-        elif line == _REUSED and current is not None:
+        elif line == _REUSED and allocations:
             reusing = True
         elif reusing and _is_reused(line):
             continue
         elif line and line != "BufferAssignment:":
-            wanted = "an allocation" if current is None else "an allocation or a value"
+            wanted = "an allocation or a value" if allocations else "an allocation"
             problems.append(parse_error(wanted, line, start))
-    if current is not None:
-        allocations.append(current.closed())
-    return tuple(allocations), problems
+    return tuple(starmap(_allocated, allocations)), problems
+
+
+def _allocated(line: re.Match[str], start: int, values: list[AssignedValue]) -> Allocation:
+    index, size, color, parameter, flags = line.groups()
+    return Allocation(
+        int(index),
+        int(size),
+        int(color or 0),
+        None if parameter is None else int(parameter),
+        tuple(flags.split(", ")[1:]),
+        tuple(values),
+        Span(start, start + len(line[0])),
+    )

@@ -123,22 +123,21 @@ class _OpenValue:
 
 def read_values_from(text: str, start: int, end: int | None, path: Path | None) -> BufferValues:
     """Read a part of a text: old releases have other sections before and after it."""
-    values: list[HloValue] = []
+    values: list[_OpenValue] = []
     problems: list[ParseError] = []
-    value: _OpenValue | None = None
+    value: _OpenValue | None = None  # the last, unless its instruction was read, too
     section = ""
     for offset, line in lines_of(text, start, end):
         if line.startswith(_FROM):
             if value is None:
                 problems.append(parse_error("a value before its instruction", line, offset))
                 continue
-            value.end = offset + len(line)
             head = _glued_head(line)
-            cut = len(line) if head is None else len(line) - len(head[0])
-            value.end = offset + cut
-            values.append(value.closed())
-            value = None if head is None else _OpenValue(head, offset + cut)
-            section = ""
+            start = value.end = offset + len(line) - (0 if head is None else len(head[0]))
+            value, section = None, ""
+            if head is not None:
+                value = _OpenValue(head, start)
+                values.append(value)
         elif line.startswith("  "):
             wanted = _take_place(value, section, line, offset)
             if wanted:
@@ -147,15 +146,13 @@ def read_values_from(text: str, start: int, end: int | None, path: Path | None) 
             section = line
             value.end = offset + len(line)
         elif (head := _head(line)) is not None:
-            if value is not None:
-                values.append(value.closed())  # without its instruction, as in older releases
-            value = _OpenValue(head, offset)
-            section = ""
+            # Older releases print no instruction at the end of the previous value.
+            value, section = _OpenValue(head, offset), ""
+            values.append(value)
         elif line not in ("", "Used values:") and not _is_total(line):
             problems.append(parse_error("a value, its positions or its uses", line, offset))
-    if value is not None:
-        values.append(value.closed())
-    return BufferValues(path=path, text=text, problems=tuple(problems), values=tuple(values))
+    closed = tuple(value.closed() for value in values)
+    return BufferValues(path=path, text=text, problems=tuple(problems), values=closed)
 
 
 def _take_place(value: _OpenValue | None, section: str, line: str, offset: int) -> str:
