@@ -14,7 +14,7 @@ from typing import Final
 
 from hlo_lint.analysis.buffers import renamed_source
 from hlo_lint.analysis.calls import callees_of, calls_of
-from hlo_lint.analysis.loops import Loop, loops
+from hlo_lint.analysis.loops import loops
 from hlo_lint.analysis.opcode_costs import (
     FREE,
     MOST,
@@ -74,7 +74,8 @@ class ModuleCosts:
         # The start of an asynchronous computation has a short spelling, too.
         if callees and (opcode in ("call", "async-start") or wrapped_opcode(opcode) is not None):
             return sum(callees, NOTHING)
-        kind = reading_of(computation).kinds[reading_of(computation).kind_of[number]]
+        reading = reading_of(computation)
+        kind = reading.kinds[reading.kind_of[number]]
         cost = cost_of_kind(*kind)
         if callees and opcode in _APPLIES:
             applied = sum((callee.inside() for callee in callees), NOTHING)
@@ -85,9 +86,8 @@ class ModuleCosts:
 
     def trip_count(self, instruction: Instruction) -> int:
         """The number of times that a loop runs, or counts as running."""
-        loop: Loop | None = None if self._loops_once else self._loops.get(instruction)
-        count = None if loop is None else loop.trip_count
-        return 1 if count is None else count
+        loop = None if self._loops_once else self._loops.get(instruction)
+        return 1 if loop is None or loop.trip_count is None else loop.trip_count
 
     @property
     def unknown_loops(self) -> list[Instruction]:
@@ -119,10 +119,12 @@ _APPLIES: Final = frozenset(
     "all-reduce all-reduce-start map reduce reduce-scatter reduce-window scan scatter "
     "select-and-scatter".split()
 )
+"""Opcodes that apply their computation to elements."""
 
 
 @cached_analysis
 def _without_callers(computation: Computation) -> Cost:
+    """The cost of the instructions that call nothing, kind by kind."""
     reading, calls = reading_of(computation), calls_of(computation)
     counts = Counter(reading.kind_of)
     counts.subtract(Counter(reading.kind_of[number] for number in calls))
@@ -140,11 +142,11 @@ def _fusion_bytes(fusion: Instruction, body: Computation) -> int:
     reads = _parameter_reads(body)
     total = 0
     for result in _results(body):
+        # In place: only the update is written.
         is_update = result.opcode == "dynamic-update-slice" and len(result.operand_names) > 1
         total += byte_count(result.operand_shape(1) if is_update else result.shape_or_none)
     for number, operand in enumerate(fusion.operands):
-        part = reads.get(number)
-        total += byte_count(operand.shape) if part is None else part
+        total += reads[number] if number in reads else byte_count(operand.shape)
     return total
 
 
@@ -152,8 +154,13 @@ def _fusion_bytes(fusion: Instruction, body: Computation) -> int:
 def _parameter_reads(body: Computation) -> Mapping[int, int]:
     """The bytes read from each parameter that the fusion reads only in part."""
     reads: dict[int, int] = {}
-    updates = [place for place in _results(body) if place.opcode == "dynamic-update-slice"]
-    updated = {update.operand_names[0] for update in updates if update.operand_names}
+    updated = {
+        name
+        for result in _results(body)
+        if result.opcode == "dynamic-update-slice"
+        for name in result.operand_names[:1]
+    }
+    """The names of values that the fusion updates in place: they are not read."""
     for parameter in body.with_opcode("parameter"):
         number = parameter.parameter_number
         if number is None:
