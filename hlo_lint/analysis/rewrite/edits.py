@@ -153,10 +153,8 @@ def _end(places: Mapping[str, tuple[int, int]]) -> int:
 
 def _place_of(name: str, tail: str, places: Mapping[str, tuple[int, int]]) -> int:
     """The place to insert a new attribute, relative to the attributes' text."""
-    later = {"metadata": {"backend_config"}, "backend_config": set[str]()}.get(
-        name, {"metadata", "backend_config"} if name in COMMON else COMMON
-    )
-    starts = [_start_of(present, tail, places) for present in places if present in later]
+    later = (present for present in places if _rank(present) > _rank(name))
+    starts = [_start_of(present, tail, places) for present in later]
     return min(starts, default=_end(places))
 
 
@@ -171,8 +169,13 @@ _op_name = late(r'op_name="[^"]').search
 
 _CARRIED: Final = COMMON - {"backend_config", "metadata", "parameter_replication"}
 """Attributes that a replacement inherits (`hlo_computation.cc:1768-1864`)."""
-_LAST: Final = {"metadata": 1, "backend_config": 2}
+_LAST: Final = {"metadata": 2, "backend_config": 3}
 """Attributes that XLA prints last, in this order."""
+
+
+def _rank(name: str) -> int:
+    """0 for attributes of the opcode, which XLA prints before those that every opcode may have."""
+    return _LAST.get(name, int(name in COMMON))
 
 
 def edits_of(graph: RewrittenGraph) -> tuple[Edit, ...]:

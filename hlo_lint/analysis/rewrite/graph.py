@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterator, Set
 from dataclasses import dataclass
 from math import inf
 from typing import Final, NamedTuple, TypeAlias
@@ -35,6 +35,7 @@ class NewInstruction:
     has_fresh_name: bool
     """False if the caller chose its name."""
     replaced: Instruction | None = None
+    """The instruction whose place it takes, and whose attributes it inherits."""
 
     def __repr__(self) -> str:
         return in_a_line(f"<NewInstruction {self.name}: {self.type_text} {self.opcode}>")
@@ -56,7 +57,7 @@ OperandValue: TypeAlias = "Instruction | NewInstruction | Operand"
 
 
 class ReadValue(NamedTuple):
-    """A value that an operand reads: an instruction, or an element of its tuple."""
+    """An operand whose instruction is known to be defined."""
 
     source: AnyInstruction
     shape_index: Index = ()
@@ -70,8 +71,7 @@ class ReadValue(NamedTuple):
     def type_text(self) -> str:
         """The shape as spelled; empty if unknown."""
         text = self.source.type_text
-        index = "#".join(map(str, self.shape_index))
-        return element_type(text, index) if index else text
+        return element_type(text, self.reference.partition("#")[2]) if self.shape_index else text
 
 
 class RewrittenGraph:
@@ -123,20 +123,19 @@ class RewrittenGraph:
 
     def operand_types(self, node: AnyInstruction) -> tuple[str, ...]:
         """The shapes of the operands as spelled; empty if unknown."""
-        if isinstance(node, Instruction) and node not in self.operands:
-            reads = [
-                operand.instruction and ReadValue(operand.instruction, operand.shape_index)
-                for operand in node.operands
-            ]
-            return tuple(read.type_text if read else "" for read in reads)
-        return tuple(read.type_text for read in self.operands_of(node))
+        if isinstance(node, NewInstruction) or node in self.operands:
+            return tuple(read.type_text for read in self.operands_of(node))
+        return tuple(
+            ReadValue(operand.instruction, operand.shape_index).type_text
+            if operand.instruction is not None
+            else ""
+            for operand in node.operands
+        )
 
     def sources(self, node: AnyInstruction) -> set[AnyInstruction]:
         """The instructions that it reads."""
-        if isinstance(node, NewInstruction):
-            return {read.source for read in node.operands}
-        if node in self.operands:
-            return {read.source for read in self.operands[node]}
+        if isinstance(node, NewInstruction) or node in self.operands:
+            return {read.source for read in self.operands_of(node)}
         return {self.successors.get(source, source) for source in node.producers}
 
     def users(self, node: AnyInstruction) -> dict[AnyInstruction, None]:
@@ -149,7 +148,6 @@ class RewrittenGraph:
 
     def users_before(self, node: AnyInstruction, value: AnyInstruction) -> set[AnyInstruction]:
         """The users of an instruction that `value` depends on, `value` included."""
-        users = self.users(node)
         start = self.order(node)
         if value.computation is not node.computation or self.order(value) <= start:
             return set()
@@ -157,7 +155,7 @@ class RewrittenGraph:
             [value],
             lambda maker: (read for read in self.sources(maker) if self.order(read) > start),
         )
-        return users.keys() & set(makers)
+        return self.users(node).keys() & set(makers)
 
     def tail(self, node: AnyInstruction) -> str:
         """The attributes as text, without inherited ones."""
@@ -243,26 +241,25 @@ class RewrittenGraph:
             or _has_effect(node, self.module)
         )
 
-    def uncalled(self, removed: Iterable[Instruction]) -> list[Computation]:
+    def uncalled(self, removed: Set[Instruction]) -> list[Computation]:
         """The computations without callers after the change, transitively."""
         module, inline = self.module, inline_computations(self.module)
-        removed = set(removed)
-        lost: list[str] = []
-        for instruction in removed | self.attributes.keys():
-            lost += instruction.called_computations
+        changed = removed | self.attributes.keys()
+        # An entry for each call that goes; grows by the calls of computations that go.
+        lost = [name for instruction in changed for name in instruction.called_computations]
         if not lost:
             return []
-        added: Counter[str] = Counter()
+        calls = _call_counts(module).copy()
         nodes: list[AnyInstruction] = [*self.new_instructions, *(self.attributes.keys() - removed)]
         for node in nodes:
-            added.update(called_names(self.tail(node)))
+            calls.update(called_names(self.tail(node)))
         for computation in self.computations.values():
-            added.update(names_called_in(computation))
+            calls.update(names_called_in(computation))
         uncalled: list[Computation] = []
         for name in lost:
-            added[name] -= 1
+            calls[name] -= 1
             body = module.computation(name)
-            if added[name] + _call_counts(module)[name] or body is None or body.is_entry:
+            if calls[name] or body is None or body.is_entry:
                 continue
             if body not in inline:  # which goes with the text of its caller
                 uncalled.append(body)
@@ -278,7 +275,7 @@ _KEPT: Final = frozenset(
 
 def _has_effect(instruction: Instruction, module: Module) -> bool:
     waiting, seen = [instruction], set[str]()
-    for called in waiting:
+    for called in waiting:  # which grows by the bodies of callees
         opcode = called.opcode
         # The parameters of what it calls do not keep it.
         if opcode in _KEPT and (called is instruction or opcode != "parameter"):
