@@ -9,6 +9,7 @@ so that one pass over the instructions runs the checks of all rules:
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -151,24 +152,20 @@ class Checks(NamedTuple):
     def of(cls, holders: Iterable[CheckHolder]) -> Checks:
         """The checks of some rules."""
         holders = tuple(holders)
-        held: dict[str, list[tuple[Callable[..., Iterable[Violation]], Mark]]] = {}
+        held = defaultdict[str, list[tuple[Callable[..., Iterable[Violation]], Mark]]](list)
         for holder in holders:
             for name, mark in _marked_methods(type(holder)):
-                held.setdefault(mark.subject, []).append((getattr(holder, name), mark))
-
-        def of(subject: str) -> tuple[Callable[..., Iterable[Violation]], ...]:
-            return tuple(check for check, _ in held.get(subject, ()))
-
+                held[mark.subject].append((getattr(holder, name), mark))
         opcodes: dict[str, tuple[tuple[InstructionCheck, Mark], ...]] = {}
-        for check, mark in held.get("opcode", ()):
+        for check, mark in held["opcode"]:
             for opcode in mark.words:
                 opcodes[opcode] = (*opcodes.get(opcode, ()), (check, mark))
         return cls(
             opcodes,
-            tuple(held.get("attribute", ())),
-            tuple(held.get("computation", ())),
-            of("module"),
-            of("entry"),
+            tuple(held["attribute"]),
+            tuple(held["computation"]),
+            tuple(check for check, _ in held["module"]),
+            tuple(check for check, _ in held["entry"]),
             _by_opcode(holder.shapes_of for holder in holders),
             _by_opcode(holder.counts_of for holder in holders),
         )

@@ -47,12 +47,11 @@ def without_callees(attributes: str, callees: Sequence[str]) -> str:
 
 def type_violations(scope: Scope, number: int) -> Iterator[Violation]:
     """The violations of the type that an instruction prints."""
-    row = scope.computation.rows[number]
+    row, stage = scope.computation.rows[number], scope.stage
     for check, message in type_errors(type_of(row)):
-        if check == "element-size" and not scope.stage.packed:
+        if check == "element-size" and not stage.packed:
             continue
-        is_allowed = opcode_of(row) in scope.stage.unbounded_dynamic_opcodes
-        if check == "unbounded-dimension" and is_allowed:
+        if check == "unbounded-dimension" and opcode_of(row) in stage.unbounded_dynamic_opcodes:
             continue
         yield Violation(check, scope.computation.at(number), message)
 
@@ -61,25 +60,25 @@ def shape_violations(
     scope: Scope, inference: ShapeInference, number: int, checks: Checks
 ) -> Iterator[Violation]:
     """The violations of an instruction's shape and of its operands' shapes."""
-    computation = scope.computation
+    computation, stage = scope.computation, scope.stage
     row = computation.rows[number]
     opcode = opcode_of(row)
     if not has_shape_checks(opcode):
         return
     checked = inference.check_shape(computation, number)
-    is_whole = opcode == "bitcast" and len(references_of(row)) == 1
-    if is_whole and not _bitcast_sizes_count(scope, number):
+    has_operand = len(references_of(row)) == 1
+    if opcode == "bitcast" and has_operand and not _bitcast_sizes_count(scope, number):
         return
     messages = [*checked.errors]
-    if scope.stage.layouts and checked.layout_error:
+    if stage.layouts and checked.layout_error:
         messages.append(checked.layout_error)
-    elif scope.stage.exact_layouts and checked.exact_error:
+    elif stage.exact_layouts and checked.exact_error:
         messages.append(checked.exact_error)
-    if checked.precision_error and not scope.stage.mixed_precision:
+    if checked.precision_error and not stage.mixed_precision:
         messages.append(checked.precision_error)
     for message in messages:
         yield Violation(_check_of(row, checked, checks), computation.at(number), message)
-    if not scope.stage.mixed_precision and opcode not in MIXED_PRECISION:
+    if not stage.mixed_precision and opcode not in MIXED_PRECISION:
         yield from _precisions(scope, number)
 
 
@@ -101,29 +100,32 @@ def _bitcast_sizes_count(scope: Scope, number: int) -> bool:
 
 
 def _check_of(row: InstructionRecord, checked: ShapeCheck, checks: Checks) -> str:
+    """The name of the check that the violations of a shape belong to."""
     opcode = opcode_of(row)
     inference = inference_of(opcode)
     arity = None if inference is None else inference.arity
     if arity is not None and len(references_of(row)) != arity:
         return checks.counts.get(opcode, "operand-count")
-    specific = checks.shapes.get(opcode)
-    if specific is not None:
-        return specific
+    if opcode in checks.shapes:
+        return checks.shapes[opcode]
     if isinstance(checked.inferred, Refusal):
         return "operand-shapes"
-    is_error = checked.errors and not checked.errors[0].startswith("expected ")
-    return "implicit-broadcast" if is_error else "result-shape"
+    # A wrong result is an error of the form "expected SHAPE"; the others are about broadcasts.
+    is_result = not checked.errors or checked.errors[0].startswith("expected ")
+    return "result-shape" if is_result else "implicit-broadcast"
 
 
 def _precisions(scope: Scope, number: int) -> Iterator[Violation]:
+    """Check that operands have a single floating-point type, and the result that of the operand."""
     rows, index = scope.computation.rows, scope.computation.index
     references = references_of(rows[number])
     if opcode_of(rows[number]) in _SAME_TYPE:
         yield from _changed_precision(scope.computation.at(number))
     if len(references) < 2:
         return
-    texts = {type_of(rows[index[name]]).partition("[")[0] for name in references if name in index}
-    if len(texts) < 2 and "#" not in operands_of(rows[number]):
+    # Spelled types are compared first: to read the shapes of all operands takes longer.
+    dtypes = {type_of(rows[index[name]]).partition("[")[0] for name in references if name in index}
+    if len(dtypes) < 2 and "#" not in operands_of(rows[number]):
         return
     instruction = scope.computation.at(number)
     floats = {
@@ -157,7 +159,7 @@ def type_errors(text: str) -> tuple[tuple[str, str], ...]:
         shape = parse_shape(text)
     except ShapeSyntaxError as error:
         return (("layout-rank", f"invalid type {text}: {error.message}"),) if "{" in text else ()
-    errors: dict[str, str] = {}
+    errors: dict[str, str] = {}  # one for each check
     for _, leaf in leaves(shape):
         array = leaf.element if isinstance(leaf, BufferShape) else leaf
         if not isinstance(array, ArrayShape):
