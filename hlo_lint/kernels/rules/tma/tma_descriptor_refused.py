@@ -10,16 +10,8 @@ from hlo_lint.analysis.rewrite import Rewrite
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.kinds import ATTRIBUTES
 from hlo_lint.kernels.calls import triton_calls, triton_payload
-from hlo_lint.rules.base import (
-    Bad,
-    FinalModule,
-    Finding,
-    Findings,
-    Good,
-    PublicReport,
-    Rule,
-    Severity,
-)
+from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, Rule, Severity
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.text.edits import Fix
 from hlo_lint.text.source import Span
 
