@@ -91,17 +91,14 @@ class Fragile:
     @property
     def advice(self) -> tuple[str, ...]:
         """Ways to make the choice the same in every run, the safest first."""
-        backends = {self.contest.winner.backend, self.contest.rival.backend}
-        return (
+        pin = (
             "pin it: --xla_gpu_dump_autotune_results_to=FILE.pbtxt once, on an idle GPU, then "
-            "--xla_gpu_load_autotune_results_from=FILE.pbtxt in every run",
-            *(
-                ("compare fairly: --xla_gpu_blas_max_algorithms=1 gives cuBLASLt a single try",)
-                if backends & _CUBLASLT
-                else ()
-            ),
-            "time it again on an idle GPU and compare the two logs",
+            "--xla_gpu_load_autotune_results_from=FILE.pbtxt in every run"
         )
+        fair = "compare fairly: --xla_gpu_blas_max_algorithms=1 gives cuBLASLt a single try"
+        again = "time it again on an idle GPU and compare the two logs"
+        backends = {self.contest.winner.backend, self.contest.rival.backend}
+        return (pin, fair, again) if backends & _CUBLASLT else (pin, again)
 
 
 _CUBLASLT: Final = frozenset({"CUBLASLT", "CUBLASLT_FISSION"})
