@@ -51,7 +51,7 @@ def difference_summary(difference: Difference) -> str:
 
 
 def heading(computation: ComputationDifference) -> str:
-    """A line with the name of the computation, marked if it was added or removed."""
+    """A line with the name of the computation, and whether it was added or removed."""
     if computation.before is None or computation.after is None:
         side = "added" if computation.before is None else "removed"
         number = counted(computation.instructions, "instruction")

@@ -31,8 +31,7 @@ def render(report: Report, _: Warn) -> str:
     if report.skipped or not report.findings:
         suite = SubElement(root, "testsuite", name="hlo-lint")
         if not report.findings:
-            title = summary(report)
-            SubElement(suite, "testcase", name=title, classname="hlo-lint")
+            SubElement(suite, "testcase", name=summary(report), classname="hlo-lint")
         for reason, paths in report.skipped_by_reason().items():
             name = listed(map(shown, paths), 1)
             case = SubElement(suite, "testcase", name=name, classname="hlo-lint")

@@ -15,8 +15,7 @@ def relative_path(path: str) -> str:
     >>> relative_path("./dumps//a.txt"), relative_path("/elsewhere/a.txt")
     ('dumps/a.txt', '/elsewhere/a.txt')
     """
-    relative = _below(path)
-    return path if relative is None else relative
+    return _below(path) or path
 
 
 def uri_of(path: str) -> tuple[str, bool]:
