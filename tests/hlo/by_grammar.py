@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from lark import UnexpectedInput
@@ -21,7 +21,7 @@ from hlo_lint.hlo.attributes.devices import (
     ReplicaGroups,
 )
 from hlo_lint.hlo.attributes.metadata import _TYPES, OpMetadata
-from hlo_lint.hlo.attributes.origin import DebugEntry, Origin, OriginalArray, OriginTree, Recovery
+from hlo_lint.hlo.attributes.origin import Origin, OriginalArray, OriginTree
 from hlo_lint.hlo.attributes.plain import Alias, Donor, Padding, Slice, Statistics, Tolerance
 from hlo_lint.hlo.attributes.shapes import ProgramShape
 from hlo_lint.hlo.attributes.sharding import (
@@ -325,16 +325,6 @@ def dim_labels(tree: Tree[Token]) -> ConvolutionDimensionNumbers:
     return ConvolutionDimensionNumbers(*places)
 
 
-def sides(tree: Tree[Token]) -> dict[str, dict[str, tuple[int, ...]]]:
-    return {
-        str(terminals(side)[0]): {
-            str(name): tuple(map(int, value.split("x")))
-            for name, value in map(terminals, trees(side))
-        }
-        for side in trees(tree)
-    }
-
-
 # ---- shapes, origins
 
 
@@ -364,24 +354,6 @@ def array(tree: Tree[Token]) -> OriginalArray | None:
     return OriginalArray(leaf(terminals(tree)[0]), *map(numbers, trees(tree)))
 
 
-def recoveries(tree: Tree[Token]) -> tuple[Recovery, ...]:
-    return tuple(
-        Recovery(*map(array, trees(row)), *map(leaf, terminals(row)))  # type: ignore[arg-type]
-        for row in trees(tree)
-    )
-
-
-def debug_entries(tree: Tree[Token]) -> tuple[DebugEntry, ...]:
-    return tuple(
-        DebugEntry(array(first), tuple(map(record, records)))
-        for first, *records in map(trees, trees(tree))
-    )
-
-
-def record(tree: Tree[Token]) -> Mapping[str, str]:
-    return {str(name): leaf(value) for name, value in map(terminals, trees(tree))}
-
-
 def _of_tree(build: Callable[[Tree[Token]], Any]) -> Callable[[Tree[Token], str], Any]:
     return lambda tree, _: build(tree)
 
@@ -402,29 +374,15 @@ def _shapes_of(rule: str, build: Callable[[Tree[Token], str], Any]) -> Callable[
     return lambda tree, text: _of_child(rule, lambda inside: build(inside, text))(tree, text)
 
 
-def _rows(rule: str, build: Callable[..., Any]) -> Callable[[Tree[Token], str], Any]:
-    def rows(tree: Tree[Token], text: str) -> Any:
-        if any(str(row.data) != rule for row in trees(tree)):
-            raise AttributeSyntaxError(f"not a {rule}", text, 0)
-        return build(tree)
-
-    return rows
-
-
 GRAMMARS: dict[str, tuple[str, Callable[[Tree[Token], str], Any]]] = {
-    "block_scaling_config": ("operand_config", _of_tree(sides)),
-    "debug_attributes": ("origin_tables", _rows("debug_entry", debug_entries)),
     "dim_labels": ("dim_labels", _of_tree(dim_labels)),
     "domain": ("sharding", _of_child("domain", domain)),
     "entry_computation_layout": ("program_shape", _shapes_of("program_shape", program_shape)),
     "operand_layout_constraints": ("program_shape", _shapes_of("shape_list", shapes)),
     "origin": ("origin", _of_tree(origin)),
-    "origin_recovery_table": ("origin_tables", _rows("recovery", recoveries)),
     "original_value": ("origin", _of_tree(origin)),
-    "original_value_recovery_table": ("origin_tables", _rows("recovery", recoveries)),
     "replica_groups": ("replica_groups", _of_child("", groups)),
     "sharding": ("sharding", _of_child("tuple named maximal_mesh tiled", sharding)),
-    "sparsity_config": ("operand_config", _of_tree(sides)),
     "window": ("window", _of_tree(window)),
 }
 

@@ -23,7 +23,7 @@ from hlo_lint.hlo.attributes.devices import (
     device_numbers,
 )
 from hlo_lint.hlo.attributes.metadata import OpMetadata
-from hlo_lint.hlo.attributes.origin import DebugEntry, Origin, OriginalArray, Recovery
+from hlo_lint.hlo.attributes.origin import Origin, OriginalArray
 from hlo_lint.hlo.attributes.plain import Alias, Donor, Statistics, Tolerance
 from hlo_lint.hlo.attributes.reading import read_attribute
 from hlo_lint.hlo.attributes.shapes import ProgramShape, TypedLiteral
@@ -159,19 +159,6 @@ VALUES: list[tuple[str, str, object]] = [
     ("original_value", '{({"x"}, ({}))}', Origin((OriginalArray("x"), (None,)))),
     ("origin", '{{"x"},["a/b"]}', Origin(OriginalArray("x"), "a/b")),
     ("origin", "{[synthetic_call]}", Origin((), "", True)),
-    (
-        "sparsity_config",
-        "{lhs={sparsity=2x4 dimension=1 stride=3 idx=2}}",
-        {"lhs": {"sparsity": (2, 4), "dimension": (1,), "stride": (3,), "idx": (2,)}},
-    ),
-    (
-        "block_scaling_config",
-        "{lhs={scale_idx=2 zero_idx=0 strides=1x2 steps=32x1} rhs={scale_idx=3}}",
-        {
-            "lhs": {"scale_idx": (2,), "zero_idx": (0,), "strides": (1, 2), "steps": (32, 1)},
-            "rhs": {"scale_idx": (3,)},
-        },
-    ),
     ("source_target_pairs", "{{0,1},{1,0}}", ((0, 1), (1, 0))),
     ("source_target_pairs", "{}", ()),
     ("slice_sizes", "{1,8}", (1, 8)),
@@ -192,24 +179,6 @@ VALUES: list[tuple[str, str, object]] = [
     ("input_output_alias", "{ {}: (1, {0}, must-alias) }", (Alias((), 1, (0,), "must-alias"),)),
     ("algorithm", "dot_bf16_bf16_f32_x3", "dot_bf16_bf16_f32_x3"),
     ("schedule", "SCHEDULE_LATEST", "SCHEDULE_LATEST"),
-    (
-        "debug_attributes",
-        '{ {"x" {1}}:({log_mode=default,op_id=3},{note="a"}), {}:() }',
-        (
-            DebugEntry(
-                OriginalArray("x", (1,)), ({"log_mode": "default", "op_id": "3"}, {"note": "a"})
-            ),
-            DebugEntry(None, ()),
-        ),
-    ),
-    (
-        "origin_recovery_table",
-        '{ {"old"} : {"new" {1}}\n {"a"} : {}, "\n HloModule r\n " }',
-        (
-            Recovery(OriginalArray("old"), OriginalArray("new", (1,))),
-            Recovery(OriginalArray("a"), None, "\n HloModule r\n "),
-        ),
-    ),
     ("sparsity", "L.1@2:4", "L.1@2:4"),
 ]
 
@@ -456,14 +425,6 @@ MALFORMED: dict[str, dict[str, list[str]]] = {
     "dim_labels": {
         "expected labels of dimensions, like b01f_01io->b01f": ["i", "bf_io->i", "bf_io", ""]
     },
-    "block_scaling_config": {
-        "expected lhs or rhs": ["{x}", "{{}}", "{lhs={} x}"],
-        "expected scale_idx=2 zero_idx=3 strides=1x2 steps=32x1": [
-            "{lhs={x}}",
-            "{lhs={scale_idx=x}}",
-            "{lhs={scale_idx=1x2}}",
-        ],
-    },
     "entry_computation_layout": {
         "expected shapes in braces, like {(f32[8]{0})->f32[8]{0}}": ["{(f32[8])}", "{f32[8]->()}"]
     },
@@ -472,11 +433,6 @@ MALFORMED: dict[str, dict[str, list[str]]] = {
         "expected a name in double quotes": ["{{x}}", "{{1}}", "{{}, [x]}"],
         "expected an index, like {1,0}": ['{{"x" x}}', '{{"x" {x}}}', '{{"x" {1,x}}}'],
     },
-    "origin_recovery_table": {
-        'expected an array, like {"x" {1}} or {}': ["{x}", '{{"x"} : x}', '{{"x"} : ()}'],
-        "expected `:` and the entry of the array": ['{{"x"} x}', '{{"x"}}'],
-    },
-    "debug_attributes": {"expected records after `:`": ['{{"x"} : {"y"}}']},
 }
 
 
@@ -534,7 +490,6 @@ def test_a_malformed_value_says_what_was_expected(name: str, message: str, text:
         ("direction", "{LT}", "expected a word", 0),
         ("buffer_donor", "{ 0 }", "expected parts of parameters, like { (0, {}), (1, {2}) }", 2),
         ("literal", "4", "expected a shape and a value, like s32[2]{0} {1, 2}", 0),
-        ("debug_attributes", '{{"x"} : {"y"}}', "expected records after `:`", 9),
         ("domain", "{replicated}", 'expected kind="sharding", entry={…}, exit={…}', 1),
     ],
 )

@@ -45,8 +45,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 FIXTURES = REPOSITORY / "fixtures"
 GRAMMARS = (
     *("common", "shape", "instruction", "attribute", "dump_name"),
-    *("sharding", "replica_groups", "window", "dim_labels", "operand_config"),
-    *("program_shape", "origin", "origin_tables", "literal"),
+    *("sharding", "replica_groups", "window", "dim_labels"),
+    *("program_shape", "origin", "literal"),
 )
 MAX_LINES = 4000
 """lark takes some 200 microseconds a line: of more lines than this a sample is read."""

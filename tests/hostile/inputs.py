@@ -378,7 +378,6 @@ _table(
         50_000,
         "entry_computation_layout={(«f32[8]{0}|, »)->f32[8]{0}}",
     ),
-    ("rows of an origin table", 50_000, 'origin_recovery_table={\n«  {} : {"a.@"}\n»}'),
     ("a header of unknown attributes", 50_000, "«a@=1|, »"),
 )
 
@@ -707,11 +706,6 @@ _table(
         f"{{ gemm {{ algorithm: {10**30} }} run_time {{ nanos: {10**30} }} }} }}\n»",
     ),
     file="autotune.textproto",
-)
-_table(
-    str,
-    ("a text of a message, nested", 100_000, "hlo_module { computations { «a { »«} »} }\n"),
-    file="module.hlo.pbtxt",
 )
 _table(
     lambda text: {FINAL: _final(2), "module_0001.metadata.textproto": text},

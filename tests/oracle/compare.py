@@ -460,12 +460,6 @@ def _read(fields: str) -> dict[str, Any]:
 
 def _in_order(fields: dict[str, Any]) -> dict[str, Any]:
     """The same fields, maps and tables sorted: XLA has no order for them."""
-    table = fields.get("origin_recovery_table", {}).get("entries", ())
-    if table:
-        fields = {
-            **fields,
-            "origin_recovery_table": sorted(json.dumps(row, sort_keys=True) for row in table),
-        }
     pairs = fields.get("frontend_attributes", {}).get("map", ())
     if not pairs:
         return fields

@@ -25,7 +25,7 @@ from hlo_lint.hlo.attributes.devices import (
     ReplicaGroups,
 )
 from hlo_lint.hlo.attributes.metadata import OpMetadata
-from hlo_lint.hlo.attributes.origin import DebugEntry, Origin, OriginalArray, OriginTree, Recovery
+from hlo_lint.hlo.attributes.origin import Origin, OriginalArray, OriginTree
 from hlo_lint.hlo.attributes.plain import Alias, Donor, Statistics, Tolerance
 from hlo_lint.hlo.attributes.reading import read_attribute
 from hlo_lint.hlo.attributes.shapes import ProgramShape, TypedLiteral
@@ -36,7 +36,7 @@ from hlo_lint.hlo.attributes.sharding import (
     TiledSharding,
     TupleSharding,
 )
-from hlo_lint.hlo.attributes.windows import ConvolutionDimensionNumbers, OperandConfig, Window
+from hlo_lint.hlo.attributes.windows import ConvolutionDimensionNumbers, Window
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.parser.literals import Elided, LiteralValue, numpy_dtype
 from hlo_lint.hlo.shape import ArrayShape, BufferShape, Layout, OpaqueShape, Shape, TupleShape
@@ -53,11 +53,13 @@ IN_THE_GRAPH = frozenset(
 
 NOT_COMPARED = {
     "sparsity": "an older release's spelling, which neither jaxlib reads",
+    "sparsity_config": "kept as text",
+    "block_scaling_config": "kept as text",
     "mode": "a collective's mode is read by 0.11.2 and in no proto",
     "split_dimension": "all-to-all's old name for `dimensions`, in no proto",
     "concat_dimension": "all-to-all's old name for `dimensions`, in no proto",
 }
-"""Attributes that are in no field of XLA's protos, and why."""
+"""Attributes that are not compared with XLA's protos, and why."""
 
 
 def plain(name: str) -> Callable[[Any], Fields]:
@@ -270,28 +272,6 @@ def _leaves(tree: OriginTree, place: tuple[int, ...]) -> list[Fields]:
             ]
 
 
-def _sparsity(value: OperandConfig) -> Fields:
-    def side(fields: Mapping[str, tuple[int, ...]]) -> Fields:
-        numbers = {name: given[0] for name, given in fields.items() if name != "sparsity"}
-        non_zero, block = fields.get("sparsity", (0, 0))
-        absent = dict.fromkeys(("dimension", "stride", "idx"), 0)
-        return {"num_non_zero": non_zero, "block_size": block, **absent, **numbers}
-
-    return {"sparsity_config": {name: side(fields) for name, fields in value.items()}}
-
-
-def _scaling(value: OperandConfig) -> Fields:
-    return {
-        "block_scaling_config": {
-            side: {
-                "scale_idx": fields.get("scale_idx", (0,))[0],
-                **{name: fields.get(name, ()) for name in ("zero_idx", "strides", "steps")},
-            }
-            for side, fields in value.items()
-        }
-    }
-
-
 def _accuracy(value: str | Tolerance) -> Fields:
     if isinstance(value, Tolerance):
         tolerance = {"atol": value.absolute, "rtol": value.relative, "ulps": value.ulps}
@@ -395,8 +375,6 @@ _READERS: dict[str, Callable[[Any], Fields]] = {
     "frontend_attributes": _frontend,
     "origin": _origin,
     "original_value": _origin,
-    "sparsity_config": _sparsity,
-    "block_scaling_config": _scaling,
     "result_accuracy": _accuracy,
     "statistics": _statistics,
     "operand_layout_constraints": _operand_layouts,
@@ -655,20 +633,6 @@ def cleaned(value: Any) -> Any:
 
 # ---- a header
 
-_DEBUG: dict[str, Callable[[str], Any]] = {
-    "callback_id": int,
-    "op_id": int,
-    "partitioned": lambda value: value == "true",
-}
-
-
-def _array(array: OriginalArray | None) -> Fields:
-    return {"instruction_name": array.name, "shape_index": array.shape_index} if array else {}
-
-
-def _name_of(module: str) -> str:
-    return module.partition("HloModule ")[2].partition(",")[0].split("\n")[0].strip()
-
 
 def header(attributes: Mapping[str, Any]) -> Fields:
     """The fields of a module's header, as its `HloModuleProto` has them."""
@@ -693,21 +657,6 @@ def header(attributes: Mapping[str, Any]) -> Fields:
         ]
     }
     found |= _frontend(attributes.get("frontend_attributes", {}))
-    recoveries: tuple[Recovery, ...] = attributes.get("origin_recovery_table", ())
-    found["origin_recovery_table"] = {
-        "entries": [
-            {"old": _array(each.old), "new": _array(each.new), "module": _name_of(each.module)}
-            for each in recoveries
-        ]
-    }
-    debugs: tuple[DebugEntry, ...] = attributes.get("debug_attributes", ())
-    found["debug_attributes"] = [
-        {
-            "array": _array(each.array),
-            "records": [{k: _DEBUG.get(k, str)(v) for k, v in one.items()} for one in each.records],
-        }
-        for each in debugs
-    ]
     layout = attributes.get("entry_computation_layout")
     if isinstance(layout, ProgramShape):
         found["parameters"] = [numbers(shape) for shape in layout.parameters]

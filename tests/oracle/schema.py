@@ -288,19 +288,6 @@ ORIGIN: Table = {
     2: ("is_synthetic_call", flag),
     3: ("call_hierarchy", lambda values: [string(values)]),
 }
-SPARSITY: Table = {
-    1: ("num_non_zero", one),
-    2: ("block_size", one),
-    3: ("dimension", one),
-    4: ("stride", one),
-    5: ("idx", one),
-}
-SCALING: Table = {
-    1: ("scale_idx", one),
-    2: ("zero_idx", present),
-    3: ("strides", ints),
-    4: ("steps", ints),
-}
 FRONTEND: Table = {1: ("map", messages({1: ("key", string), 2: ("value", string)}))}
 GROUPS: Table = {1: ("replica_ids", ints)}
 ALGORITHMS = (
@@ -433,20 +420,13 @@ INSTRUCTION: Table = {
     95: ("num_carries", one),
     96: ("is_associative", word("", "true", "false")),
     97: ("conv_kind", word("", "fprop", "dgrad", "wgrad")),
-    98: (
-        "sparsity_config",
-        message({1: ("lhs", message(SPARSITY)), 2: ("rhs", message(SPARSITY))}),
-    ),
     100: ("has_dynamic_root", flag),
-    101: (
-        "block_scaling_config",
-        message({1: ("lhs", message(SCALING)), 2: ("rhs", message(SCALING))}),
-    ),
     102: ("comparison_order", string),
 }
 """The fields of an `HloInstructionProto` less the graph, name, shape, ids and metadata."""
-GRAPH = frozenset({1, 2, 3, 7, 9, 13, 35, 36, 37, 38})
-"""Fields of an `HloInstructionProto` that are the graph itself, and metadata."""
+GRAPH = frozenset({1, 2, 3, 7, 9, 13, 35, 36, 37, 38, 98, 101})
+"""Fields of an `HloInstructionProto` that are the graph itself, metadata, and configurations of
+operands, which are kept as text."""
 
 ALIAS_ENTRY: Table = {
     1: ("output_shape_index", ints),
@@ -455,24 +435,7 @@ ALIAS_ENTRY: Table = {
     4: ("kind", word("", "may-alias", "must-alias")),
 }
 DONOR_ENTRY: Table = {1: ("parameter_number", one), 2: ("parameter_shape_index", ints)}
-RECOVERY: Table = {
-    1: ("old", message(ORIGINAL_ARRAY)),
-    2: ("new", message(ORIGINAL_ARRAY)),
-    3: ("module", lambda values: string([read(values[-1])[1][-1]])),
-}
-"""Of the module that recovers an array only its name."""
-DEBUG: Table = {
-    1: ("log_mode", word("none", "default", "fusion_debugger", "no_fusion", "guaranteed")),
-    2: ("callback_id", one),
-    3: ("op_id", one),
-    4: ("partitioned", flag),
-}
 MODULE: Table = {
-    20: ("origin_recovery_table", message({1: ("entries", messages(RECOVERY))})),
-    24: (
-        "debug_attributes",
-        messages({1: ("array", message(ORIGINAL_ARRAY)), 2: ("records", messages(DEBUG))}),
-    ),
     8: ("input_output_alias", message({1: ("entries", messages(ALIAS_ENTRY))})),
     18: ("buffer_donor", message({1: ("entries", messages(DONOR_ENTRY))})),
     19: ("frontend_attributes", message(FRONTEND)),

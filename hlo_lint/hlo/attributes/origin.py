@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -37,24 +36,6 @@ class Origin:
     is_synthetic_call: bool = False
 
 
-class Recovery(NamedTuple):
-    """A recipe that recovers a replaced array from its replacement."""
-
-    old: OriginalArray | None
-    new: OriginalArray | None
-    module: str = ""
-    """The text of the module that computes it; empty if both arrays are equal."""
-
-
-class DebugEntry(NamedTuple):
-    """The debug attributes of an array."""
-
-    array: OriginalArray | None
-    records: tuple[Mapping[str, str], ...]
-    """The value of each field, by its name, as text."""
-
-
-_TABLE = 'expected a table, like { {"old"} : {"new"} }'
 _ARRAY = 'expected an array, like {"x" {1}} or {}'
 
 
@@ -98,44 +79,3 @@ def _array_at(cursor: Cursor) -> OriginalArray | None:
         index = cursor.listed(cursor.count, "expected an index, like {1,0}")
     cursor.demand("}")
     return OriginalArray(name, index)
-
-
-@reads(_TABLE)
-def read_recovery_table(cursor: Cursor) -> tuple[Recovery, ...]:
-    """The value of `origin_recovery_table={…}`.
-
-    >>> read_recovery_table('{ {"old" {1}} : {"new"} }')[0].new
-    OriginalArray(name='new', shape_index=())
-    """
-    recoveries = []
-    cursor.demand("{")
-    while not cursor.take("}"):
-        old = _array_at(cursor)
-        cursor.demand(":", message=_COLON)
-        new = _array_at(cursor)
-        recoveries.append(Recovery(old, new, cursor.string() if cursor.take(",") else ""))
-    return tuple(recoveries)
-
-
-_COLON = "expected `:` and the entry of the array"
-
-
-@reads(_TABLE)
-def read_debug_attributes(cursor: Cursor) -> tuple[DebugEntry, ...]:
-    """The value of `debug_attributes={…}`."""
-
-    def pair(_: str) -> tuple[str, str]:
-        name = cursor.word()
-        cursor.demand("=")
-        return name, cursor.scalar()
-
-    def entry(_: str) -> DebugEntry:
-        array = _array_at(cursor)
-        cursor.demand(":", message=_COLON)
-        records = cursor.listed(lambda _: dict(cursor.listed(pair)), _RECORDS, "()")
-        return DebugEntry(array, records)
-
-    return cursor.listed(entry)
-
-
-_RECORDS = "expected records after `:`"

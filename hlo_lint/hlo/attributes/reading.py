@@ -14,26 +14,23 @@ if TYPE_CHECKING:
     from hlo_lint.hlo.attributes.configuration import Json
     from hlo_lint.hlo.attributes.devices import ReplicaGroups
     from hlo_lint.hlo.attributes.metadata import OpMetadata
-    from hlo_lint.hlo.attributes.origin import DebugEntry, Origin, Recovery
+    from hlo_lint.hlo.attributes.origin import Origin
     from hlo_lint.hlo.attributes.plain import PlainValue
     from hlo_lint.hlo.attributes.shapes import ProgramShape, TypedLiteral
     from hlo_lint.hlo.attributes.sharding import Domain, Sharding
-    from hlo_lint.hlo.attributes.windows import ConvolutionDimensionNumbers, OperandConfig, Window
+    from hlo_lint.hlo.attributes.windows import ConvolutionDimensionNumbers, Window
     from hlo_lint.hlo.parser.mlir_dictionary import Dictionary
     from hlo_lint.hlo.shape import Shape
 
 AttributeValue: TypeAlias = (
     "PlainValue | Json | Dictionary | OpMetadata | Mapping[str, str] | Sharding | Domain"
-    " | ReplicaGroups | Window | ConvolutionDimensionNumbers | OperandConfig"
+    " | ReplicaGroups | Window | ConvolutionDimensionNumbers"
     " | ProgramShape | Shape | tuple[Shape, ...] | Origin | TypedLiteral"
-    " | tuple[Recovery, ...] | tuple[DebugEntry, ...]"
 )
 """The value of an attribute; the name determines its type."""
 
 _READERS = {
     "backend_config": "configuration.read_backend_config",
-    "block_scaling_config": "windows.read_block_scaling_config",
-    "debug_attributes": "origin.read_debug_attributes",
     "dim_labels": "windows.read_dim_labels",
     "domain": "sharding.read_domain",
     "entry_computation_layout": "shapes.read_program_shape",
@@ -42,19 +39,19 @@ _READERS = {
     "metadata": "metadata.read_metadata",
     "operand_layout_constraints": "shapes.read_shape_list",
     "origin": "origin.read_origin",
-    "origin_recovery_table": "origin.read_recovery_table",
     "original_value": "origin.read_origin",
-    "original_value_recovery_table": "origin.read_recovery_table",
     "outfeed_shape": "shapes.read_one_shape",
     "replica_groups": "devices.read_replica_groups",
     "sharding": "sharding.read_sharding",
-    "sparsity_config": "windows.read_sparsity_config",
     "window": "windows.read_window",
 }
 """The module and function that read an attribute: imported with the first value."""
 
-KEPT_AS_TEXT = frozenset({"sparsity"})
-"""Known attributes whose value is kept as text: releases had them for a few months."""
+KEPT_AS_TEXT = frozenset(
+    "block_scaling_config debug_attributes origin_recovery_table original_value_recovery_table "
+    "sparsity sparsity_config".split()
+)
+"""Known attributes whose value is kept as text: no rule reads them."""
 ANY_TEXT = KEPT_AS_TEXT | {"backend_config"}
 """Attributes whose value may be any text."""
 

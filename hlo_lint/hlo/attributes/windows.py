@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError, Cursor, reads
@@ -127,49 +127,6 @@ def read_dim_labels(text: str) -> ConvolutionDimensionNumbers:
         output.index("f"),
         tuple(map(output.index, spatial)),
     )
-
-
-OperandConfig: TypeAlias = Mapping[str, Mapping[str, tuple[int, ...]]]
-"""The fields of the operands `lhs` and `rhs` of a convolution, as numbers."""
-
-_is_counts = late(r"[0-9]+(?:x[0-9]+)*").fullmatch
-_SIDES = "expected a configuration of operands, like {lhs={…} rhs={…}}"
-
-
-@reads(_SIDES)
-def read_sparsity_config(cursor: Cursor) -> OperandConfig:
-    """The value of `sparsity_config={…}`.
-
-    >>> read_sparsity_config("{lhs={sparsity=2x4 idx=2}}")
-    {'lhs': {'sparsity': (2, 4), 'idx': (2,)}}
-    """
-    lengths = {"sparsity": 2, "dimension": 1, "stride": 1, "idx": 1}
-    return _sides_at(cursor, lengths, "expected sparsity=2x4 dimension=1 stride=1 idx=2")
-
-
-@reads(_SIDES)
-def read_block_scaling_config(cursor: Cursor) -> OperandConfig:
-    """The value of `block_scaling_config={…}`."""
-    lengths = {"scale_idx": 1, "zero_idx": 1, "strides": 0, "steps": 0}
-    return _sides_at(cursor, lengths, "expected scale_idx=2 zero_idx=3 strides=1x2 steps=32x1")
-
-
-def _sides_at(cursor: Cursor, lengths: dict[str, int], expected: str) -> OperandConfig:
-    """Read the fields of either side; `lengths` are their numbers of values, 0 for any."""
-    sides: dict[str, dict[str, tuple[int, ...]]] = {}
-    cursor.demand("{")
-    while not cursor.take("}"):
-        fields = sides[cursor.read(("lhs", "rhs").__contains__, "expected lhs or rhs")] = {}
-        cursor.demand("=", "{")
-        while not cursor.take("}"):
-            name = cursor.read(lengths.__contains__, expected)
-            cursor.demand("=")
-            begin = cursor.at
-            numbers = cursor.grid(_is_counts, expected)
-            if lengths[name] not in (0, len(numbers)):
-                cursor.refuse(expected, begin)
-            fields[name] = tuple(number for (number,) in numbers)
-    return sides
 
 
 def spelled_window(dimensions: Sequence[WindowDimension]) -> str:
