@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,9 +84,9 @@ def read_file(path: Path) -> Settings:
     return Settings(**{**fields, "file": path, "origins": origins})  # type: ignore[arg-type]
 
 
-def _folders(paths: Sequence[str | Path]) -> Iterator[Path]:
-    """Folders that may hold a settings file, the nearest first."""
-    starts: list[Iterable[Path]] = []
+def _folders(paths: Sequence[str | Path]) -> Iterable[Path]:
+    """Folders that may hold a settings file, each once, the nearest first."""
+    folders: list[Path] = []
     absolute = [os.path.abspath(path) for path in paths if str(path) not in ("", "-")]
     if absolute:
         try:
@@ -94,15 +94,9 @@ def _folders(paths: Sequence[str | Path]) -> Iterator[Path]:
         except ValueError:  # on different drives, or with a NUL character
             common = Path()
         inside = os.path.isdir(common)  # a name that is too long is not a folder either
-        starts.append([common, *common.parents] if inside else common.parents)
+        folders += [common, *common.parents] if inside else common.parents
     working_folder = Path.cwd()
-    starts.append([working_folder, *working_folder.parents])
-    seen: set[Path] = set()
-    for start in starts:
-        for folder in start:
-            if folder not in seen:
-                seen.add(folder)
-                yield folder
+    return dict.fromkeys([*folders, working_folder, *working_folder.parents])
 
 
 def _has_section(path: Path) -> bool:

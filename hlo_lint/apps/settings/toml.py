@@ -41,7 +41,7 @@ def _key(name: str) -> str:
 
 
 def _character(character: str) -> str:
-    """Escape a character that a terminal would obey."""
+    """A character of a string, escaped if it ends the string or a terminal would obey it."""
     if character in '"\\':
         return f"\\{character}"
     if character.isprintable():
