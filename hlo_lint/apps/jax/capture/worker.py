@@ -1,7 +1,7 @@
-"""Lowers and compiles jax functions with a dump of every pass.
+"""Everything that calls jax: runs scripts, lowers and compiles functions with a dump of every pass.
 
-Imported beside the caller's jax, and called by `children` in a child process, whose interpreter may
-have another jax. So it needs only jax and the standard library.
+`jit` calls it beside the caller's jax, and `children` in a child process, whose interpreter may
+have another jax. So it needs no package but jax and numpy.
 """
 
 from __future__ import annotations
@@ -119,14 +119,9 @@ def lower_for(
     sharding = jax.sharding
     mesh = _mesh(target)
     whole = sharding.NamedSharding(mesh, sharding.PartitionSpec())
-    is_placed = False
-
-    def placed(leaf: Any) -> Any:
-        nonlocal is_placed
-        is_placed |= _is_array(leaf)
-        return _described(leaf, sharding=whole)
-
-    arguments, keywords = jax.tree.map(placed, (tuple(arguments), dict(keywords)))
+    given = tuple(arguments), dict(keywords)
+    is_placed = any(map(_is_array, jax.tree.leaves(given)))
+    arguments, keywords = jax.tree.map(functools.partial(_described, sharding=whole), given)
     is_jitted = hasattr(function, "lower")
     with _current_device(mesh):
         if is_placed:
@@ -245,7 +240,7 @@ def _mesh(target: Mapping[str, str]) -> Any:
     import numpy
     from jax.experimental import topologies
 
-    before = {name: os.environ.get(name) for name in ABSENT}
+    before = {name: value for name, value in os.environ.items() if name in ABSENT}
     os.environ.update(ABSENT)
     try:
         topology = topologies.get_topology_desc(**target)
@@ -263,11 +258,9 @@ def _mesh(target: Mapping[str, str]) -> Any:
             raise TargetRefused(str(error).partition(": ")[2]) from error
         raise
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        for name in ABSENT:
+            del os.environ[name]
+        os.environ.update(before)
     return _jax().sharding.Mesh(numpy.array(topology.devices[:1]), ("device",))
 
 
