@@ -12,6 +12,7 @@ from hlo_lint.hlo.records import SharedLines
 from hlo_lint.hlo.symbols import SymbolTable
 from hlo_lint.text.source import Span
 
+# Of a comment like `// hlo-lint: allow RULE, FAMILY -- REASON`, the names.
 _directive = re.compile(r"(?://|/\*)\s*hlo-lint:\s*\S+\s+(.*?)(?:\s--\s|\s--$|\*/|$)", re.M)
 _rule_name = re.compile(r"[a-z][a-z\d]*(?:-[a-z\d]+)*")
 

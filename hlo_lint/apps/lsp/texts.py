@@ -115,7 +115,7 @@ class Text(TextDocument):
 
     def position(self, offset: int) -> types.Position:
         """The position of an offset."""
-        line = bisect_right(self.starts, offset) - 1
+        line = self.line_of(offset)
         before = self.source[self.starts[line] : offset]
         return types.Position(line, width(before, self.encoding))
 
