@@ -1,53 +1,32 @@
-"""Print the history of findings: the pass that introduced and the pass that resolved each."""
+"""The history of findings: the pass that introduced and the pass that resolved each."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.names import parse_name
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.report.report import Report
-from hlo_lint.report.text import STYLES, Spans, describe, hidden_line, skipped_lines
+from hlo_lint.report.text import EMPTY, STYLES, Line, describe, framed
 from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown
 
-if TYPE_CHECKING:
-    from rich.console import Console
+
+def history_parts(report: Report, *, quiet: bool, verbose: bool) -> Iterator[list[Line]]:
+    """The history of each finding, framed as in any report."""
+    parts = map(_entry, report.findings)
+    return framed(report, parts, [_summary(report.findings)], quiet=quiet, verbose=verbose)
 
 
-def print_history(console: Console, report: Report, *, quiet: bool, verbose: bool) -> None:
-    """Print the history of each finding, and a summary."""
-    from rich.text import Text
-
-    for line in _lines(report, quiet=quiet, verbose=verbose):
-        console.print(Text.assemble(*line), soft_wrap=True)
-
-
-def plain_history(report: Report, *, quiet: bool, verbose: bool) -> str:
-    """The text of `print_history` without colours."""
-    lines = _lines(report, quiet=quiet, verbose=verbose)
-    return "".join("".join(text for text, _ in line) + "\n" for line in lines)
-
-
-def _lines(report: Report, *, quiet: bool, verbose: bool) -> Iterator[Spans]:
-    skipped = [] if quiet else list(skipped_lines(report, minor=verbose, each=verbose))
-    yield from (((line, "dim"),) for line in skipped)
-    if skipped and report.findings:
-        yield ()
-    for finding in report.findings:
-        yield (
-            (f"{finding.severity.value}[{finding.rule}]", STYLES[finding.severity]),
-            (f": {shown(finding.message)}", "bold"),
-        )
-        for label, text in _history(finding):
-            yield (f"{label:>11}: ", "bold"), (shown(text), "")
-        yield ()
-    if not quiet:
-        yield ((_summary(report.findings), ""),)
-        if report.hidden:
-            yield ((hidden_line(report.hidden), ""),)
+def _entry(finding: Diagnostic) -> list[Line]:
+    name = f"{finding.severity.value}[{finding.rule}]"
+    title = (name, STYLES[finding.severity]), (f": {shown(finding.message)}", "bold")
+    history = [
+        Line(((f"{label:>11}: ", "bold"),), ((shown(text), ""),))
+        for label, text in _history(finding)
+    ]
+    return [Line(title), *history, EMPTY]
 
 
 def _history(finding: Diagnostic) -> Iterator[tuple[str, str]]:

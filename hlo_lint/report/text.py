@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import IO, TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.report.formats import Warn
 from hlo_lint.report.groups import Group, grouped
@@ -42,7 +41,7 @@ UNKNOWN = "a pass that left no dump"
 _words = late(r"\S+\s*").finditer
 
 
-class _Line(NamedTuple):
+class Line(NamedTuple):
     """A line of the report. On a terminal its body is folded, below the end of its label."""
 
     label: Spans
@@ -54,9 +53,12 @@ class _Line(NamedTuple):
         return "".join([text for text, _ in (*self.label, *self.body)])
 
 
+EMPTY = Line(())
+
+
 def render(report: Report, _: Warn) -> str:
     """The report without colours."""
-    return "".join(plain_report(report))
+    return plain(report_parts(report))
 
 
 def render_concise(finding: Diagnostic) -> str:
@@ -82,54 +84,80 @@ def describe(ref: PassRef) -> str:
     return f"pass {ref.pass_name} of {ref.pipeline}, {step}"
 
 
-def plain_report(
-    report: Report, seconds: float | None = None, *, quiet: bool = False, verbose: bool = False
-) -> Iterator[str]:
-    """Pieces of the text that `print_report` prints without colours and where nothing is folded.
-
-    To import rich takes longer than to check a small file.
-    """
-    lines = [] if quiet else [f"{line.plain}\n" for line in _skipped(report, verbose)]
-    yield from lines
-    if lines and report.findings:
-        yield "\n"
-    for group in _worst_last(report.findings, verbose):
-        yield f"{group_text(group)}\n\n"
-    for closing in () if quiet else _closing_lines(report, seconds, sys.stdout):
-        yield f"{closing}\n"
-
-
-def print_report(
-    console: Console,
+def report_parts(
     report: Report,
     seconds: float | None = None,
     *,
     quiet: bool = False,
     verbose: bool = False,
-) -> None:
-    """Print the skipped inputs, the groups of findings, the worst last, and lines that count.
+    width: int = 0,
+) -> Iterator[list[Line]]:
+    """The skipped inputs, the entries, the worst last, and lines that count.
 
-    With `quiet`, only the findings; with `verbose`, each finding, and each input that was skipped.
+    `seconds` is how long the check took, if it is to be said; `width` is that of a terminal, or 0.
     """
-    lines = [] if quiet else list(_skipped(report, verbose))
-    for line in lines:
-        for text in _folded(line, console):
-            console.print(text, soft_wrap=True)
-    if lines and report.findings:
-        console.print()
-    print_text(console, report.findings, verbose=verbose)
-    for closing in () if quiet else _closing_lines(report, seconds, console.file):
-        console.print(closing, highlight=False, markup=False, soft_wrap=True)
+    took = "" if seconds is None else f"; {seconds:.1f} s"
+    closing = [summary(report) + took, fixable(report.findings)]
+    shown_entries = entries(report.findings, verbose=verbose, width=width)
+    return framed(report, shown_entries, closing, quiet=quiet, verbose=verbose)
 
 
-def _closing_lines(report: Report, seconds: float | None, output: IO[str]) -> Iterator[str]:
-    """The summary, the number of fixes and the number of hidden findings by rule."""
-    is_timed = seconds is not None and output.isatty()  # for people
-    yield summary(report) + (f"; {seconds:.1f} s" if is_timed else "")
-    if fixes := fixable(report.findings):
-        yield fixes
-    if report.hidden:
-        yield hidden_line(report.hidden)
+def framed(
+    report: Report,
+    parts: Iterable[list[Line]],
+    closing: Iterable[str],
+    *,
+    quiet: bool,
+    verbose: bool,
+) -> Iterator[list[Line]]:
+    """Parts about findings between the skipped inputs and lines that count.
+
+    With `quiet`, only these parts; with `verbose`, each input that was skipped.
+    """
+    if quiet:
+        yield from parts
+        return
+    lines = (line.partition(": ") for line in skipped_lines(report, minor=verbose, each=verbose))
+    skipped = [Line(((f"{label}: ", "dim"),), ((rest, "dim"),)) for label, _, rest in lines]
+    if skipped:
+        yield [*skipped, EMPTY] if report.findings else skipped
+    yield from parts
+    hidden = hidden_line(report.hidden) if report.hidden else ""
+    yield [Line(((line, ""),)) for line in (*closing, hidden) if line]
+
+
+def plain(parts: Iterable[Iterable[Line]]) -> str:
+    """The text of some parts without colours, where nothing is folded.
+
+    To import rich takes longer than to check a small file.
+    """
+    return "".join(f"{line.plain}\n" for part in parts for line in part)
+
+
+def print_parts(console: Console, parts: Iterable[Iterable[Line]]) -> None:
+    """Print parts of a report: on a terminal folded, and with colours if it has some."""
+    from rich.text import Text
+
+    for part in parts:
+        # rich takes a millisecond for each thing that it prints.
+        if console.color_system is None and not width_of(console):
+            console.out(plain([part]), end="", highlight=False)
+        else:
+            texts = [text for line in part for text in _folded(line, console)]
+            console.print(Text("\n").join(texts), soft_wrap=True)
+
+
+def print_report(
+    console: Console, report: Report, *, quiet: bool = False, verbose: bool = False
+) -> None:
+    """Print the parts of `report_parts`."""
+    width = width_of(console)
+    print_parts(console, report_parts(report, quiet=quiet, verbose=verbose, width=width))
+
+
+def print_text(console: Console, findings: Sequence[Diagnostic], *, verbose: bool = False) -> None:
+    """Print the entries of `entries`."""
+    print_parts(console, entries(findings, verbose=verbose, width=width_of(console)))
 
 
 def hidden_line(hidden: Sequence[Diagnostic]) -> str:
@@ -139,12 +167,6 @@ def hidden_line(hidden: Sequence[Diagnostic]) -> str:
     by_rule = listed([f"{rule} {count}" for rule, count in rules.most_common()], MAX_RULES)
     least = max((finding.severity for finding in hidden), key=lambda severity: severity.rank).value
     return f"{severities(*numbers)} not shown: {by_rule} (--min-severity {least})"
-
-
-def _skipped(report: Report, verbose: bool) -> Iterator[_Line]:
-    for line in skipped_lines(report, minor=verbose, each=verbose):
-        label, _, rest = line.partition(": ")
-        yield _Line(((f"{label}: ", "dim"),), ((rest, "dim"),))
 
 
 def skipped_lines(report: Report, *, minor: bool = False, each: bool = False) -> Iterator[str]:
@@ -160,28 +182,16 @@ def skipped_lines(report: Report, *, minor: bool = False, each: bool = False) ->
             yield f"{label}{where}: {text}"
 
 
-def print_text(console: Console, findings: Sequence[Diagnostic], *, verbose: bool = False) -> None:
-    """Print each group of findings with an excerpt, an empty line after each; the worst come last.
+def entries(
+    findings: Sequence[Diagnostic], *, verbose: bool = False, width: int = 0
+) -> Iterator[list[Line]]:
+    """Each group of findings with an excerpt, an empty line after each; the worst come last.
 
-    With `verbose`, print each finding.
+    With `verbose`, each finding. A terminal shows its last lines, where the worst stand.
     """
-    from rich.text import Text
-
-    width = width_of(console)
-    if console.color_system is None and not width:
-        # rich takes a millisecond for each thing that it prints.
-        for group in _worst_last(findings, verbose):
-            console.out(f"{group_text(group)}\n\n", end="", highlight=False)
-        return
-    for group in _worst_last(findings, verbose):
-        lines = [text for line in _lines(group, width) for text in _folded(line, console)]
-        console.print(Text("\n").join(lines), end="\n\n", soft_wrap=True)
-
-
-def _worst_last(findings: Sequence[Diagnostic], verbose: bool) -> list[Group]:
-    """The entries in their order: a terminal shows its last lines, where the worst stand."""
     groups = [Group(finding) for finding in findings] if verbose else grouped(findings)
-    return sorted(groups, key=lambda group: -group.first.severity.rank)
+    for group in sorted(groups, key=lambda group: -group.first.severity.rank):
+        yield [*_lines(group, width), EMPTY]
 
 
 def width_of(console: Console) -> int:
@@ -232,29 +242,29 @@ def fixable(findings: Sequence[Diagnostic]) -> str:
     return f"{len(fixes)} fixable with `{COMMANDS['safe' if safe else 'unsafe']}`"
 
 
-def _lines(group: Group, width: int = 0) -> Iterator[_Line]:
+def _lines(group: Group, width: int = 0) -> Iterator[Line]:
     """The lines of an entry; `width` is that of a terminal, which shows no more of its excerpt."""
     finding = group.first
     style = STYLES[finding.severity]
     # The shape of a tuple may have thousands of elements: rules say where two shapes differ.
     message = cut_in_middle(shown(finding.message), MAX_MESSAGE)
     name = f"{finding.severity.value}[{finding.rule}]"
-    yield _Line((), ((name, style), (f": {message}", "bold")))
+    yield Line((), ((name, style), (f": {message}", "bold")))
     place = shown(f"{finding.path}:{finding.line}:{finding.column}")
-    yield _Line((("  --> ", "blue"), (place, "")))
+    yield Line((("  --> ", "blue"), (place, "")))
     yield from _excerpt(finding, style, width)
     notes = list(notes_of(finding))
     if elsewhere := group.elsewhere():
         notes.append(("also at", elsewhere))
     for label, note in notes:
         head = ("   = ", "blue"), (f"{label}: ", "bold")
-        yield _Line(head, ((cut_in_middle(shown(note), MAX_MESSAGE), ""),))
+        yield Line(head, ((cut_in_middle(shown(note), MAX_MESSAGE), ""),))
     if finding.fix is not None:
         how = f"{finding.fix.safety.value}; {COMMANDS[finding.fix.safety.value]}"
-        yield _Line((("help: ", "bold green"),), ((f"{shown(finding.fix.title)} ({how})", ""),))
+        yield Line((("help: ", "bold green"),), ((f"{shown(finding.fix.title)} ({how})", ""),))
 
 
-def _folded(line: _Line, console: Console) -> Iterator[Text]:
+def _folded(line: Line, console: Console) -> Iterator[Text]:
     """The text after a label; on a terminal, further lines begin below its first word."""
     label, body = _styled(line.label), _styled(line.body)
     if not line.body or not (width := width_of(console)):
@@ -286,12 +296,12 @@ def _styled(spans: Spans) -> Text:
     return Text(*spans[0]) if len(spans) == 1 else Text.assemble(*spans)
 
 
-def _excerpt(finding: Diagnostic, style: str, width: int) -> Iterator[_Line]:
+def _excerpt(finding: Diagnostic, style: str, width: int) -> Iterator[Line]:
     """The line and its carets: as much of a long line as fits, around what is marked."""
     number = f"{finding.line} | "
     text, start = finding.excerpt, finding.column - 1
     if sum(not character.isprintable() for character in text[:WIDTH]) * 4 > len(text[:WIDTH]):
-        yield _Line(((number, "blue"), (f"binary data, {len(text)} characters", "dim")))
+        yield Line(((number, "blue"), (f"binary data, {len(text)} characters", "dim")))
         return
     end = finding.end_column - 1 if finding.end_line == finding.line else len(text)
     room = width - len(number) if width else WIDTH + 2
@@ -299,9 +309,9 @@ def _excerpt(finding: Diagnostic, style: str, width: int) -> Iterator[_Line]:
     lead, tail = ("…" if first else ""), ("…" if last < len(text) else "")
     before = len(lead) + _columns(shown(text[first:start]))
     marked = max(1, _columns(shown(text[start : min(end, last)])))
-    yield _Line(((number, "blue"), (f"{lead}{shown(text[first:last])}{tail}", "")))
+    yield Line(((number, "blue"), (f"{lead}{shown(text[first:last])}{tail}", "")))
     bar = f"{'|':>{len(number) - 1}} "
-    yield _Line(((bar, "blue"), (" " * before, ""), ("^" * marked, style)))
+    yield Line(((bar, "blue"), (" " * before, ""), ("^" * marked, style)))
 
 
 def _columns(text: str) -> int:

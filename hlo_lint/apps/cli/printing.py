@@ -48,26 +48,32 @@ def output_report(
     report: Report, output_format: str, options: ReportOptions, seconds: float | None = None
 ) -> None:
     """Print a report, or write it to the file that the options name."""
-    output, details = options.output, {"quiet": options.quiet, "verbose": options.verbose}
-    is_plain = output is not None or common.is_plain()
+    output = options.output
     if output_format != "text" or options.statistics:
         common.write_output(_rendered(report, output_format, options), output)
-    elif options.blame:
-        from hlo_lint.report.blame import plain_history, print_history
+        return
+    from hlo_lint.report.text import plain, print_parts, report_parts, width_of
 
-        if is_plain:
-            common.write_output(plain_history(report, **details), output)
-        else:
-            print_history(common.console(), report, **details)
+    # rich takes longer to import than to check
+    is_plain = output is not None or common.is_plain() or not (report.findings or report.skipped)
+    console = None if is_plain else common.console()
+    if options.blame:
+        from hlo_lint.report.blame import history_parts
+
+        parts = history_parts(report, quiet=options.quiet, verbose=options.verbose)
     else:
-        from hlo_lint.report.text import plain_report, print_report
-
-        # rich takes longer to import than to check
-        if is_plain or not (report.findings or report.skipped):
-            on_terminal = seconds if output is None else None
-            common.write_output("".join(plain_report(report, on_terminal, **details)), output)
-        else:
-            print_report(common.console(), report, seconds, **details)
+        is_for_people = output is None and sys.stdout.isatty()
+        parts = report_parts(
+            report,
+            seconds if is_for_people else None,
+            quiet=options.quiet,
+            verbose=options.verbose,
+            width=0 if console is None else width_of(console),
+        )
+    if console is None:
+        common.write_output(plain(parts), output)
+    else:
+        print_parts(console, parts)
 
 
 def _rendered(report: Report, output_format: str, options: ReportOptions) -> str:
