@@ -23,8 +23,7 @@ def _entry(finding: Diagnostic) -> list[Line]:
     name = f"{finding.severity.value}[{finding.rule}]"
     title = (name, STYLES[finding.severity]), (f": {shown(finding.message)}", "bold")
     history = [
-        Line(((f"{label:>11}: ", "bold"),), ((shown(text), ""),))
-        for label, text in _history(finding)
+        Line(((f"{label:>11}: ", "bold"), (shown(text), ""))) for label, text in _history(finding)
     ]
     return [Line(title), *history, EMPTY]
 

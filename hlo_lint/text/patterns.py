@@ -12,7 +12,7 @@ from typing import Any, cast
 
 
 def late(pattern: str, flags: int = 0) -> re.Pattern[str]:
-    """`re.compile(pattern, flags)`, with the first call of a method.
+    """`re.compile(pattern, flags)`, postponed to the first call of one of its methods.
 
     >>> is_number = late("[0-9]+").fullmatch
     >>> is_number("12") is not None

@@ -118,7 +118,7 @@ class _Expanding:
         file.seek(0)
         self._path = path
         self._size = size
-        self._limit = min(limit, max(ANY_EXPANSION, size * MAX_EXPANSION))
+        self._limit = _sound_size(size, limit)
         self._left = self._limit
         self._stream = _opened(file, path)
 
@@ -138,6 +138,11 @@ class _Expanding:
         if self._left < 0:
             raise _too_large(self._path, self._size, self._limit)
         return data
+
+
+def _sound_size(compressed: int, most: int) -> int:
+    """The size, at most `most`, beyond which expanded data counts as a bomb."""
+    return min(most, max(ANY_EXPANSION, compressed * MAX_EXPANSION))
 
 
 def _too_large(path: Path, size: int, limit: int) -> DumpError:
@@ -253,7 +258,7 @@ def _unzip(file: IO[bytes], archive: Path, folder: Path) -> None:
     from zipfile import ZipFile
 
     size = file.seek(0, 2)
-    limit = min(MAX_ARCHIVE_BYTES, max(ANY_EXPANSION, size * MAX_EXPANSION))
+    limit = _sound_size(size, MAX_ARCHIVE_BYTES)
     try:
         with ZipFile(file) as members:
             # A member ends at its stated size, even if its data expand to more.

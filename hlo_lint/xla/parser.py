@@ -75,7 +75,7 @@ class XlaParser(Child):
             UsageError: the other interpreter cannot be run, or has no jaxlib.
         """
         data = encode(text)
-        assert self.release
+        assert self.release  # starts the child, or raises that jaxlib is missing
         try:
             self.call(bindings.parsed, data)
         except ChildDied as death:

@@ -153,8 +153,7 @@ class Plugin:
     ) -> str:
         """Compile a serialized HloModuleProto; the error, or empty text.
 
-        `code` is then the executable, as jax's clients load it, if it is to be kept.
-
+        With `keeps_code`, `self.code` is then the executable, as jax's clients load it.
         `target` has the arguments of jax's `get_topology_desc`; `devices` are the numbers of
         replicas and of partitions; `flags` are for this compilation, in addition to `XLA_FLAGS`.
         A partitioned module is the program of a partition.
