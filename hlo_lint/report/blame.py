@@ -8,24 +8,25 @@ from pathlib import Path
 from hlo_lint.dumps.names import parse_name
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.report.report import Report
-from hlo_lint.report.text import EMPTY, STYLES, Line, describe, framed
+from hlo_lint.report.text import EMPTY, STYLES, ReportLine, describe, framed
 from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown
 
 
-def history_parts(report: Report, *, quiet: bool, verbose: bool) -> Iterator[list[Line]]:
+def history_parts(report: Report, *, quiet: bool, verbose: bool) -> Iterator[list[ReportLine]]:
     """The history of each finding, framed as in any report."""
     parts = map(_entry, report.findings)
     return framed(report, parts, [_summary(report.findings)], quiet=quiet, verbose=verbose)
 
 
-def _entry(finding: Diagnostic) -> list[Line]:
+def _entry(finding: Diagnostic) -> list[ReportLine]:
     name = f"{finding.severity.value}[{finding.rule}]"
     title = (name, STYLES[finding.severity]), (f": {shown(finding.message)}", "bold")
     history = [
-        Line(((f"{label:>11}: ", "bold"), (shown(text), ""))) for label, text in _history(finding)
+        ReportLine(((f"{label:>11}: ", "bold"), (shown(text), "")))
+        for label, text in _history(finding)
     ]
-    return [Line(title), *history, EMPTY]
+    return [ReportLine(title), *history, EMPTY]
 
 
 def _history(finding: Diagnostic) -> Iterator[tuple[str, str]]:

@@ -41,7 +41,7 @@ UNKNOWN = "a pass that left no dump"
 _words = late(r"\S+\s*").finditer
 
 
-class Line(NamedTuple):
+class ReportLine(NamedTuple):
     """A line of the report. On a terminal its body is folded, below the end of its label."""
 
     label: Spans
@@ -53,12 +53,12 @@ class Line(NamedTuple):
         return "".join([text for text, _ in (*self.label, *self.body)])
 
 
-EMPTY = Line(())
+EMPTY = ReportLine(())
 
 
 def render(report: Report, _: Warn) -> str:
     """The report without colours."""
-    return plain(report_parts(report))
+    return plain_text(report_parts(report))
 
 
 def render_concise(finding: Diagnostic) -> str:
@@ -91,7 +91,7 @@ def report_parts(
     quiet: bool = False,
     verbose: bool = False,
     width: int = 0,
-) -> Iterator[list[Line]]:
+) -> Iterator[list[ReportLine]]:
     """The skipped inputs, the entries, the worst last, and lines that count.
 
     `seconds` is how long the check took, if it is to be said; `width` is that of a terminal, or 0.
@@ -104,12 +104,12 @@ def report_parts(
 
 def framed(
     report: Report,
-    parts: Iterable[list[Line]],
+    parts: Iterable[list[ReportLine]],
     closing: Iterable[str],
     *,
     quiet: bool,
     verbose: bool,
-) -> Iterator[list[Line]]:
+) -> Iterator[list[ReportLine]]:
     """Parts about findings between the skipped inputs and lines that count.
 
     With `quiet`, only these parts; with `verbose`, each input that was skipped.
@@ -118,15 +118,15 @@ def framed(
         yield from parts
         return
     lines = (line.partition(": ") for line in skipped_lines(report, minor=verbose, each=verbose))
-    skipped = [Line(((f"{label}: ", "dim"),), ((rest, "dim"),)) for label, _, rest in lines]
+    skipped = [ReportLine(((f"{label}: ", "dim"),), ((rest, "dim"),)) for label, _, rest in lines]
     if skipped:
         yield [*skipped, EMPTY] if report.findings else skipped
     yield from parts
     hidden = hidden_line(report.hidden) if report.hidden else ""
-    yield [Line(((line, ""),)) for line in (*closing, hidden) if line]
+    yield [ReportLine(((line, ""),)) for line in (*closing, hidden) if line]
 
 
-def plain(parts: Iterable[Iterable[Line]]) -> str:
+def plain_text(parts: Iterable[Iterable[ReportLine]]) -> str:
     """The text of some parts without colours, where nothing is folded.
 
     To import rich takes longer than to check a small file.
@@ -134,14 +134,14 @@ def plain(parts: Iterable[Iterable[Line]]) -> str:
     return "".join(f"{line.plain}\n" for part in parts for line in part)
 
 
-def print_parts(console: Console, parts: Iterable[Iterable[Line]]) -> None:
+def print_parts(console: Console, parts: Iterable[Iterable[ReportLine]]) -> None:
     """Print parts of a report: on a terminal folded, and with colours if it has some."""
     from rich.text import Text
 
     for part in parts:
         # rich takes a millisecond for each thing that it prints.
         if console.color_system is None and not width_of(console):
-            console.out(plain([part]), end="", highlight=False)
+            console.out(plain_text([part]), end="", highlight=False)
         else:
             texts = [text for line in part for text in _folded(line, console)]
             console.print(Text("\n").join(texts), soft_wrap=True)
@@ -184,7 +184,7 @@ def skipped_lines(report: Report, *, minor: bool = False, each: bool = False) ->
 
 def entries(
     findings: Sequence[Diagnostic], *, verbose: bool = False, width: int = 0
-) -> Iterator[list[Line]]:
+) -> Iterator[list[ReportLine]]:
     """Each group of findings with an excerpt, an empty line after each; the worst come last.
 
     With `verbose`, each finding. A terminal shows its last lines, where the worst stand.
@@ -242,29 +242,31 @@ def fixable(findings: Sequence[Diagnostic]) -> str:
     return f"{len(fixes)} fixable with `{COMMANDS['safe' if safe else 'unsafe']}`"
 
 
-def _lines(group: Group, width: int = 0) -> Iterator[Line]:
+def _lines(group: Group, width: int = 0) -> Iterator[ReportLine]:
     """The lines of an entry; `width` is that of a terminal, which shows no more of its excerpt."""
     finding = group.first
     style = STYLES[finding.severity]
     # The shape of a tuple may have thousands of elements: rules say where two shapes differ.
     message = cut_in_middle(shown(finding.message), MAX_MESSAGE)
     name = f"{finding.severity.value}[{finding.rule}]"
-    yield Line((), ((name, style), (f": {message}", "bold")))
+    yield ReportLine((), ((name, style), (f": {message}", "bold")))
     place = shown(f"{finding.path}:{finding.line}:{finding.column}")
-    yield Line((("  --> ", "blue"), (place, "")))
+    yield ReportLine((("  --> ", "blue"), (place, "")))
     yield from _excerpt(finding, style, width)
     notes = list(notes_of(finding))
     if elsewhere := group.elsewhere():
         notes.append(("also at", elsewhere))
     for label, note in notes:
         head = ("   = ", "blue"), (f"{label}: ", "bold")
-        yield Line(head, ((cut_in_middle(shown(note), MAX_MESSAGE), ""),))
+        yield ReportLine(head, ((cut_in_middle(shown(note), MAX_MESSAGE), ""),))
     if finding.fix is not None:
         how = f"{finding.fix.safety.value}; {COMMANDS[finding.fix.safety.value]}"
-        yield Line((("help: ", "bold green"),), ((f"{shown(finding.fix.title)} ({how})", ""),))
+        yield ReportLine(
+            (("help: ", "bold green"),), ((f"{shown(finding.fix.title)} ({how})", ""),)
+        )
 
 
-def _folded(line: Line, console: Console) -> Iterator[Text]:
+def _folded(line: ReportLine, console: Console) -> Iterator[Text]:
     """The text after a label; on a terminal, further lines begin below its first word."""
     label, body = _styled(line.label), _styled(line.body)
     if not line.body or not (width := width_of(console)):
@@ -296,12 +298,12 @@ def _styled(spans: Spans) -> Text:
     return Text(*spans[0]) if len(spans) == 1 else Text.assemble(*spans)
 
 
-def _excerpt(finding: Diagnostic, style: str, width: int) -> Iterator[Line]:
+def _excerpt(finding: Diagnostic, style: str, width: int) -> Iterator[ReportLine]:
     """The line and its carets: as much of a long line as fits, around what is marked."""
     number = f"{finding.line} | "
     text, start = finding.excerpt, finding.column - 1
     if sum(not character.isprintable() for character in text[:WIDTH]) * 4 > len(text[:WIDTH]):
-        yield Line(((number, "blue"), (f"binary data, {len(text)} characters", "dim")))
+        yield ReportLine(((number, "blue"), (f"binary data, {len(text)} characters", "dim")))
         return
     end = finding.end_column - 1 if finding.end_line == finding.line else len(text)
     room = width - len(number) if width else WIDTH + 2
@@ -309,9 +311,9 @@ def _excerpt(finding: Diagnostic, style: str, width: int) -> Iterator[Line]:
     lead, tail = ("…" if first else ""), ("…" if last < len(text) else "")
     before = len(lead) + _columns(shown(text[first:start]))
     marked = max(1, _columns(shown(text[start : min(end, last)])))
-    yield Line(((number, "blue"), (f"{lead}{shown(text[first:last])}{tail}", "")))
+    yield ReportLine(((number, "blue"), (f"{lead}{shown(text[first:last])}{tail}", "")))
     bar = f"{'|':>{len(number) - 1}} "
-    yield Line(((bar, "blue"), (" " * before, ""), ("^" * marked, style)))
+    yield ReportLine(((bar, "blue"), (" " * before, ""), ("^" * marked, style)))
 
 
 def _columns(text: str) -> int:

@@ -13,7 +13,7 @@ from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.report.formats import FORMATS, render
 from hlo_lint.report.groups import grouped
 from hlo_lint.report.report import Report
-from hlo_lint.report.text import plain, report_parts
+from hlo_lint.report.text import plain_text, report_parts
 from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.registry import find_rule
 from tests.apps.test_cli import run, write
@@ -49,7 +49,7 @@ def test_findings_that_differ_in_a_name_are_one_entry() -> None:
 
 
 def test_each_finding_is_listed_with_verbose() -> None:
-    text = plain(report_parts(lint(module("a", "b", "c")), verbose=True))
+    text = plain_text(report_parts(lint(module("a", "b", "c")), verbose=True))
     assert text.count("error[") == 3
     assert "also at" not in text
 

@@ -52,7 +52,7 @@ def output_report(
     if output_format != "text" or options.statistics:
         common.write_output(_rendered(report, output_format, options), output)
         return
-    from hlo_lint.report.text import plain, print_parts, report_parts, width_of
+    from hlo_lint.report.text import plain_text, print_parts, report_parts, width_of
 
     # rich takes longer to import than to check
     is_plain = output is not None or common.is_plain() or not (report.findings or report.skipped)
@@ -71,7 +71,7 @@ def output_report(
             width=0 if console is None else width_of(console),
         )
     if console is None:
-        common.write_output(plain(parts), output)
+        common.write_output(plain_text(parts), output)
     else:
         print_parts(console, parts)
 
