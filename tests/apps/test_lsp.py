@@ -287,19 +287,6 @@ def test_nothing_of_a_dump_is_taken_for_markup(editor: Editor) -> None:
     assert "op_name ```x`` <img src=a>\\n\\x1b[31m\\u202e```" in shown
 
 
-def test_a_client_without_markdown_gets_plain_text() -> None:
-    plain = types.ClientCapabilities(
-        text_document=types.TextDocumentClientCapabilities(
-            hover=types.HoverClientCapabilities(content_format=[types.MarkupKind.PlainText])
-        )
-    )
-    editor = Editor(capabilities=plain)
-    uri = editor.open(SMALL)
-    shown = present(editor.hover(uri, editor.at(uri, "%sum = ", 1)))
-    assert shown.startswith("ROOT %sum = f32[] add(%x, %y)\n\n- f32[]: 1 element, 4 bytes")
-    editor.close()
-
-
 # Names
 
 
