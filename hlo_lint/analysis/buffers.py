@@ -1,4 +1,4 @@
-"""The memory of values, and the aliases that headers and custom calls declare."""
+"""Results that share memory: by declared aliases, by donation, by being handed on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The opcodes that a module runs, and the computations that its instructions call."""
+"""The call graph of a module, with the opcodes that its computations hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The device groups of collectives, and the instructions that communicate."""
+"""The devices that communicate with each other, by the groups and pairs of collectives."""
 
 from __future__ import annotations
 

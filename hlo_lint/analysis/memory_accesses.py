@@ -1,4 +1,4 @@
-"""Reads and writes of memory by a buffer assignment, and conflicts with operations in flight."""
+"""Accesses of memory, by a buffer assignment, that conflict with operations in flight."""
 
 from __future__ import annotations
 

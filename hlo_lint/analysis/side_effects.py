@@ -1,4 +1,4 @@
-"""Instructions with side effects, and how often they run."""
+"""Instructions with side effects, by how often they run."""
 
 from __future__ import annotations
 

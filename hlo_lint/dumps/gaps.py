@@ -1,4 +1,4 @@
-"""Gaps of a folder: passes that it does not show, and dumps of another run."""
+"""Gaps of a folder: passes that it does not show, dumps that are of another run."""
 
 from __future__ import annotations
 

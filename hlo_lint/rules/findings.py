@@ -1,4 +1,4 @@
-"""Findings, as rules yield them, and severities."""
+"""Findings, as rules yield them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Atomic writes of files, and their destinations in a folder that mirrors others."""
+"""Files as results: each whole or not there, in a folder that mirrors the inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""XLA's Python bindings: functions for the child process, and the wording of XLA's errors."""
+"""XLA's Python bindings, as the child process calls them."""
 
 from __future__ import annotations
 

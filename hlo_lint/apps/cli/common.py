@@ -1,4 +1,4 @@
-"""Settings, input and terminal, as all commands use them."""
+"""The frame of all commands: settings, input, terminal, exit status."""
 
 from __future__ import annotations
 

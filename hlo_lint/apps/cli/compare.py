@@ -1,4 +1,4 @@
-"""`hlo-lint compare`: costs of the final modules of two runs, and the settings of the runs."""
+"""`hlo-lint compare`: two runs side by side, by their costs, settings or results."""
 
 from __future__ import annotations
 

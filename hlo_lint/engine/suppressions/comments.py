@@ -1,4 +1,4 @@
-"""Comments that allow findings or state the stage of a text, for fixtures and tests.
+"""Comments to hlo-lint in a text: the findings that it allows, the stage that it states.
 
     %r = f32[4,2]{0,1} reshape(%p)  // hlo-lint: allow reshape-moves-data -- a test of the fix
     // hlo-lint: allow needless-transpose, layout -- alone on its line: for the next statement

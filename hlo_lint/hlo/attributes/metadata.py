@@ -1,4 +1,4 @@
-"""The origin of an instruction in the program, and its frontend attributes."""
+"""Attributes that the front end writes: `metadata`, `frontend_attributes`."""
 
 from __future__ import annotations
 

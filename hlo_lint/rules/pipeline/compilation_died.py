@@ -1,4 +1,4 @@
-"""The pass in which a compilation stopped, and the part of the module that stopped it."""
+"""The pass in which a compilation stopped, with what stopped it in the module."""
 
 from __future__ import annotations
 
