@@ -53,6 +53,7 @@ ENDINGS = {
     "text": "txt",
     "concise": "concise.txt",
     "json": "json",
+    "json-lines": "jsonl",
     "sarif": "sarif",
     "github": "github.txt",
     "gitlab": "gitlab.json",

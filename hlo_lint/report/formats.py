@@ -18,6 +18,7 @@ FORMATS = {
     "text": "each finding with its line, a caret, its origin and its notes",
     "concise": "a line for each finding: path:line:column: severity[rule]: message",
     "json": "a JSON object",
+    "json-lines": "a JSON object on a line for each finding, and a summary",
     "sarif": "SARIF 2.1.0, for code scanning and editors",
     "github": "workflow commands that GitHub shows as annotations",
     "gitlab": "a Code Quality report of GitLab",

@@ -524,6 +524,15 @@ def test_junit_reads_whatever_a_dump_says(evil: Report) -> None:
 # JSON
 
 
+def test_json_lines_are_the_json_report_line_by_line(everything: Report) -> None:
+    *findings, summary = map(json.loads, render(everything, "json-lines").splitlines())
+    report = json.loads(render(everything, "json"))
+    assert [{"type": "finding", **each} for each in report["findings"]] == findings
+    assert summary.pop("type") == "summary"
+    assert summary == {name: report[name] for name in ("version", "skipped", "stats")}
+    assert report["allowed"] == []
+
+
 def test_bytes_that_are_no_utf_8_survive_in_json(tmp_path: Path) -> None:
     text = render(moving(tmp_path / "m.hlo", "caf\udce9"), "json")
     ((edit,),) = [each["fix"]["edits"] for each in json.loads(text)["findings"]]
@@ -628,6 +637,6 @@ def test_the_page_shows_what_the_program_prints(command: str, said: str, folder:
     assert re.fullmatch(shown, done.stdout), done.stdout
 
 
-def test_the_page_shows_every_format() -> None:
+def test_the_page_shows_every_format_but_the_one_of_long_lines() -> None:
     shown = {shlex.split(command)[-1] for command, _ in sessions()}
-    assert {name for name in FORMATS if name not in shown} == {"text"}
+    assert {name for name in FORMATS if name not in shown} == {"text", "json-lines"}
