@@ -228,10 +228,7 @@ def _by_time(folder: Path) -> list[Compilation]:
         return []
 
     def written(compilation: Compilation) -> int:
-        return max(
-            path.stat().st_mtime_ns
-            for path in (*(d.path for d in compilation.dumps), *compilation.artefacts)
-        )
+        return max(path.stat().st_mtime_ns for path in compilation.files)
 
     return sorted(compilations, key=written)
 

@@ -160,11 +160,7 @@ def _by_compilation(
     dump: Dump, findings: Sequence[Diagnostic]
 ) -> dict[Compilation, dict[int, Diagnostic]]:
     """The findings in the files of each compilation, by number."""
-    owners = {
-        str(path): compilation
-        for compilation in dump
-        for path in (*compilation.artefacts, *(file.path for file in compilation.dumps))
-    }
+    owners = {str(path): compilation for compilation in dump for path in compilation.files}
     of_compilation: dict[Compilation, dict[int, Diagnostic]] = {}
     for number, finding in enumerate(findings):
         if (owner := owners.get(finding.path)) is not None:
