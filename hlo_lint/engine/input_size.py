@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Final
 
 from hlo_lint.dumps.compilation import Compilation
@@ -43,11 +43,24 @@ def groups_of_equal_size(compilations: Sequence[Compilation]) -> list[list[int]]
 
     Compilations in no group differ from all others.
     """
-    groups: dict[tuple[object, ...], list[int]] = {}
-    for position, compilation in enumerate(compilations):
-        names = [path.name for path in compilation.files]
-        key = compilation.lone, compilation.size, *names
-        groups.setdefault(key, []).append(position)
+
+    def names_at(position: int) -> Hashable:
+        compilation = compilations[position]
+        return compilation.lone, *(path.name for path in compilation.files)
+
+    # Most names differ: no size of such files is asked.
+    return [
+        group
+        for alike in _groups(range(len(compilations)), names_at)
+        for group in _groups(alike, lambda position: compilations[position].size)
+    ]
+
+
+def _groups(positions: Iterable[int], key: Callable[[int], Hashable]) -> list[list[int]]:
+    """The positions with equal keys, several in each group."""
+    groups: dict[Hashable, list[int]] = {}
+    for position in positions:
+        groups.setdefault(key(position), []).append(position)
     return [group for group in groups.values() if len(group) > 1]
 
 
