@@ -178,10 +178,11 @@ def _part_at(cursor: Cursor, depth: int, name: str) -> str:
         cursor.demand("(", message=_SHAPE)
         _shape_at(cursor, inside)
         cursor.demand(")", message=_TRAILING)
-    while name != "P" and cursor.take("("):
+        return "".join(cursor.tokens[begin : cursor.at])
+    while cursor.take("("):
         while not cursor.take(")"):
             cursor.read(bool, _NUMBER)
     tokens = cursor.tokens[begin : cursor.at]
-    if name != "P" and _PARTS[name](" ".join(tokens)) is None:
+    if _PARTS[name](" ".join(tokens)) is None:
         cursor.refuse(_NUMBER if name in _NUMBERED else _SHAPE, begin + 1)
     return "".join(tokens)
