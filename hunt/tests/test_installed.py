@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 from click.testing import CliRunner
@@ -39,29 +40,31 @@ def test_the_page_about_exit_statuses_names_the_command() -> None:
     assert re.search(r"^\| `hunt` .*\| no new bug \| a new bug \|$", page, re.M)
 
 
+def run_by_pytest(folder: Path, source: str) -> CompletedProcess[str]:
+    """A run of pytest, with the plug-in, over one file of tests."""
+    file = folder / "test_source.py"
+    file.write_text(source, "utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(file)]
+    return completed(command, cwd=folder)
+
+
 @pytest.mark.slow
 def test_the_marker_hunts_before_the_test(tmp_path: Path) -> None:
-    file = tmp_path / "test_pass.py"
-    file.write_text(
+    done = run_by_pytest(
+        tmp_path,
         "import pytest\n"
         '@pytest.mark.hlo_lint_hunt(passes=["no-such-pass"], minutes=0.02)\n'
         "def test_the_pass():\n    pass\n",
-        "utf-8",
     )
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(file)]
-    done = completed(command, cwd=tmp_path)
     assert "1 passed" in done.stdout, done.stdout
 
 
 @pytest.mark.slow
 def test_a_run_without_the_marker_imports_nothing_but_the_plugin(tmp_path: Path) -> None:
-    file = tmp_path / "test_imports.py"
-    file.write_text(
+    done = run_by_pytest(
+        tmp_path,
         "import sys\n\ndef test_imports():\n"
         '    mine = {name for name in sys.modules if name.startswith("hlo_lint_hunt")}\n'
         '    assert mine == {"hlo_lint_hunt", "hlo_lint_hunt.pytest_plugin"}\n',
-        "utf-8",
     )
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(file)]
-    done = completed(command, cwd=tmp_path)
     assert done.returncode == 0, done.stdout
