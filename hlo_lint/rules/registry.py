@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 REMOVED: Final = frozenset(
     (
-        "collective-moves-unread collective-of-equal-values constraint-ignored descriptor- "
-        "misaligned device- donation-lost emission live-values-share-memory memory-space-lost "
-        "needless-copy normal-form-lost offset-without-effect operation passes-undo-each-other "
-        "permute-loses-target premature- subbyte-size-missing temporaries-outgrow-arguments "
-        "tile-config-disagrees transfer-pairs-differ uncalled-computation unreduced-off- "
-        "reduction unsupported-at- window-too-large"
+        "collective-moves-unread collective-of-equal-values constraint-ignored "
+        "device-descriptor-misaligned donation-lost live-values-share-memory memory-space-lost "
+        "needless-copy normal-form-lost offset-without-effect passes-undo-each-other "
+        "permute-loses-target premature-operation subbyte-size-missing "
+        "temporaries-outgrow-arguments tile-config-disagrees transfer-pairs-differ "
+        "uncalled-computation unreduced-off-reduction unsupported-at-emission window-too-large"
     ).split()
 )
 """Rules of earlier versions: without a defect of a real program, or in other rules now."""

@@ -59,6 +59,8 @@ def test_a_rule_that_runs_xla_is_chosen_by_its_own_name_alone() -> None:
 
 def test_a_removed_rule_is_refused_as_such() -> None:
     assert REMOVED.isdisjoint(known_names())
+    assert "device-descriptor-misaligned" in REMOVED
+    assert not [name for name in REMOVED if "-" not in name.strip("-")]
     with pytest.raises(hlo_lint.UsageError, match="the rule needless-copy was removed"):
         select_rules(["needless-copy"])
 

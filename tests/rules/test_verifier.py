@@ -14,6 +14,7 @@ import pytest
 import hlo_lint
 from hlo_lint.analysis import verifier
 from hlo_lint.engine.verifier import Verifier
+from hlo_lint.hlo.opcodes import OPCODES
 from hlo_lint.rules.base import Bad, Good, Rule, Stage
 from hlo_lint.rules.registry import all_rules
 from hlo_lint.rules.verifier import VerifierRule
@@ -83,6 +84,12 @@ def test_every_check_has_one_place_and_one_example() -> None:
         assert [each for each in rule.demands if each not in OPTIONAL] == list(rule.rows)
     names = [*(check for rule in RULES for check in rule.demands), *ELSEWHERE, *LEFT_OUT]
     assert len(set(names)) == len(names)
+
+
+def test_checks_of_shapes_name_opcodes_there_are() -> None:
+    tables = [table for rule in RULES for table in (rule.shapes_of, rule.counts_of)]
+    named = {opcode for table in tables for text in table.values() for opcode in text.split()}
+    assert named <= OPCODES.keys()
 
 
 @pytest.mark.parametrize("check", OPTIONAL)

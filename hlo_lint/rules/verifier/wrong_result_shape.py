@@ -64,8 +64,8 @@ class WrongResultShape(VerifierRule):
             (slice dynamic-slice dynamic-update-slice tuple select-and-scatter pad)
             slices, pad, tuple, select-and-scatter: inferred
         gather-shape: ShapeVerifier::HandleGather
-            (batch-norm-training batch-norm-inference batch-norm-grad gather scatter get-
-            dimension-size set-dimension-size)
+            (batch-norm-training batch-norm-inference batch-norm-grad gather scatter
+            get-dimension-size set-dimension-size)
             batch norms, gather, scatter, sizes of dimensions: inferred
         scatter-dimensions: InstructionVerifier::HandleScatter
             scatter: scatter_dims_to_operand_dims are dimensions of the operand
