@@ -161,9 +161,10 @@ class Example:
         """An example whose module has an entry with these instructions.
 
         Typed operands that none of them defines are the parameters, in the order of the text:
-        `ROOT n = f32[8] negate(f32[8] p)`. The header may come first; without it, it is bare. Then
-        come other computations, with parameters likewise. One with a single instruction may be a
-        line: `add { ROOT s = f32[] add(f32[] a, f32[] b) }`.
+        `ROOT n = f32[8] negate(f32[8] p)`. The header may come first, or only a comment with the
+        stage; without it, the header is bare. Then come other computations, with parameters
+        likewise. One with a single instruction may be a line:
+        `add { ROOT s = f32[] add(f32[] a, f32[] b) }`.
         """
         return cls(instructions, as_module=_entry_of, **more)
 
@@ -250,14 +251,14 @@ _computation = late(
     r"(?: (?P<line>(?:ROOT )?\S+ = (?:(?! = )[^\n])*) \}$|\n(?P<lines>.*?)\n\}(?P<tail>.*?)$)",
     re.M | re.S,
 )
-_header = late(r"(?://.*\n)*HloModule.*(?:\n[ \t].*)*")
+_header = late(r"(?://.*\n)*HloModule.*(?:\n[ \t].*)*|// hlo-lint: stage.*\n")
 
 
 def _entry_of(text: str) -> str:
     rest = cleandoc(text)
-    header = _header.match(rest)
-    parts = [header[0] if header else "HloModule m"]
-    rest = rest.removeprefix(parts[0]).lstrip("\n")
+    head = header[0] if (header := _header.match(rest)) else ""
+    parts = [head if "HloModule" in head else f"{head}HloModule m"]
+    rest = rest.removeprefix(head).lstrip("\n")
     while computation := _computation.match(rest):
         parts.append(_spelled_out(computation))
         rest = rest[computation.end() :].lstrip("\n")

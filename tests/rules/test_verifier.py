@@ -65,16 +65,12 @@ OPTIONAL = {
 DECLARED = [(check, rule, bad) for rule in RULES for check, bad in rule.rows.items()]
 
 
-def _path(bad: Bad, folder: Path) -> Path:
-    stem = "module_0001.example.sm_9.0_gpu_after_optimizations" if bad.artefacts else "example"
-    return written(folder / f"{stem}.txt", bad.source)
-
-
 @pytest.mark.parametrize(("row", "rule", "bad"), DECLARED, ids=[row for row, _, _ in DECLARED])
 def test_only_one_rule_finds_the_example_of_a_row(
     row: str, rule: Rule, bad: Bad, tmp_path: Path
 ) -> None:
-    found = hlo_lint.lint(_path(bad, tmp_path), ["verifier"]).findings
+    path = written(tmp_path / "example.txt", bad.source)
+    found = hlo_lint.lint(path, ["verifier"]).findings
     assert {finding.rule for finding in found} == {rule.name()}
     assert [finding.line for finding in found] == bad.marked
 

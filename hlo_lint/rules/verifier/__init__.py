@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from inspect import cleandoc
 from typing import ClassVar
 
 from hlo_lint.analysis.verifier import Violation, Violations, marks_of
@@ -13,7 +14,7 @@ from hlo_lint.rules.evidence import RefusedByXla, RuleEvidence
 from hlo_lint.text.patterns import late
 from hlo_lint.text.source import Span
 
-_rows_of = late(r"^ *([\w-]+): ?([\w:]*)(?:\s+\(([^()]+)\))?\n *(.+)$", re.M).findall
+_rows_of = late(r"^([\w-]+): ?([\w:]*)(?:\s+\(([^()]+)\))?\n  (.+)((?:\n {4}.*)*)", re.M).findall
 
 
 class VerifierRule(Rule):
@@ -27,20 +28,23 @@ class VerifierRule(Rule):
     evidence: ClassVar[tuple[RuleEvidence, ...]] = (RefusedByXla("", passes="hlo-verifier"),)
     table: ClassVar[str]
     """For each check its name, its function in `hlo_verifier.cc` (empty if XLA has no such check),
-    in parentheses the opcodes whose inferred shape it checks, and on the next line its demand."""
+    in parentheses the opcodes whose inferred shape it checks, and on the next line its demand; then
+    an example that violates only this check, as for `Bad.entry`, unless it needs an option."""
     demands: ClassVar[Mapping[str, tuple[str, str]]]
     """The function and the demand of each check in `table`."""
     rows: ClassVar[Mapping[str, Bad]]
-    """For each check, a text that violates only it; missing for checks that need an option."""
+    """The example of each check in `table`."""
     shapes_of: ClassVar[Mapping[str, str]]
     """The opcodes of each check of inferred shapes in `table`."""
     counts_of: ClassVar[Mapping[str, str]] = {}
     """For each check of operand counts, its opcodes."""
 
     def __init_subclass__(cls) -> None:
-        rows = _rows_of(cls.table)
-        cls.demands = {check: (function, demand) for check, function, _, demand in rows}
-        cls.shapes_of = {check: opcodes for check, _, opcodes, _ in rows if opcodes}
+        rows = _rows_of(cleandoc(cls.table))
+        cls.demands = {check: (function, demand) for check, function, _, demand, _ in rows}
+        cls.shapes_of = {check: opcodes for check, _, opcodes, *_ in rows if opcodes}
+        cls.rows = {check: Bad.entry(text) for check, *_, text in rows if text}
+        cls.examples = (*cls.rows.values(), *cls.examples)
 
     def check(self, violations: Violations) -> Findings:
         """Claim the violations of this rule's checks."""

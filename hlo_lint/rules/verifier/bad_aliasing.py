@@ -31,36 +31,25 @@ class BadAliasing(VerifierRule):
     mentions = ("input_output_alias=", "buffer_donor=")
     table = """
         must-alias-shape: VerifyEntryComputationLayout
-            must-alias: equal shapes and layouts in the header
-        input-output-alias: HloInputOutputAliasConfig::Verify
-            input_output_alias names each array at most once
-        alias-size:
-            aliased parameters and results have equal sizes, also before layout-assignment
-        buffer-donor: HloBufferDonorConfig::Verify
-            buffer_donor names only arrays that are not aliased
-    """
-    rows = {
-        "must-alias-shape": Bad.entry("""
+          must-alias: equal shapes and layouts in the header
             HloModule m, input_output_alias={ {}: (0, {}, must-alias) },  // error
                 entry_computation_layout={(f32[8,3]{1,0})->f32[8,3]{0,1}}
             ROOT n = f32[8,3]{0,1} negate(f32[8,3]{1,0} p)
-        """),
-        "input-output-alias": Bad.entry("""
+        input-output-alias: HloInputOutputAliasConfig::Verify
+          input_output_alias names each array at most once
             HloModule m, input_output_alias={ {}: (1, {}, may-alias) }  // error
             ROOT n = f32[8,3]{1,0} negate(f32[8,3]{1,0} p)
-        """),
-        "alias-size": Bad.entry("""
+        alias-size:
+          aliased parameters and results have equal sizes, also before layout-assignment
             HloModule m, is_scheduled=true, input_output_alias={ {}: (0, {}, may-alias) }  // error
             ROOT r = f32[8] concatenate(f32[4] p, p), dimensions={0}
-        """),
-        "buffer-donor": Bad.entry("""
+        buffer-donor: HloBufferDonorConfig::Verify
+          buffer_donor names only arrays that are not aliased
             HloModule m, input_output_alias={ {}: (0, {}, may-alias) },  // error
                 buffer_donor={ (0, {}) }
             ROOT n = f32[8,3]{1,0} negate(f32[8,3]{1,0} p)
-        """),
-    }
+    """
     examples = (
-        *rows.values(),
         Bad.entry("""
             HloModule m, input_output_alias={ {}: (0, {}, must-alias) }  // error
             ROOT r = s32[8] bitcast-convert(f32[8] p)

@@ -36,34 +36,23 @@ class BadBuffer(VerifierRule):
     mentions = ("b(",)
     table = """
         buffer-custom-call: HloVerifier::RunImpl
-            Pin, CreateBuffer, Unpin: operands, results, aliasing
-        buffer-context: HloVerifier::RunImpl
-            only some opcodes may have buffers
-        buffer-alias: HloVerifier::RunImpl
-            each buffer of a custom call is in one alias
-        buffer-writers: HloVerifier::RunImpl
-            each buffer is written once
-        buffer-update: HloVerifier::RunImpl
-            dynamic-update-slice of a buffer returns a buffer
-    """
-    rows = {
-        "buffer-custom-call": Bad.entry("""
+          Pin, CreateBuffer, Unpin: operands, results, aliasing
             b = b(f32[8]{0}) custom-call(f32[8]{0} p), custom_call_target="CreateBuffer"  // error
             ROOT r = f32[8]{0} negate(p)
-        """),
-        "buffer-context": Bad.entry("""
+        buffer-context: HloVerifier::RunImpl
+          only some opcodes may have buffers
             p = b(f32[8]{0}) parameter(0)  // error
             ROOT r = f32[8]{0} custom-call(p), custom_call_target="Unpin",
                 output_to_operand_aliasing={{}: (0, {})}
-        """),
-        "buffer-alias": Bad.entry("""
+        buffer-alias: HloVerifier::RunImpl
+          each buffer of a custom call is in one alias
             b = b(f32[8]{0}) custom-call(f32[8]{0} p), custom_call_target="Pin",
                 output_to_operand_aliasing={{}: (0, {})}
             c = b(f32[8]{0}) custom-call(b), custom_call_target="write"  // error
             ROOT r = f32[8]{0} custom-call(c), custom_call_target="Unpin",
                 output_to_operand_aliasing={{}: (0, {})}
-        """),
-        "buffer-writers": Bad.entry("""
+        buffer-writers: HloVerifier::RunImpl
+          each buffer is written once
             b = b(f32[8]{0}) custom-call(f32[8]{0} p), custom_call_target="Pin",
                 output_to_operand_aliasing={{}: (0, {})}
             r = f32[8]{0} custom-call(b), custom_call_target="Unpin",
@@ -71,15 +60,13 @@ class BadBuffer(VerifierRule):
             s = f32[8]{0} custom-call(b), custom_call_target="Unpin",  // error
                 output_to_operand_aliasing={{}: (0, {})}
             ROOT t = (f32[8]{0}, f32[8]{0}) tuple(r, s)
-        """),
-        "buffer-update": Bad.entry("""
+        buffer-update: HloVerifier::RunImpl
+          dynamic-update-slice of a buffer returns a buffer
             b = b(f32[8]{0}) custom-call(f32[8]{0} p), custom_call_target="Pin",
                 output_to_operand_aliasing={{}: (0, {})}
             ROOT d = f32[8]{0} dynamic-update-slice(b, f32[2]{0} u, s32[] i)  // error
-        """),
-    }
+    """
     examples = (
-        *rows.values(),
         Bad.entry("""
             p = f32[8] parameter(0)
             ROOT c = f32[8] custom-call(), custom_call_target="CreateBuffer"  // error

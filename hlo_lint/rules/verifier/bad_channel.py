@@ -10,7 +10,7 @@ from hlo_lint.analysis.verifier.checks import on_computation_if, on_module
 from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.opcodes import TRANSFERS
-from hlo_lint.rules.base import Bad, Good, Stage
+from hlo_lint.rules.base import Good, Stage
 from hlo_lint.rules.verifier import VerifierRule
 
 
@@ -29,17 +29,12 @@ class BadChannel(VerifierRule):
     opcodes = frozenset({"recv", "send"})
     table = """
         channel-mismatch: VerifyChannels
-            a transfer and its done have the same channel
-        host-channel: VerifyChannels
-            host transfers on the same channel are identical
-    """
-    rows = {
-        "channel-mismatch": Bad.entry("""
+          a transfer and its done have the same channel
             t = token[] after-all()
             s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1
             ROOT d = token[] send-done(s), channel_id=2  // error
-        """),
-        "host-channel": Bad.entry("""
+        host-channel: VerifyChannels
+          host transfers on the same channel are identical
             t = token[] after-all()
             s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1,
                 is_host_transfer=true
@@ -47,10 +42,8 @@ class BadChannel(VerifierRule):
             s.1 = (f32[9]{0}, u32[], token[]) send(f32[9]{0} q, t), channel_id=1,  // error
                 is_host_transfer=true
             ROOT d.1 = token[] send-done(s.1), channel_id=1, is_host_transfer=true
-        """),
-    }
+    """
     examples = (
-        *rows.values(),
         Good.entry("""
             t = token[] after-all()
             s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1,

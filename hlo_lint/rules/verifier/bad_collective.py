@@ -36,82 +36,57 @@ class BadCollective(VerifierRule):
     mentions = ("all-reduce",)
     table = """
         all-gather-shape: ShapeVerifier::HandleAllGather (all-gather all-gather-start)
-            all-gather: a dimension, array operands, a result for each operand
-        all-gather-size: ShapeVerifier::HandleAllGather
-            all-gather: the dimension grows by the size of a group
-        all-reduce-shape: ShapeVerifier::HandleAllReduce
-            (all-gather-done all-reduce all-reduce-start all-reduce-done)
-            all-reduce and the dones of collectives: inferred
-        reduce-scatter-shape: ShapeVerifier::HandleReduceScatter (reduce-scatter)
-            reduce-scatter: the dimension shrinks by the size of a group
-        all-to-all-shape: ShapeVerifier::HandleAllToAll (all-to-all)
-            all-to-all: a single operand with a dimension, else an operand per device of a group
-        ragged-all-to-all-shape: ShapeVerifier::HandleRaggedAllToAll (ragged-all-to-all)
-            ragged-all-to-all: offsets and sizes have equal shapes
-        collective-broadcast-shape: ShapeVerifier::HandleCollectiveBroadcast (collective-broadcast)
-            collective-broadcast: inferred
-        collective-permute-shape: ShapeVerifier::HandleCollectivePermute
-            (collective-permute collective-permute-start)
-            collective-permute: operands, offsets and results match
-        all-reduce-channel: InstructionVerifier::HandleAllReduce
-            all-reduce: the channel is greater than 0
-        reducer-parameters:
-            the computation of all-reduce and reduce-scatter takes two values
-        all-reduce-constrained: VerifyLayoutConstrainedAllReduce
-            either all all-reduces are layout-constrained, or none
-    """
-    rows = {
-        "all-gather-shape": Bad.entry("""
+          all-gather: a dimension, array operands, a result for each operand
             p = f32[8] parameter(0)
             ROOT g = f32[32,1] all-gather(p), dimensions={0}, replica_groups={{0,1,2,3}}  // error
-        """),
-        "all-gather-size": Bad.entry("""
+        all-gather-size: ShapeVerifier::HandleAllGather
+          all-gather: the dimension grows by the size of a group
             ROOT g = f32[24] all-gather(f32[8] p), dimensions={0},  // error
                 replica_groups={{0,1,2,3}}
-        """),
-        "all-reduce-shape": Bad.entry("""
+        all-reduce-shape: ShapeVerifier::HandleAllReduce
+          (all-gather-done all-reduce all-reduce-start all-reduce-done)
+          all-reduce and the dones of collectives: inferred
             add { ROOT s = f32[] add(f32[] a, f32[] b) }
             ROOT g = f32[9] all-reduce(f32[8] p), replica_groups={}, to_apply=add  // error
-        """),
-        "reduce-scatter-shape": Bad.entry("""
+        reduce-scatter-shape: ShapeVerifier::HandleReduceScatter (reduce-scatter)
+          reduce-scatter: the dimension shrinks by the size of a group
             add { ROOT s = f32[] add(f32[] a, f32[] b) }
             ROOT g = f32[4] reduce-scatter(f32[8] p), dimensions={0},  // error
                 replica_groups={{0,1,2,3}}, to_apply=add
-        """),
-        "all-to-all-shape": Bad.entry("""
+        all-to-all-shape: ShapeVerifier::HandleAllToAll (all-to-all)
+          all-to-all: a single operand with a dimension, else an operand per device of a group
             ROOT g = f32[8] all-to-all(f32[8] p, p), dimensions={0},  // error
                 replica_groups={{0,1}}
-        """),
-        "ragged-all-to-all-shape": Bad.entry("""
+        ragged-all-to-all-shape: ShapeVerifier::HandleRaggedAllToAll (ragged-all-to-all)
+          ragged-all-to-all: offsets and sizes have equal shapes
             p = f32[8] parameter(0)
             n = s32[2] parameter(1)
             m = s32[3] parameter(2)
             ROOT g = f32[8] ragged-all-to-all(p, p, n, n, n, m), replica_groups={{0,1}}  // error
-        """),
-        "collective-broadcast-shape": Bad.entry(
-            "ROOT g = f32[9] collective-broadcast(f32[8] p), replica_groups={{0,1}}  // error"
-        ),
-        "collective-permute-shape": Bad.entry(
-            "ROOT g = f32[9] collective-permute(f32[8] p), source_target_pairs={{0,1}}  // error"
-        ),
-        "all-reduce-channel": Bad.entry("""
+        collective-broadcast-shape: ShapeVerifier::HandleCollectiveBroadcast (collective-broadcast)
+          collective-broadcast: inferred
+            ROOT g = f32[9] collective-broadcast(f32[8] p), replica_groups={{0,1}}  // error
+        collective-permute-shape: ShapeVerifier::HandleCollectivePermute
+          (collective-permute collective-permute-start)
+          collective-permute: operands, offsets and results match
+            ROOT g = f32[9] collective-permute(f32[8] p), source_target_pairs={{0,1}}  // error
+        all-reduce-channel: InstructionVerifier::HandleAllReduce
+          all-reduce: the channel is greater than 0
             add { ROOT s = f32[] add(f32[] a, f32[] b) }
             p = f32[8] parameter(0)
             ROOT g = f32[8] all-reduce(p), channel_id=0, replica_groups={}, to_apply=add  // error
-        """),
-        "reducer-parameters": Bad.entry("""
+        reducer-parameters:
+          the computation of all-reduce and reduce-scatter takes two values
             one { ROOT n = f32[] negate(f32[] a) }
             ROOT g = f32[8] all-reduce(f32[8] p), replica_groups={}, to_apply=one  // error
-        """),
-        "all-reduce-constrained": Bad.entry("""
+        all-reduce-constrained: VerifyLayoutConstrainedAllReduce
+          either all all-reduces are layout-constrained, or none
             add { ROOT s = f32[] add(f32[] a, f32[] b) }
             q = f32[8] all-reduce(f32[8] p), replica_groups={}, to_apply=add
             ROOT g = f32[8] all-reduce(q), replica_groups={}, constrain_layout=true,  // error
                 to_apply=add
-        """),
-    }
+    """
     examples = (
-        *rows.values(),
         Bad.entry("""
             HloModule m, replica_count=4
             ROOT g = f32[16] all-gather(f32[8] p), dimensions={0}, replica_groups={}  // error

@@ -24,29 +24,18 @@ class BadCopy(VerifierRule):
 
     table = """
         copy-from-host: ShapeVerifier::HandleCopy
-            a copy out of host memory does not transpose; a copy into it keeps the element type
+          a copy out of host memory does not transpose; a copy into it keeps the element type
+            // hlo-lint: stage post-layout
+            ROOT c = f32[8,3]{0,1} copy(f32[8,3]{1,0:S(5)} p)  // error
         copy-start-shape: ShapeVerifier::HandleCopyStart (copy-start)
-            copy-start: `(T, T, u32[])`
+          copy-start: `(T, T, u32[])`
+            s = (f32[9]{0}, f32[8]{0}, u32[]) copy-start(f32[8]{0} p)  // error
+            ROOT n = f32[8]{0} negate(p)
         copy-done-shape: ShapeVerifier::HandleCopyDone (copy-done)
-            copy-done: source and destination have equal shapes
+          copy-done: source and destination have equal shapes
+            ROOT d = f32[8]{0} copy-done((f32[8]{0}, f32[9]{0}, u32[]) p)  // error
     """
-    rows = {
-        "copy-from-host": Bad.entry(
-            "ROOT c = f32[8,3]{0,1} copy(f32[8,3]{1,0:S(5)} p)  // error",
-            artefacts={".ir-no-opt.ll": ""},
-        ),
-        "copy-start-shape": Bad.entry(
-            """
-                s = (f32[9]{0}, f32[8]{0}, u32[]) copy-start(f32[8]{0} p)  // error
-                ROOT n = f32[8]{0} negate(p)
-            """
-        ),
-        "copy-done-shape": Bad.entry(
-            "ROOT d = f32[8]{0} copy-done((f32[8]{0}, f32[9]{0}, u32[]) p)  // error"
-        ),
-    }
     examples = (
-        *rows.values(),
         Bad.entry("""
             s = (f32[4,8]{0,1}, f32[4,8]{1,0}, u32[]) copy-start(f32[4,8]{1,0} p)  // error
             ROOT d = f32[4,8]{0,1} copy-done(s)

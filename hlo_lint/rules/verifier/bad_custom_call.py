@@ -9,7 +9,7 @@ from hlo_lint.analysis.verifier.checks import on
 from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import ArrayShape, BufferShape, OpaqueShape, TupleShape
-from hlo_lint.rules.base import Bad, Good
+from hlo_lint.rules.base import Good
 from hlo_lint.rules.verifier import VerifierRule
 from hlo_lint.text.phrases import counted
 
@@ -31,21 +31,14 @@ class BadCustomCall(VerifierRule):
     )
     table = """
         custom-call-constraints: ShapeVerifier::HandleCustomCall
-            custom-call: a constraint with the shape of each operand
-        rng-seed: InstructionVerifier::HandleCustomCall
-            GetRngSeed: no operands, a u64[]
-    """
-    rows = {
-        "custom-call-constraints": Bad.entry("""
+          custom-call: a constraint with the shape of each operand
             ROOT c = f32[8]{0} custom-call(f32[8]{0} p), custom_call_target="f",  // error
                 operand_layout_constraints={f32[9]{0}}
-        """),
-        "rng-seed": Bad.entry(
-            'ROOT c = u64[] custom-call(f32[8]{0} p), custom_call_target="GetRngSeed"  // error'
-        ),
-    }
+        rng-seed: InstructionVerifier::HandleCustomCall
+          GetRngSeed: no operands, a u64[]
+            ROOT c = u64[] custom-call(f32[8]{0} p), custom_call_target="GetRngSeed"  // error
+    """
     examples = (
-        *rows.values(),
         Good.entry("""
             s = u64[] custom-call(), custom_call_target="GetRngSeed"
             ROOT c = f32[8]{0} custom-call(f32[8]{0} p), custom_call_target="f",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hlo_lint.rules.base import Bad, Good
+from hlo_lint.rules.base import Good
 from hlo_lint.rules.verifier import VerifierRule
 
 
@@ -16,22 +16,17 @@ class BadFeed(VerifierRule):
 
     table = """
         token-operand: CheckIsTokenOperand (add-dependency after-all)
-            add-dependency, after-all: operands that are tokens
+          add-dependency, after-all: operands that are tokens
+            ROOT d = f32[8]{0} add-dependency(f32[8]{0} p, p)  // error
         infeed-shape: ShapeVerifier::HandleInfeed (infeed)
-            infeed: a token in, data and a token out
+          infeed: a token in, data and a token out
+            ROOT i = (f32[3]{0}, token[]) infeed(f32[8]{0} p)  // error
         outfeed-shape: ShapeVerifier::HandleOutfeed (outfeed)
-            outfeed: data of its outfeed_shape, and a token
-    """
-    rows = {
-        "token-operand": Bad.entry("ROOT d = f32[8]{0} add-dependency(f32[8]{0} p, p)  // error"),
-        "infeed-shape": Bad.entry("ROOT i = (f32[3]{0}, token[]) infeed(f32[8]{0} p)  // error"),
-        "outfeed-shape": Bad.entry("""
+          outfeed: data of its outfeed_shape, and a token
             t = token[] after-all()
             ROOT o = token[] outfeed(f32[8]{0} p, t), outfeed_shape=f32[3]{0}  // error
-        """),
-    }
+    """
     examples = (
-        *rows.values(),
         Good.entry("""
             t = token[] after-all()
             i = (f32[3]{0}, token[]) infeed(t)

@@ -14,7 +14,7 @@ from hlo_lint.analysis.verifier.scope import Scope, Violation, parameter, shape_
 from hlo_lint.hlo.attributes.plain import Alias
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import ArrayShape, BufferShape, Shape, part, spelled_index
-from hlo_lint.rules.base import Bad, Good
+from hlo_lint.rules.base import Good
 from hlo_lint.rules.verifier import VerifierRule
 from hlo_lint.text.phrases import counted
 
@@ -37,40 +37,29 @@ class BadOutputAliasing(VerifierRule):
     )
     table = """
         fusion-aliasing: ShapeVerifier::HandleFusion
-            aliasing of a fusion names parts that exist and have equal shapes
-        custom-call-aliasing: ShapeVerifier::HandleCustomCall
-            aliasing of a custom-call names parts that exist and have equal shapes
-        async-start-aliasing: ShapeVerifier::HandleAsyncStart
-            aliasing of an async-start names parts that exist and have equal shapes
-        async-update-aliasing: ShapeVerifier::HandleAsyncUpdate
-            aliasing of an async-update names the context of operand 0
-    """
-    rows = {
-        "fusion-aliasing": Bad.entry("""
+          aliasing of a fusion names parts that exist and have equal shapes
             wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
             ROOT r = f32[8]{0} fusion(f32[8]{0} p), kind=kCustom,  // error
                 output_to_operand_aliasing={{}: (1, {})}, calls=wrapped
-        """),
-        "custom-call-aliasing": Bad.entry("""
+        custom-call-aliasing: ShapeVerifier::HandleCustomCall
+          aliasing of a custom-call names parts that exist and have equal shapes
             ROOT c = f32[9]{0} custom-call(f32[8]{0} p), custom_call_target="f",  // error
                 output_to_operand_aliasing={{}: (0, {})}
-        """),
-        "async-start-aliasing": Bad.entry("""
+        async-start-aliasing: ShapeVerifier::HandleAsyncStart
+          aliasing of an async-start names parts that exist and have equal shapes
             wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
             s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p),  // error
                 output_to_operand_aliasing={{}: (0, {})}, calls=wrapped
             ROOT d = f32[8]{0} async-done(s)
-        """),
-        "async-update-aliasing": Bad.entry("""
+        async-update-aliasing: ShapeVerifier::HandleAsyncUpdate
+          aliasing of an async-update names the context of operand 0
             wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
             s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped
             u = ((f32[8]{0}), f32[8]{0}, u32[]) async-update(s),  // error
                 output_to_operand_aliasing={{2}: (1, {2})}
             ROOT d = f32[8]{0} async-done(u)
-        """),
-    }
+    """
     examples = (
-        *rows.values(),
         Good.entry("""
             ROOT c = f32[8]{0} custom-call(f32[8]{0} p), custom_call_target="f",
                 output_to_operand_aliasing={{}: (0, {})}

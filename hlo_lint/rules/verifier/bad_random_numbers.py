@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hlo_lint.rules.base import Bad, Good
+from hlo_lint.rules.base import Good
 from hlo_lint.rules.verifier import VerifierRule
 
 
@@ -16,26 +16,17 @@ class BadRandomNumbers(VerifierRule):
 
     table = """
         rng-shape: ShapeVerifier::HandleRng (rng)
-            rng: scalar operands of the result's type
-        rng-bit-generator-shape: ShapeVerifier::HandleRngBitGenerator (rng-bit-generator)
-            rng-bit-generator: state and bits, or only bits
-        rng-state-shape: ShapeVerifier::HandleRngGetAndUpdateState (rng-get-and-update-state)
-            rng-get-and-update-state: u64[2]
-    """
-    rows = {
-        "rng-shape": Bad.entry("""
+          rng: scalar operands of the result's type
             a = f32[] constant(0)
             b = f32[2] constant({0, 1})
             ROOT r = f32[8] rng(a, b), distribution=rng_uniform  // error
-        """),
-        "rng-bit-generator-shape": Bad.entry(
-            "ROOT r = (u64[3], u32[8]) rng-bit-generator(u64[2] p), algorithm=rng_philox  // error"
-        ),
-        "rng-state-shape": Bad.entry(
-            "ROOT r = u64[3] rng-get-and-update-state(), delta=1  // error"
-        ),
-    }
+        rng-bit-generator-shape: ShapeVerifier::HandleRngBitGenerator (rng-bit-generator)
+          rng-bit-generator: state and bits, or only bits
+            ROOT r = (u64[3], u32[8]) rng-bit-generator(u64[2] p), algorithm=rng_philox  // error
+        rng-state-shape: ShapeVerifier::HandleRngGetAndUpdateState (rng-get-and-update-state)
+          rng-get-and-update-state: u64[2]
+            ROOT r = u64[3] rng-get-and-update-state(), delta=1  // error
+    """
     examples = (
-        *rows.values(),
         Good.entry("ROOT r = (u64[2], u32[8]) rng-bit-generator(u64[2] p), algorithm=rng_philox"),
     )

@@ -9,7 +9,7 @@ from hlo_lint.analysis.verifier.checks import on
 from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.opcodes import HAS_GROUPS
-from hlo_lint.rules.base import Bad, Good
+from hlo_lint.rules.base import Good
 from hlo_lint.rules.verifier import VerifierRule
 
 
@@ -38,75 +38,52 @@ class BadReplicaGroups(VerifierRule):
     )
     table = """
         replica-group-empty: CheckReplicaGroups
-            no replica group is empty
-        replica-id-range: CheckReplicaGroups
-            ids are less than the number of ids
-        replica-group-mesh: MeshAxesReplicaGroupList
-            the axes of the groups are in their mesh, and the groups contain its devices
-        replica-id-repeated: CheckReplicaGroups
-            no id occurs twice in the groups
-        replica-count: CheckReplicaGroups
-            groups of replicas name all replicas
-        partition-count: CheckReplicaGroups
-            groups of partitions name all partitions
-        device-count: CheckReplicaGroups
-            groups of flattened ids name all devices
-        replica-group-size: CheckReplicaGroups
-            except in all-reduce, groups have equal sizes
-        replica-groups-missing: CheckReplicaGroups
-            groups are present if use_global_device_ids is true
-        device-ids-without-channel: GetCollectiveOpGroupMode
-            flattened ids need a channel
-    """
-    rows = {
-        "replica-group-empty": Bad.entry("""
+          no replica group is empty
             ROOT g = f32[32] all-gather(f32[8] p), dimensions={0},  // error
                 replica_groups={{0,1,2,3},{}}
-        """),
-        "replica-id-range": Bad.entry("""
+        replica-id-range: CheckReplicaGroups
+          ids are less than the number of ids
             ROOT g = f32[32] all-gather(f32[8] p), dimensions={0},  // error
                 replica_groups={{0,1,2,4}}
-        """),
-        "replica-group-mesh": Bad.entry("""
+        replica-group-mesh: MeshAxesReplicaGroupList
+          the axes of the groups are in their mesh, and the groups contain its devices
             ROOT g = f32[16] all-gather(f32[8] p), dimensions={0},  // error
                 replica_groups=mesh['x'=2] {'y'}
-        """),
-        "replica-id-repeated": Bad.entry("""
+        replica-id-repeated: CheckReplicaGroups
+          no id occurs twice in the groups
             p = f32[8] parameter(0)
             ROOT g = f32[16] all-gather(p), dimensions={0}, replica_groups={{0,1},{2,1}}  // error
-        """),
-        "replica-count": Bad.entry("""
+        replica-count: CheckReplicaGroups
+          groups of replicas name all replicas
             HloModule m, replica_count=8
             ROOT g = f32[32] all-gather(f32[8] p), dimensions={0},  // error
                 replica_groups={{0,1,2,3}}
-        """),
-        "partition-count": Bad.entry("""
+        partition-count: CheckReplicaGroups
+          groups of partitions name all partitions
             HloModule m, num_partitions=8
             ROOT g = f32[8] all-to-all(f32[8] p), dimensions={0}, channel_id=1,  // error
                 replica_groups={{0,1,2,3}}
-        """),
-        "device-count": Bad.entry("""
+        device-count: CheckReplicaGroups
+          groups of flattened ids name all devices
             HloModule m, num_partitions=8
             ROOT g = f32[32] all-gather(f32[8] p), dimensions={0}, channel_id=1,  // error
                 use_global_device_ids=true, replica_groups={{0,1,2,3}}
-        """),
-        "replica-group-size": Bad.entry("""
+        replica-group-size: CheckReplicaGroups
+          except in all-reduce, groups have equal sizes
             ROOT g = f32[8] all-to-all(f32[8] p), dimensions={0},  // error
                 replica_groups={{0,1,2,3},{4,5}}
-        """),
-        "replica-groups-missing": Bad.entry("""
+        replica-groups-missing: CheckReplicaGroups
+          groups are present if use_global_device_ids is true
             add { ROOT s = f32[] add(f32[] a, f32[] b) }
             ROOT g = f32[8] all-reduce(f32[8] p), channel_id=1,  // error
                 use_global_device_ids=true, replica_groups={}, to_apply=add
-        """),
-        "device-ids-without-channel": Bad.entry("""
+        device-ids-without-channel: GetCollectiveOpGroupMode
+          flattened ids need a channel
             sum { ROOT c = f32[] add(f32[] a, f32[] b) }
             ROOT r = f32[8] all-reduce(f32[8] p), replica_groups={{0,1}},  // error
                 use_global_device_ids=true, to_apply=sum
-        """),
-    }
+    """
     examples = (
-        *rows.values(),
         Good.entry("ROOT g = f32[8] collective-broadcast(f32[8] p), replica_groups={{0,1},{1,2}}"),
         Good.entry("""
             HloModule m, num_partitions=8

@@ -10,7 +10,7 @@ from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.attributes.splitting import control_predecessors
 from hlo_lint.hlo.kinds import ATTRIBUTES, reading_of
 from hlo_lint.hlo.records import attributes_of, name_in, references_of
-from hlo_lint.rules.base import Bad, Good
+from hlo_lint.rules.base import Good
 from hlo_lint.rules.verifier import VerifierRule
 
 _PREDECESSORS: Final = "control-predecessors="
@@ -32,24 +32,17 @@ class BadSchedule(VerifierRule):
     )
     table = """
         schedule-operand: HloSchedule::Verify
-            operands are scheduled first
-        schedule-control: HloSchedule::Verify
-            control predecessors are scheduled first
-    """
-    rows = {
-        "schedule-operand": Bad.entry("""
+          operands are scheduled first
             r = f32[8] negate(q)  // error
             q = f32[8] sine(f32[8] p)
             ROOT s = f32[8] add(r, q)
-        """),
-        "schedule-control": Bad.entry("""
+        schedule-control: HloSchedule::Verify
+          control predecessors are scheduled first
             r = f32[8] negate(f32[8] p), control-predecessors={q}  // error
             q = f32[8] sine(p), control-predecessors={r}
             ROOT s = f32[8] add(r, q)
-        """),
-    }
+    """
     examples = (
-        *rows.values(),
         Good.entry("""
             HloModule m, is_scheduled=true
             q = f32[8] sine(f32[8] p)

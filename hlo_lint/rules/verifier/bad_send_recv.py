@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hlo_lint.rules.base import Bad, Good
+from hlo_lint.rules.base import Good
 from hlo_lint.rules.verifier import VerifierRule
 
 
@@ -16,16 +16,11 @@ class BadSendRecv(VerifierRule):
 
     table = """
         send-recv-shape: ShapeVerifier::HandleSend (send recv send-done recv-done)
-            send, recv and their dones: data, context, token
-    """
-    rows = {
-        "send-recv-shape": Bad.entry("""
+          send, recv and their dones: data, context, token
             s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, p), channel_id=1  // error
             ROOT d = token[] send-done(s), channel_id=1
-        """)
-    }
+    """
     examples = (
-        *rows.values(),
         Good.entry("""
             t = token[] after-all()
             r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1

@@ -35,17 +35,12 @@ class BadSharding(VerifierRule):
     )
     table = """
         sharding: HloSharding::Validate
-            a sharding matches its shape and the devices
-    """
-    rows = {
-        "sharding": Bad.entry("""
+          a sharding matches its shape and the devices
             HloModule m, num_partitions=2
             p = f32[8,4] parameter(0), sharding={devices=[2]0,1}  // error
             ROOT n = f32[8,4] negate(p)
-        """)
-    }
+    """
     examples = (
-        *rows.values(),
         Bad.entry("""
             p = f32[8] parameter(0), sharding={{replicated}}  // error
             ROOT n = f32[8] negate(p)

@@ -9,7 +9,7 @@ from hlo_lint.analysis.device_groups import Mode, mode_of
 from hlo_lint.analysis.verifier.checks import on
 from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.rules.base import Bad, Good
+from hlo_lint.rules.base import Good
 from hlo_lint.rules.verifier import VerifierRule
 
 
@@ -27,23 +27,16 @@ class BadSourceTargetPairs(VerifierRule):
     )
     table = """
         source-target-range: CheckDuplicatedSourceOrTarget
-            sources and targets are devices of the module
-        source-target-repeated: CheckDuplicatedSourceOrTarget
-            per slice, a device is at most once a source and at most once a target
-    """
-    rows = {
-        "source-target-range": Bad.entry("""
+          sources and targets are devices of the module
             HloModule m, num_partitions=2
             ROOT g = f32[8] collective-permute(f32[8] p), channel_id=1,  // error
                 source_target_pairs={{0,1},{1,2}}
-        """),
-        "source-target-repeated": Bad.entry("""
+        source-target-repeated: CheckDuplicatedSourceOrTarget
+          per slice, a device is at most once a source and at most once a target
             ROOT g = f32[8] collective-permute(f32[8] p),  // error
                 source_target_pairs={{0,1},{0,2}}
-        """),
-    }
+    """
     examples = (
-        *rows.values(),
         Good.entry("""
             HloModule m, num_partitions=2
             p = f32[8] parameter(0)

@@ -52,31 +52,84 @@ class BrokenAsync(VerifierRule):
     mentions = ("-start", "-update", "-done", "send", "recv")
     table = """
         async-shape: CheckAsyncOpComputationShapes
-            async-start, async-update: `((operands), result, …)`
+          async-start, async-update: `((operands), result, …)`
+            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
+            s = (f32[8]{0}, f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped  // error
+            ROOT d = f32[8]{0} negate(p)
         async-start-operands: ShapeVerifier::HandleAsyncStart (async-start)
-            async-start: operands have the shapes in its result type
+          async-start: operands have the shapes in its result type
+            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
+            s = ((f32[9]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped  // error
+            ROOT d = f32[8]{0} async-done(s)
         async-update-shape: ShapeVerifier::HandleAsyncUpdate (async-update)
-            async-update: adds operands and results to those of its operand
+          async-update: adds operands and results to those of its operand
+            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
+            p = f32[8]{0} parameter(0)
+            q = f32[9]{0} parameter(1)
+            s = ((), f32[8]{0}, u32[]) async-start(), calls=wrapped
+            u = ((f32[9]{0}), f32[8]{0}, u32[]) async-update(s, q)  // error
+            ROOT d = f32[8]{0} async-done(u)
         async-update-computation: ShapeVerifier::HandleAsyncUpdate
-            async-update: the computation of its operand
+          async-update: the computation of its operand
+            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
+            other { ROOT n.1 = f32[8]{0} sine(f32[8]{0} a.1) }
+            s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped
+            u = ((f32[8]{0}), f32[8]{0}, u32[]) async-update(s), calls=other  // error
+            ROOT d = f32[8]{0} async-done(u)
         async-done-computation: ShapeVerifier::HandleAsyncDone
-            async-done: the computation of its operand
+          async-done: the computation of its operand
+            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
+            other { ROOT n.1 = f32[8]{0} sine(f32[8]{0} a.1) }
+            s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped
+            ROOT d = f32[8]{0} async-done(s), calls=other  // error
         async-computation-shapes: CheckAsyncOpComputationShapes
-            async-start: operands and result have the shapes of its computation
+          async-start: operands and result have the shapes of its computation
+            wrapped { ROOT n = f32[8,3]{0,1} negate(f32[8,3]{0,1} a) }
+            p = f32[8,3]{1,0} parameter(0)
+            s = ((f32[8,3]{1,0}), f32[8,3]{1,0}, u32[]) async-start(p), calls=wrapped  // error
+            ROOT d = f32[8,3]{1,0} async-done(s)
         async-done-shape: ShapeVerifier::HandleAsyncDone (async-done)
-            async-done: the result of its computation
+          async-done: the result of its computation
+            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
+            s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped
+            ROOT d = f32[9]{0} async-done(s)  // error
         start-consumer: VerifyAsynchronousInstructionPairs
-            only its done reads a start
+          only its done reads a start
+            s = (f32[8]{0}, f32[8]{0}) collective-permute-start(f32[8]{0} p),  // error
+                source_target_pairs={{0,1}}
+            c = (f32[8]{0}, f32[8]{0}) custom-call(s), custom_call_target="peek"
+            ROOT d = f32[8]{0} collective-permute-done(s)
         done-operand: VerifyAsynchronousInstructionPairs
-            the operand of a done is its start
+          the operand of a done is its start
+            p = (f32[8]{0}, f32[8]{0}) custom-call(), custom_call_target="make"
+            ROOT d = f32[8]{0} collective-permute-done(p)  // error
         async-consumer: VerifyAsynchronousInstructionPairs
-            only updates and dones read an async-start
+          only updates and dones read an async-start
+            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
+            s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped  // error
+            c = f32[8]{0} custom-call(s), custom_call_target="peek"
+            ROOT d = f32[8]{0} async-done(s)
         async-operand-count: VerifyAsynchronousInstructionPairs
-            async-done has a single operand, async-update at least one
+          async-done has a single operand, async-update at least one
+            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
+            s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped
+            ROOT d = f32[8]{0} async-done(s, p)  // error
         async-chain: VerifyAsynchronousInstructionPairs
-            each update is in a single chain that ends with a done
+          each update is in a single chain that ends with a done
+            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
+            s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped
+            u = ((f32[8]{0}), f32[8]{0}, u32[]) async-update(s)
+            v = ((f32[8]{0}), f32[8]{0}, u32[]) async-update(s)  // error
+            d.1 = f32[8]{0} async-done(u)
+            ROOT d = f32[8]{0} async-done(v)
         async-computation: HloVerifier::RunImpl
-            an asynchronous computation has only parameters and a root
+          an asynchronous computation has only parameters and a root
+            wrapped {
+              b = f32[8]{0} sine(f32[8]{0} a)
+              ROOT n = f32[8]{0} negate(b)
+            }
+            s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped  // error
+            ROOT d = f32[8]{0} async-done(s)
     """
     counts_of = {
         "done-operand": (
@@ -84,90 +137,8 @@ class BrokenAsync(VerifierRule):
         ),
         "async-operand-count": "async-done",
     }
-    rows = {
-        "async-shape": Bad.entry("""
-            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-            s = (f32[8]{0}, f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped  // error
-            ROOT d = f32[8]{0} negate(p)
-        """),
-        "async-start-operands": Bad.entry("""
-            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-            s = ((f32[9]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped  // error
-            ROOT d = f32[8]{0} async-done(s)
-        """),
-        "async-update-shape": Bad.entry("""
-            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-            p = f32[8]{0} parameter(0)
-            q = f32[9]{0} parameter(1)
-            s = ((), f32[8]{0}, u32[]) async-start(), calls=wrapped
-            u = ((f32[9]{0}), f32[8]{0}, u32[]) async-update(s, q)  // error
-            ROOT d = f32[8]{0} async-done(u)
-        """),
-        "async-update-computation": Bad.entry("""
-            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-            other { ROOT n.1 = f32[8]{0} sine(f32[8]{0} a.1) }
-            s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped
-            u = ((f32[8]{0}), f32[8]{0}, u32[]) async-update(s), calls=other  // error
-            ROOT d = f32[8]{0} async-done(u)
-        """),
-        "async-done-computation": Bad.entry("""
-            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-            other { ROOT n.1 = f32[8]{0} sine(f32[8]{0} a.1) }
-            s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped
-            ROOT d = f32[8]{0} async-done(s), calls=other  // error
-        """),
-        "async-computation-shapes": Bad.entry("""
-            wrapped { ROOT n = f32[8,3]{0,1} negate(f32[8,3]{0,1} a) }
-            p = f32[8,3]{1,0} parameter(0)
-            s = ((f32[8,3]{1,0}), f32[8,3]{1,0}, u32[]) async-start(p), calls=wrapped  // error
-            ROOT d = f32[8,3]{1,0} async-done(s)
-        """),
-        "async-done-shape": Bad.entry("""
-            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-            s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped
-            ROOT d = f32[9]{0} async-done(s)  // error
-        """),
-        "start-consumer": Bad.entry("""
-            s = (f32[8]{0}, f32[8]{0}) collective-permute-start(f32[8]{0} p),  // error
-                source_target_pairs={{0,1}}
-            c = (f32[8]{0}, f32[8]{0}) custom-call(s), custom_call_target="peek"
-            ROOT d = f32[8]{0} collective-permute-done(s)
-        """),
-        "done-operand": Bad.entry("""
-            p = (f32[8]{0}, f32[8]{0}) custom-call(), custom_call_target="make"
-            ROOT d = f32[8]{0} collective-permute-done(p)  // error
-        """),
-        "async-consumer": Bad.entry("""
-            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-            s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped  // error
-            c = f32[8]{0} custom-call(s), custom_call_target="peek"
-            ROOT d = f32[8]{0} async-done(s)
-        """),
-        "async-operand-count": Bad.entry("""
-            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-            s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped
-            ROOT d = f32[8]{0} async-done(s, p)  // error
-        """),
-        "async-chain": Bad.entry("""
-            wrapped { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
-            s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped
-            u = ((f32[8]{0}), f32[8]{0}, u32[]) async-update(s)
-            v = ((f32[8]{0}), f32[8]{0}, u32[]) async-update(s)  // error
-            d.1 = f32[8]{0} async-done(u)
-            ROOT d = f32[8]{0} async-done(v)
-        """),
-        "async-computation": Bad.entry("""
-            wrapped {
-              b = f32[8]{0} sine(f32[8]{0} a)
-              ROOT n = f32[8]{0} negate(b)
-            }
-            s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(f32[8]{0} p), calls=wrapped  // error
-            ROOT d = f32[8]{0} async-done(s)
-        """),
-    }
     subsumes = frozenset({"bad-channel"})
     examples = (
-        *rows.values(),
         Bad.entry("""
             ROOT s = ((f32[8]), f32[8], u32[])  // error
                 custom-call-start(f32[8] p), custom_call_target="f"

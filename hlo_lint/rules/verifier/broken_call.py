@@ -10,7 +10,7 @@ from hlo_lint.analysis.verifier.checks import on, on_attribute
 from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Instruction
 from hlo_lint.hlo.opcodes import CALLERS
-from hlo_lint.rules.base import Bad, Good
+from hlo_lint.rules.base import Good
 from hlo_lint.rules.verifier import VerifierRule
 
 
@@ -29,48 +29,35 @@ class BrokenCall(VerifierRule):
     )
     table = """
         control-flow-thread: CheckCallableInstructionThreadName
-            while, conditional: computations run on their caller's thread
-        caller-opcode: ShapeVerifier::Preprocess
-            only calling opcodes have called computations
-        call-shapes: ShapeVerifier::HandleCall (call)
-            call: operands match the parameters, the result matches the root
-        composite-name: ShapeVerifier::HandleCall
-            a composite call has a name, and its version, if any, is not negative
-        nested-thread: InstructionVerifier::Preprocess
-            with an option: computations run on their caller's thread
-        call-aliasing: InstructionVerifier::HandleCall
-            call: no output_to_operand_aliasing
-    """
-    rows = {
-        "control-flow-thread": Bad.entry("""
+          while, conditional: computations run on their caller's thread
             yes {
               ROOT n = f32[8] negate(f32[8] a)
             }, execution_thread="host"
             no { ROOT c = f32[8] copy(f32[8] b) }
             ROOT r = f32[8] conditional(pred[] i, f32[8] p, p), true_computation=yes,  // error
                 false_computation=no
-        """),
-        "caller-opcode": Bad.entry("""
+        caller-opcode: ShapeVerifier::Preprocess
+          only calling opcodes have called computations
             f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
             ROOT r = f32[8]{0} negate(f32[8]{0} p), to_apply=f  // error
-        """),
-        "call-shapes": Bad.entry("""
+        call-shapes: ShapeVerifier::HandleCall (call)
+          call: operands match the parameters, the result matches the root
             f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
             ROOT r = f32[8]{0} call(f32[9]{0} p), to_apply=f  // error
-        """),
-        "composite-name": Bad.entry("""
+        composite-name: ShapeVerifier::HandleCall
+          a composite call has a name, and its version, if any, is not negative
             f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
             ROOT r = f32[8]{0} call(f32[8]{0} p), to_apply=f, is_composite=true,  // error
                 frontend_attributes={composite.version="1"}
-        """),
-        "call-aliasing": Bad.entry("""
+        nested-thread: InstructionVerifier::Preprocess
+          with an option: computations run on their caller's thread
+        call-aliasing: InstructionVerifier::HandleCall
+          call: no output_to_operand_aliasing
             f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
             ROOT r = f32[8]{0} call(f32[8]{0} p), to_apply=f,  // error
                 output_to_operand_aliasing={{}: (0, {})}
-        """),
-    }
+    """
     examples = (
-        *rows.values(),
         Good.entry("""
             f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
             ROOT r = f32[8]{0} call(f32[8]{0} p), to_apply=f

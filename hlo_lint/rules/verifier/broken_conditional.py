@@ -8,7 +8,7 @@ from hlo_lint.analysis.verifier.calls import branches, different_shardings, shap
 from hlo_lint.analysis.verifier.checks import on
 from hlo_lint.analysis.verifier.scope import Scope, Violation, parameter, shape_of
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.rules.base import Bad, Good
+from hlo_lint.rules.base import Good
 from hlo_lint.rules.verifier import VerifierRule
 
 
@@ -29,26 +29,19 @@ class BrokenConditional(VerifierRule):
     )
     table = """
         conditional-shapes: ShapeVerifier::HandleConditional (conditional)
-            conditional: a selector, an operand for each branch, equal results
-        conditional-sharding: InstructionVerifier::HandleConditional
-            conditional: equal shardings
-    """
-    rows = {
-        "conditional-shapes": Bad.entry("""
+          conditional: a selector, an operand for each branch, equal results
             yes { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
             no { ROOT c = f32[8]{0} copy(f32[8]{0} b) }
             ROOT r = f32[8]{0} conditional(f32[] i, f32[8]{0} p, p), true_computation=yes,  // error
                 false_computation=no
-        """),
-        "conditional-sharding": Bad.entry("""
+        conditional-sharding: InstructionVerifier::HandleConditional
+          conditional: equal shardings
             yes { ROOT n = f32[8]{0} negate(f32[8]{0} a), sharding={replicated} }
             no { ROOT c = f32[8]{0} copy(f32[8]{0} b) }
             ROOT r = f32[8]{0} conditional(pred[] i, f32[8]{0} p, p),  // error
                 true_computation=yes, false_computation=no, sharding={maximal device=0}
-        """),
-    }
+    """
     examples = (
-        *rows.values(),
         Good.entry("""
             yes { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
             no { ROOT c = f32[8]{0} copy(f32[8]{0} b) }

@@ -34,43 +34,30 @@ class BrokenFusion(VerifierRule):
     opcodes = frozenset({"fusion"})
     table = """
         fusion-computation: ShapeVerifier::HandleFusion
-            a fusion calls a single computation, on its own thread
+          a fusion calls a single computation, on its own thread
+            ROOT r = f32[8]{0} fusion(f32[8]{0} p), kind=kLoop  // error
         fusion-shape: ShapeVerifier::HandleFusion (fusion)
-            a fusion has the shape of its root
-        fusion-parameters: ShapeVerifier::HandleFusion
-            parameters of a fusion have the shapes of its operands
-        fusion-dead-instruction: CheckFusionInstruction
-            all instructions of a fusion except the root have users
-        fusion-shared: CheckFusionInstruction
-            a body belongs to a single fusion
-    """
-    rows = {
-        "fusion-computation": Bad.entry(
-            "ROOT r = f32[8]{0} fusion(f32[8]{0} p), kind=kLoop  // error"
-        ),
-        "fusion-shape": Bad.entry("""
+          a fusion has the shape of its root
             f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
             ROOT r = f32[4]{0} fusion(f32[8]{0} p), kind=kLoop, calls=f  // error
-        """),
-        "fusion-parameters": Bad.entry("""
+        fusion-parameters: ShapeVerifier::HandleFusion
+          parameters of a fusion have the shapes of its operands
             f { ROOT n = f32[8,3]{1,0} negate(f32[8,3]{1,0} a) }
             ROOT r = f32[8,3]{1,0} fusion(f32[8,3]{0,1} p), kind=kLoop, calls=f  // error
-        """),
-        "fusion-dead-instruction": Bad.entry("""
+        fusion-dead-instruction: CheckFusionInstruction
+          all instructions of a fusion except the root have users
             f {
               m = f32[8]{0} sine(f32[8]{0} a)  // error
               ROOT n = f32[8]{0} negate(a)
             }
             ROOT r = f32[8]{0} fusion(f32[8]{0} p), kind=kLoop, calls=f
-        """),
-        "fusion-shared": Bad.entry("""
+        fusion-shared: CheckFusionInstruction
+          a body belongs to a single fusion
             f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
             r = f32[8]{0} fusion(f32[8]{0} p), kind=kLoop, calls=f
             ROOT s = f32[8]{0} fusion(r), kind=kLoop, calls=f  // error
-        """),
-    }
+    """
     examples = (
-        *rows.values(),
         Bad.entry("""
             f { ROOT n = f32[8]{0} negate(f32[8]{0} a) }
             q = f32[8]{0} sine(f32[8]{0} p)

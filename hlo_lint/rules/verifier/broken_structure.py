@@ -9,7 +9,7 @@ from hlo_lint.analysis.verifier.checks import on_computation, on_computation_if,
 from hlo_lint.analysis.verifier.scope import Scope, Violation, header_span
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.records import attributes_of, name_in, name_of, references_of, root_mark_of
-from hlo_lint.rules.base import Bad, Good, Stage
+from hlo_lint.rules.base import Good, Stage
 from hlo_lint.rules.verifier import VerifierRule
 from hlo_lint.text.patterns import late
 
@@ -34,42 +34,30 @@ class BrokenStructure(VerifierRule):
     )
     table = """
         unique-name: InstructionVerifier::Preprocess
-            names are unique
-        name-unchanged: VerifyInstructionNameUnchanged
-            with an option: instructions keep the names under which they were scheduled
-        parameter-number: CheckFusionInstruction
-            parameter numbers are 0, 1, 2, …
-        single-root: VerifyHloStructure
-            a single root
-        module-entry: HloVerifier::RunImpl
-            a module has a name, and an entry that is not a fusion
-        operand-defined: VerifyHloStructure
-            operands are in the same computation
-    """
-    rows = {
-        "unique-name": Bad.entry("""
+          names are unique
             p = f32[8] parameter(0)
             p = f32[8] negate(p)  // error
             ROOT r = f32[8] add(p, p)
-        """),
-        "parameter-number": Bad.entry("""
+        name-unchanged: VerifyInstructionNameUnchanged
+          with an option: instructions keep the names under which they were scheduled
+        parameter-number: CheckFusionInstruction
+          parameter numbers are 0, 1, 2, …
             q = f32[8] parameter(0)  // error
             ROOT r = f32[8] add(f32[8] p, q)
-        """),
-        "single-root": Bad.entry("""
+        single-root: VerifyHloStructure
+          a single root
             ROOT q = f32[8] negate(f32[8] p)
             ROOT r = f32[8] add(p, q)  // error
-        """),
-        "module-entry": Bad.entry("""
+        module-entry: HloVerifier::RunImpl
+          a module has a name, and an entry that is not a fusion
             f { ROOT b = f32[8] fusion(f32[8] a), kind=kLoop, calls=e  // error }
             ROOT r = f32[8] negate(f32[8] p)
-        """),
-        "operand-defined": Bad.entry("""
+        operand-defined: VerifyHloStructure
+          operands are in the same computation
             f { ROOT b = f32[8] negate(f32[8] a) }
             ROOT r = f32[8] add(f32[8] p, a)  // error
-        """),
-    }
-    examples = (*rows.values(), Good.entry("ROOT r = f32[8] add(f32[8] p, f32[8] q)"))
+    """
+    examples = (Good.entry("ROOT r = f32[8] add(f32[8] p, f32[8] q)"),)
 
     @on_computation_if(names=True)
     def names(self, scope: Scope) -> Iterator[Violation]:

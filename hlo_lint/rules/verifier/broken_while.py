@@ -8,7 +8,7 @@ from hlo_lint.analysis.verifier.calls import different_shardings, shapes_differ
 from hlo_lint.analysis.verifier.checks import on
 from hlo_lint.analysis.verifier.scope import Scope, Violation, parameter, shape_of
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.rules.base import Bad, Good
+from hlo_lint.rules.base import Good
 from hlo_lint.rules.verifier import VerifierRule
 
 
@@ -24,14 +24,7 @@ class BrokenWhile(VerifierRule):
 
     table = """
         while-parameters: CheckParameterCount
-            condition and body have a single parameter
-        while-shapes: ShapeVerifier::HandleWhile (while)
-            while: operand, condition and body have equal shapes; the condition returns a pred[]
-        while-sharding: InstructionVerifier::HandleWhile
-            while: equal shardings
-    """
-    rows = {
-        "while-parameters": Bad.entry("""
+          condition and body have a single parameter
             body { ROOT b = (s32[], f32[8]{0}) copy((s32[], f32[8]{0}) q) }
             condition {
               q.1 = (s32[], f32[8]{0}) parameter(0)
@@ -41,8 +34,8 @@ class BrokenWhile(VerifierRule):
             }
             p = (s32[], f32[8]{0}) parameter(0)
             ROOT w = (s32[], f32[8]{0}) while(p), condition=condition, body=body  // error
-        """),
-        "while-shapes": Bad.entry("""
+        while-shapes: ShapeVerifier::HandleWhile (while)
+          while: operand, condition and body have equal shapes; the condition returns a pred[]
             body { ROOT b = (s32[], f32[8]{0}) copy((s32[], f32[8]{0}) q) }
             condition {
               n = s32[] get-tuple-element((s32[], f32[8]{0}) q.1), index=0
@@ -50,8 +43,8 @@ class BrokenWhile(VerifierRule):
             }
             p = (s32[], f32[8]{0}) parameter(0)
             ROOT w = (s32[], f32[8]{0}) while(p), condition=condition, body=body  // error
-        """),
-        "while-sharding": Bad.entry("""
+        while-sharding: InstructionVerifier::HandleWhile
+          while: equal shardings
             body {
               q = (s32[], f32[8]{0}) parameter(0)
               ROOT b = (s32[], f32[8]{0}) copy(q), sharding={{replicated}, {maximal device=0}}
@@ -63,10 +56,8 @@ class BrokenWhile(VerifierRule):
             p = (s32[], f32[8]{0}) parameter(0)
             ROOT w = (s32[], f32[8]{0}) while(p), condition=condition, body=body,  // error
                 sharding={{replicated}, {replicated}}
-        """),
-    }
+    """
     examples = (
-        *rows.values(),
         Good.entry("""
             body { ROOT b = (s32[], f32[8]{0}) copy((s32[], f32[8]{0}) q) }
             condition {

@@ -32,55 +32,32 @@ class EntryLayoutDisagrees(VerifierRule):
     mentions = ("entry_computation_layout=",)
     table = """
         entry-result: VerifyEntryComputationLayout
-            the root of the entry has the result shape of the header
-        entry-parameter-count: VerifyEntryComputationLayout
-            the entry has as many parameters as the header
-        entry-parameters: VerifyEntryComputationLayout
-            parameters have the shapes of the header
-        entry-memory:
-            parameters and the result are in the memory spaces of the header
-        entry-layout: VerifyEntryComputationLayout
-            layouts in the header are valid
-    """
-    rows = {
-        "entry-result": Bad.entry(
-            """
+          the root of the entry has the result shape of the header
+            // hlo-lint: stage post-layout
             HloModule m, entry_computation_layout={(f32[8,3]{1,0})->f32[8,3]{1,0}}
             ROOT n = f32[8,3]{0,1} negate(f32[8,3]{1,0} p)  // error
-            """,
-            artefacts={".ir-no-opt.ll": ""},
-        ),
-        "entry-parameter-count": Bad.entry(
-            """
+        entry-parameter-count: VerifyEntryComputationLayout
+          the entry has as many parameters as the header
             HloModule m, entry_computation_layout={(f32[8,3]{1,0})->f32[8,3]{1,0}}  // error
             ROOT n = f32[8,3]{1,0} negate(f32[8,3]{1,0} p)
             q = f32[] parameter(1)
-            """
-        ),
-        "entry-parameters": Bad.entry(
-            """
+        entry-parameters: VerifyEntryComputationLayout
+          parameters have the shapes of the header
+            // hlo-lint: stage post-layout
             HloModule m, entry_computation_layout={(f32[8,3]{1,0})->f32[8,3]{1,0}}
             p = f32[8,3]{0,1} parameter(0)  // error
             ROOT n = f32[8,3]{1,0} negate(p)
-            """,
-            artefacts={".ir-no-opt.ll": ""},
-        ),
-        "entry-memory": Bad.entry(
-            """
+        entry-memory:
+          parameters and the result are in the memory spaces of the header
             HloModule m, is_scheduled=true, entry_computation_layout={(f32[8]{0})->f32[8]{0}}
             p = f32[8]{0:S(1)} parameter(0)  // error
             ROOT n = f32[8]{0} negate(p)
-            """
-        ),
-        "entry-layout": Bad.entry(
-            """
-                HloModule m, entry_computation_layout={(f32[8,3]{1,0})->f32[8,3]{1,1}}  // error
-                ROOT n = f32[8,3]{1,0} negate(f32[8,3]{1,0} p)
-            """
-        ),
-    }
+        entry-layout: VerifyEntryComputationLayout
+          layouts in the header are valid
+            HloModule m, entry_computation_layout={(f32[8,3]{1,0})->f32[8,3]{1,1}}  // error
+            ROOT n = f32[8,3]{1,0} negate(f32[8,3]{1,0} p)
+    """
     examples = (
-        *rows.values(),
         Bad.entry("""
             HloModule m, is_scheduled=true, entry_computation_layout={(f32[8]{0})->f32[8]{0}}
             ROOT n = f32[8]{0:S(1)} negate(f32[8]{0} p)  // error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from inspect import cleandoc
 from typing import Final
 
 from hlo_lint.analysis.device_groups import TRANSFER_PAIRS, transfer_pairs
@@ -18,19 +17,39 @@ from hlo_lint.rules.base import Bad, Good, Stage
 from hlo_lint.rules.verifier import VerifierRule
 
 
-def _spelled(lines: str) -> str:
-    """The text of a scheduled module, in which `pairs` stands for the frontend attribute."""
+def _spelled(text: str) -> str:
+    """The text with `pairs={{0,1}}` spelled out as the frontend attribute that it stands for."""
     attribute = r'frontend_attributes={_xla_send_recv_source_target_pairs="\1"}'
-    spelled = re.sub(r"pairs=(\{.*\})", attribute, cleandoc(lines))
-    return f"HloModule m, is_scheduled=true\n{spelled}"
+    return re.sub(r"pairs=(\{.*\})", attribute, text)
 
 
-def _bad(lines: str) -> Bad:
-    return Bad.entry(_spelled(lines))
-
-
-def _good(lines: str) -> Good:
-    return Good.entry(_spelled(lines))
+_LOOP = """
+HloModule m, is_scheduled=true
+body {
+  t = token[] after-all()
+  s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} x, t), channel_id=1, pairs={{0,1}}
+  sd = token[] send-done(s), channel_id=1
+  r = (f32[8]{0}, u32[], token[]) recv(sd), channel_id=2, pairs={{1,2}}
+  d = (f32[8]{0}, token[]) recv-done(r), channel_id=2
+  ROOT g = f32[8]{0} get-tuple-element(d), index=0
+}
+on { ROOT c = pred[] custom-call(f32[8]{0} x), custom_call_target="goes_on" }
+t = token[] after-all()
+r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1, pairs={{0,1}}
+d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
+w = f32[8]{0} while(f32[8]{0} p), condition=on, body=body
+s = (f32[8]{0}, u32[], token[]) send(w, t), channel_id=2, pairs={{1,2}}
+ROOT sd = token[] send-done(s), channel_id=2
+"""
+_TRANSFER = """
+HloModule m, is_scheduled=true
+t = token[] after-all()
+s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1, pairs={{0,1}}
+sd = token[] send-done(s), channel_id=1
+r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1, pairs=%s
+ROOT d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
+"""
+_GATHER = "g = f32[16]{0} all-gather(p), dimensions={0}, replica_groups={{0,1}}"
 
 
 class SendRecvDeadlock(VerifierRule):
@@ -50,29 +69,18 @@ class SendRecvDeadlock(VerifierRule):
         "Expected send and recv instructions to have unique source and target pairs",
     )
     opcodes = frozenset({"recv", "send"})
-    table = """
+    table = _spelled("""
         send-recv-cycle: VerifyNoCollectiveDeadlocks
-            pairs of transfers have no cycle and no repeated device
-        send-recv-order: VerifyNoCollectiveDeadlocks
-            a send is followed by its recv, a recv by its send
-        collective-between-send-and-recv: VerifyNoCollectiveDeadlocks
-            no collective between a send and its recv
-        send-recv-pending: VerifyNoCollectiveDeadlocks
-            no transfer is pending at the end
-        send-recv-pairs: VerifyNoCollectiveDeadlocks
-            on XLA:GPU, transfers between devices state their pairs
-        collective-start-between-send-and-recv:
-            no all-reduce, reduce-scatter or start between a send and its recv
-    """
-    rows = {
-        "send-recv-cycle": _bad("""
+          pairs of transfers have no cycle and no repeated device
+            HloModule m, is_scheduled=true
             t = token[] after-all()
             s = (s8[], u32[], token[]) send(s8[] p, t), channel_id=1, pairs={{0,1},{1,0}}  // error
             sd = token[] send-done(s), channel_id=1
             r = (s8[], u32[], token[]) recv(t), channel_id=1, pairs={{0,1},{1,0}}  // error
             ROOT d = (s8[], token[]) recv-done(r), channel_id=1
-        """),
-        "send-recv-order": _bad("""
+        send-recv-order: VerifyNoCollectiveDeadlocks
+          a send is followed by its recv, a recv by its send
+            HloModule m, is_scheduled=true
             t = token[] after-all()
             r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1, pairs={{0,1}}
             r.1 = (f32[8]{0}, u32[], token[]) recv(t), channel_id=2, pairs={{0,1}}  // error
@@ -80,28 +88,31 @@ class SendRecvDeadlock(VerifierRule):
             sd = token[] send-done(s), channel_id=1
             d.1 = (f32[8]{0}, token[]) recv-done(r.1), channel_id=2
             ROOT d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
-        """),
-        "collective-between-send-and-recv": _bad("""
+        collective-between-send-and-recv: VerifyNoCollectiveDeadlocks
+          no collective between a send and its recv
+            HloModule m, is_scheduled=true
             t = token[] after-all()
             s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1, pairs={{0,1}}
             g = f32[16]{0} all-gather(p), dimensions={0}, replica_groups={{0,1}}  // error
             sd = token[] send-done(s), channel_id=1
             r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1, pairs={{0,1}}
             ROOT d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
-        """),
-        "send-recv-pending": _bad("""
+        send-recv-pending: VerifyNoCollectiveDeadlocks
+          no transfer is pending at the end
+            HloModule m, is_scheduled=true
             t = token[] after-all()
             s = (f32[], u32[], token[]) send(f32[] p, t), channel_id=1, pairs={{0,1}}  // error
             ROOT sd = token[] send-done(s), channel_id=1
-        """),
-        "send-recv-pairs": Bad.entry("""
+        send-recv-pairs: VerifyNoCollectiveDeadlocks
+          on XLA:GPU, transfers between devices state their pairs
             // hlo-lint: stage gpu scheduled verify_no_collective_deadlocks=true
             HloModule m, is_scheduled=true
             t = token[] after-all()
             s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1  // error
             ROOT sd = token[] send-done(s), channel_id=1
-        """),
-        "collective-start-between-send-and-recv": _bad("""
+        collective-start-between-send-and-recv:
+          no all-reduce, reduce-scatter or start between a send and its recv
+            HloModule m, is_scheduled=true
             t = token[] after-all()
             s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1, pairs={{0,1}}
             g = (f32[8]{0}, f32[16]{0}) all-gather-start(p), dimensions={0},  // error
@@ -110,42 +121,11 @@ class SendRecvDeadlock(VerifierRule):
             sd = token[] send-done(s), channel_id=1
             r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1, pairs={{0,1}}
             ROOT d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
-        """),
-    }
+    """)
     examples = (
-        *rows.values(),
-        _good("""
-            body {
-              t = token[] after-all()
-              s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} x, t), channel_id=1, pairs={{0,1}}
-              sd = token[] send-done(s), channel_id=1
-              r = (f32[8]{0}, u32[], token[]) recv(sd), channel_id=2, pairs={{1,2}}
-              d = (f32[8]{0}, token[]) recv-done(r), channel_id=2
-              ROOT g = f32[8]{0} get-tuple-element(d), index=0
-            }
-            on { ROOT c = pred[] custom-call(f32[8]{0} x), custom_call_target="goes_on" }
-            t = token[] after-all()
-            r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1, pairs={{0,1}}
-            d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
-            w = f32[8]{0} while(f32[8]{0} p), condition=on, body=body
-            s = (f32[8]{0}, u32[], token[]) send(w, t), channel_id=2, pairs={{1,2}}
-            ROOT sd = token[] send-done(s), channel_id=2
-        """),
-        _bad("""
-            t = token[] after-all()
-            s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1, pairs={{0,1}}
-            sd = token[] send-done(s), channel_id=1
-            r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1, pairs={{1,2}}  // error
-            ROOT d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
-        """),
-        _good("""
-            t = token[] after-all()
-            s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1, pairs={{0,1}}
-            sd = token[] send-done(s), channel_id=1
-            r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1, pairs={{0,1}}
-            d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
-            ROOT g = f32[16]{0} all-gather(p), dimensions={0}, replica_groups={{0,1}}
-        """),
+        Good.entry(_spelled(_LOOP)),
+        Bad.entry(_spelled(_TRANSFER % "{{1,2}}  // error")),
+        Good.entry(_spelled(_TRANSFER % "{{0,1}}" + _GATHER)),
     )
 
     @on_module
