@@ -58,6 +58,7 @@ ENDINGS = {
     "github": "github.txt",
     "gitlab": "gitlab.json",
     "junit": "xml",
+    "rdjson": "rdjson",
     "markdown": "md",
 }
 """Of the golden file of each format."""

@@ -32,7 +32,7 @@ def internal_error(name: str, path: Path | str, subject: object, error: Exceptio
         Severity.ERROR,
         f"{name} crashed: {shown(what[:MAX_MESSAGE])}",
         str(path),
-        Region(start, start),
+        Region(start, start, 1, 1),
         notes=(f"on {subject!r}"[:MAX_MESSAGE], f"at {places}", PLEASE_REPORT),
         fingerprint=fingerprint(INTERNAL_ERROR, f"{name} {type(error).__name__}", "", None, places),
     )

@@ -23,12 +23,13 @@ FORMATS = {
     "github": "workflow commands that GitHub shows as annotations",
     "gitlab": "a Code Quality report of GitLab",
     "junit": "JUnit XML, for tools that show test results",
+    "rdjson": "the Diagnostic Format of reviewdog",
     "markdown": "a table of the rules and each finding, for a job summary",
 }
 """A description of each format. `hlo_lint.report.NAME` renders it, with `_` for `-`."""
 
 
-NO_ROOM = ("concise", "github", "gitlab")
+NO_ROOM = ("concise", "github", "gitlab", "rdjson")
 """The formats that only have findings: skipped inputs are printed beside the report."""
 
 

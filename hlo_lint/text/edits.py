@@ -7,7 +7,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from hlo_lint.text.phrases import short_repr
-from hlo_lint.text.source import Lines, Position, Span
+from hlo_lint.text.source import Lines, Position, Span, encode
 
 
 class Safety(Enum):
@@ -55,6 +55,10 @@ class Region(NamedTuple):
     start: Position
     end: Position
     """Exclusive."""
+    start_byte: int
+    """The column in bytes of UTF-8, counted from 1."""
+    end_byte: int
+    """Exclusive."""
 
     def __repr__(self) -> str:
         return short_repr(self)
@@ -62,7 +66,18 @@ class Region(NamedTuple):
     @classmethod
     def of(cls, span: Span, lines: Lines) -> Region:
         """The region of a span of a text."""
-        return cls(lines.position(span.start), lines.position(span.end))
+        start, end = lines.position(span.start), lines.position(span.end)
+        return cls(
+            start,
+            end,
+            _bytes_before(span.start, start.column, lines.text) + 1,
+            _bytes_before(span.end, end.column, lines.text) + 1,
+        )
+
+
+def _bytes_before(offset: int, column: int, text: str) -> int:
+    """The number of bytes before a position in its line."""
+    return column - 1 if text.isascii() else len(encode(text[offset - column + 1 : offset]))
 
 
 class Fix(NamedTuple):

@@ -79,7 +79,7 @@ BEHIND_THEM = [
     *(ROOT.shape, TupleShape((ArrayShape("f32", (8,) * 200),) * 9), Layout(tuple(range(200)))),
     *(BufferShape(ArrayShape("f32", (8,) * 200)), OpaqueShape("token")),
     *(ROOT.operands[0], MODULE.file, COMPILATION, COMPILATION.dumps[0]),
-    *(FixedFile(Path(LONG), TEXT, TEXT, (EDIT,)), Region(PLACE, PLACE)),
+    *(FixedFile(Path(LONG), TEXT, TEXT, (EDIT,)), Region(PLACE, PLACE, 10**9, 10**9)),
     *(
         hlo_lint.DumpError(f"{LONG}\n{LONG}"),
         hlo_lint.HloSyntaxError(LONG, Position(1, 2), text=LONG),

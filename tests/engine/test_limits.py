@@ -39,7 +39,7 @@ def test_findings_beyond_the_limit_are_counted_and_not_printed() -> None:
     assert report.exit_status == 1
 
 
-@pytest.mark.parametrize("name", sorted(FORMATS.keys() - {"concise", "github", "gitlab"}))
+@pytest.mark.parametrize("name", sorted(FORMATS.keys() - {"concise", "github", "gitlab", "rdjson"}))
 def test_formats_with_room_for_it_say_what_was_left_out(name: str) -> None:
     report = lint(_errors(12), ["wrong-result-shape"], settings=Settings(max_findings=10))
     assert "2 errors more of wrong-result-shape" in render(report, name)

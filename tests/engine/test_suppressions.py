@@ -392,6 +392,13 @@ def test_every_format_tells_of_allowances(name: str, unused: Report) -> None:
     assert "\x1b" not in text
 
 
+def test_a_place_behind_wide_characters_is_counted_in_bytes_as_well(unused: Report) -> None:
+    (found,) = [found for found in unused.findings if found.fix and found.rule == UNUSED]
+    at, removed = found.regions
+    assert (at.start.column, at.start_byte) == (found.column, found.column + 1)
+    assert (removed.start.column, removed.start_byte) == (found.column - 1, found.column)
+
+
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_comments_count_however_many_processes_check(jobs: int, tmp_path: Path) -> None:
     for number in range(6):

@@ -142,7 +142,7 @@ def test_whatever_a_dump_says_the_output_is_utf_8_and_obeyed_by_no_terminal(
     assert all(character.isprintable() or character == "\n" for character in text)
 
 
-@pytest.mark.parametrize("name", ["sarif", "gitlab"])
+@pytest.mark.parametrize("name", ["sarif", "rdjson", "gitlab"])
 def test_json_for_other_programs_has_no_half_of_a_character(name: str, evil: Report) -> None:
     json.dumps(json.loads(render(evil, name)), ensure_ascii=False).encode()
 
@@ -168,7 +168,7 @@ def test_what_is_allowed_counts_for_nothing_and_is_told_where_a_format_has_a_wor
     report = hlo_lint.lint(path)
     assert len(report.allowed) == 1
     silent = [name for name in FORMATS if "as it should be" not in render(report, name)]
-    assert silent == ["text", "concise", "sarif", "github", "gitlab", "markdown"]
+    assert silent == ["text", "concise", "sarif", "github", "gitlab", "rdjson", "markdown"]
     assert not run_of(report)["results"]
     assert run_of(report)["properties"]["allowed"] == 1
     for name in ("text", "markdown"):
@@ -367,6 +367,9 @@ def test_a_finding_in_a_protocol_buffer_has_a_file_and_no_line(tmp_path: Path) -
     (result,) = run_of(report)["results"]
     assert "fixes" not in result
     assert "region" not in result["locations"][0]["physicalLocation"]
+    (diagnostic,) = json.loads(render(report, "rdjson"))["diagnostics"]
+    assert set(diagnostic) == {"message", "location", "severity", "code"}
+    assert set(diagnostic["location"]) == {"path"}
     assert ",line=" not in render(report, "github")
 
 
@@ -519,6 +522,45 @@ def test_junit_reads_whatever_a_dump_says(evil: Report) -> None:
         (True, False),
         (False, True),
     ]
+
+
+# reviewdog
+
+
+def test_rdjson_is_what_reviewdog_reads(each: Report) -> None:
+    schema = json.loads((SCHEMAS / "rdjson.json").read_text("utf-8"))
+    result = json.loads(render(each, "rdjson"))
+    jsonschema.Draft202012Validator(schema).validate(result)
+    assert len(result["diagnostics"]) == len(each.findings)
+
+
+@pytest.mark.parametrize("name", ["x", "größe 𐐀 漢"])
+def test_a_suggestion_of_rdjson_counts_bytes_and_is_what_fix_writes(
+    name: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "m.hlo"
+    text = MOVES.replace("NAME", name).replace("reshape(%p)", f"reshape(/*{name}*/%p)")
+    path.write_text(text, "utf-8")
+    report = hlo_lint.lint(path, before="layout_normalization")
+    (diagnostic,) = json.loads(render(report, "rdjson"))["diagnostics"]
+    lines = text.encode().splitlines(keepends=True)
+    place = diagnostic["location"]["range"]
+    line = lines[place["start"]["line"] - 1]
+    assert line[place["start"]["column"] - 1 : place["end"]["column"] - 1] == b"%p"
+    (suggestion,) = diagnostic["suggestions"]
+    start, end = suggestion["range"]["start"], suggestion["range"]["end"]
+    before = b"".join(lines[: start["line"] - 1]) + lines[start["line"] - 1][: start["column"] - 1]
+    after = lines[end["line"] - 1][end["column"] - 1 :] + b"".join(lines[end["line"] :])
+    assert before + suggestion["text"].encode() + after == fixed(path).encode()
+
+
+def test_a_fix_is_no_suggestion_where_half_of_it_could_be_taken(crash: Report) -> None:
+    (finding,) = crash.findings
+    assert finding.fix is not None
+    twice = finding.fix._replace(edits=finding.fix.edits * 2)
+    found = replace(finding, fix=twice, regions=(*finding.regions, finding.regions[1]))
+    (diagnostic,) = json.loads(render(replace(crash, findings=(found,)), "rdjson"))["diagnostics"]
+    assert "suggestions" not in diagnostic
 
 
 # JSON

@@ -27,7 +27,7 @@ from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.registry import check_names, rule_entries
 from hlo_lint.text.edits import Edit, Fix, Region, Safety
 from hlo_lint.text.errors import UsageError
-from hlo_lint.text.source import Position
+from hlo_lint.text.source import Position, encode
 
 UNUSED = "unused-allowance"
 """The rule of findings about suppressions."""
@@ -322,7 +322,9 @@ def _finding_at(
     path: str, line: int, excerpt: str, message: str, notes: tuple[str, ...] = (), module: str = ""
 ) -> Diagnostic:
     """A finding about a suppression, at a line with the text `excerpt`."""
-    region = Region(Position(line, 1), Position(line, len(excerpt) + 1))
+    region = Region(
+        Position(line, 1), Position(line, len(excerpt) + 1), 1, len(encode(excerpt)) + 1
+    )
     return Diagnostic.of_text(
         *(UNUSED, Severity.WARNING, message, path, region),
         notes=notes,
