@@ -99,7 +99,8 @@ def relocated(part: Part, new_places: Mapping[str, str]) -> Part:
         return new_places.get(path, path)
 
     def comment_of(comment: Comment) -> Comment:
-        return replace(comment, path=path_of(comment.path))
+        regions = {name: (lines, comment_of(end)) for name, (lines, end) in comment.regions.items()}
+        return replace(comment, path=path_of(comment.path), regions=regions)
 
     def skipped_of(entry: Skipped) -> Skipped:
         new = path_of(entry.path)

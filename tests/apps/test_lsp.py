@@ -485,6 +485,11 @@ def test_computations_tables_modules_and_comments_fold(editor: Editor) -> None:
     assert heads[:4] == ["FileNames", "FunctionNames", "FileLocations", "StackFrames"]
     assert heads[-1] == "ENTRY"
     assert len(folds(editor, editor.open(SHORT))) == 6
+    begin, end = "// hlo-lint: allow-begin speed -- why", "// hlo-lint: allow-end speed"
+    region = SMALL.replace("%body (", f"{begin}\n%body (").replace(
+        "%condition (", f"{end}\n%condition (", 1
+    )
+    assert (10, 16) in folds(editor, editor.open(region))
 
 
 # The server as a process

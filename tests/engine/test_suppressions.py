@@ -71,6 +71,11 @@ def spared(report: Report) -> list[tuple[str | None, str, str]]:
         ["  a = f32[4,2,3]{0,1,2}", "    // hlo-lint: allow layout -- why", "    reshape(p)"],
         ["  a = f32[4,2,3]{0,1,2}", "    reshape(p // hlo-lint: allow layout -- why", "    )"],
         ["  // hlo-lint: allow layout -- why", "  a = f32[4,2,3]{0,1,2}", "    reshape(", "    p)"],
+        [
+            "  // hlo-lint: allow-begin reshape-moves-data -- why",
+            "@a",
+            "  // hlo-lint: allow-end reshape-moves-data",
+        ],
         ["@a", "  // hlo-lint: allow-file reshape-moves-data -- why"],
         ["@a  // hlo-lint: allow layout, reshape-moves-data, layout -- why"],
     ],
@@ -86,6 +91,19 @@ def test_a_comment_allows_nothing_else() -> None:
         module("@a", "@b  // hlo-lint: allow reshape-moves-data -- why", "@c", "@d")
     )
     assert told(report) == ["a", "c", "d"]
+
+
+def test_a_region_ends_where_it_says() -> None:
+    report = hlo_lint.lint(
+        module(
+            "@a",
+            "  // hlo-lint: allow-begin layout -- outer",
+            "@b",
+            "  // hlo-lint: allow-end layout",
+            "@c",
+        )
+    )
+    assert (told(report), spared(report)) == (["a", "c"], [("b", "outer", "comment")])
 
 
 @pytest.mark.parametrize("place", ["after it", "before it"])
@@ -147,6 +165,8 @@ def test_what_is_no_comment_of_ours_allows_nothing(line: str) -> None:
         ("alow reshape-moves-data -- why", "did you mean allow?"),
         ("", "has no directive: write `hlo-lint: allow RULE -- REASON`"),
         ("ignore[HLO201]", "is not a directive"),
+        ("allow-begin reshape-moves-data -- why", "no `allow-end reshape-moves-data` ends"),
+        ("allow-end reshape-moves-data", "no `allow-begin reshape-moves-data` comes before"),
     ],
 )
 def test_a_comment_that_is_not_understood_is_a_finding_and_allows_nothing(
@@ -193,6 +213,12 @@ def test_a_comment_without_use_is_a_finding_with_a_fix() -> None:
          ["  q = f32[8,3]{1,0} copy(p)"]),
         (["  q = f32[8,3]{1,0} /* hlo-lint: allow layout -- why */ copy(p)"],
          ["  q = f32[8,3]{1,0} copy(p)"]),
+        (["  // hlo-lint: allow-begin layout -- why", "  q = f32[8,3]{1,0} copy(p)",
+          "  // hlo-lint: allow-end layout"], ["  q = f32[8,3]{1,0} copy(p)"]),
+        (["  // hlo-lint: allow-begin layout, bad-sharding -- why", "@a",
+          "  // hlo-lint: allow-end bad-sharding, layout"],
+         ["  // hlo-lint: allow-begin layout -- why", "@a",
+          "  // hlo-lint: allow-end layout"]),
         (["  /* hlo-lint: allow-file bad-sharding", "  -- why */"], []),
     ],
 )  # fmt: skip

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from lsprotocol import types
 
 from hlo_lint.apps.lsp.documents import Document
+from hlo_lint.engine.suppressions.comments import read_comments
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.records import name_of, opcode_of, type_of
 from hlo_lint.hlo.symbols import ComputationPlace
@@ -102,7 +103,7 @@ def _instructions(document: Document, place: ComputationPlace) -> Iterator[types
 
 def folds(document: Document) -> list[types.FoldingRange]:
     """The folding ranges, sorted: computations, tables after the header, modules if the file has
-    several, and runs of comments.
+    several, runs of comments, and regions of suppression comments.
     """
     ranges = [_fold(document, Span(place.begin, place.end)) for place in document.places]
     if len(_extents(document)) > 1:
@@ -112,6 +113,11 @@ def folds(document: Document) -> list[types.FoldingRange]:
         end = next((p.begin for p in document.places if p.module is module), span.end)
         for table in _table.finditer(source, span.start, end):
             ranges.append(_fold(document, Span(*table.span())))
+    for comment in read_comments(document.file, str(document.path)):
+        ranges += [
+            types.FoldingRange(lines.first - 1, lines.last - 1, kind=types.FoldingRangeKind.Region)
+            for lines, _ in comment.regions.values()
+        ]
     for run in _comments.finditer(source):
         ranges.append(_fold(document, Span(*run.span()), types.FoldingRangeKind.Comment))
     ranges = [fold for fold in ranges if fold.start_line < fold.end_line]

@@ -179,8 +179,8 @@ class _Suppressions:
         if comment.verb == STAGE_VERB:
             return _diagnostic(comment, comment.trouble) if comment.trouble else None
         message = comment.trouble or next(filter(None, map(self._unknown, comment.names)), "")
-        if message:
-            return _diagnostic(comment, message)
+        if message or comment.verb == "allow-end":
+            return _diagnostic(comment, message) if message else None
         # A comment is unused if the run could have used it, or if it covers no line.
         unused = [
             name
@@ -188,7 +188,7 @@ class _Suppressions:
             if (comment, name) not in self._used_names
             and name != UNUSED
             and (
-                comment.lines is None
+                comment.lines_of(name) is None
                 or (name in self._run.names and (name, comment.path) not in self._silent)
             )
         ]
@@ -197,12 +197,14 @@ class _Suppressions:
         title = "remove the comment"
         if len(unused) < len(comment.names):
             title = f"remove {' and '.join(unused)} from the comment"
-        place, text = without(comment, unused)
-        where, rules = _where(comment.lines), " or ".join(unused)
+        ends = [comment.regions[name][1] for name in unused if name in comment.regions]
+        changes = dict.fromkeys(without(directive, unused) for directive in (comment, *ends))
+        edits = tuple(Edit(place.span, text) for place, text in changes)
+        where, rules = _where(comment.lines_of(unused[0])), " or ".join(unused)
         return replace(
             _diagnostic(comment, f"there is no finding of {rules} {where} to allow"),
-            fix=Fix(title, (Edit(place.span, text),), Safety.SAFE),
-            regions=(comment.at.region, place.region),
+            fix=Fix(title, edits, Safety.SAFE),
+            regions=(comment.at.region, *(place.region for place, _ in changes)),
         )
 
     def _unknown(self, name: str) -> str:
@@ -276,9 +278,10 @@ class _Comments:
     def __init__(self, file: CheckedFile) -> None:
         by_name: dict[str, list[tuple[LineRange, int, Comment]]] = {}
         for number, comment in enumerate(file.comments):
-            if comment.lines is not None and not comment.trouble:
-                for name in comment.names:
-                    by_name.setdefault(name, []).append((comment.lines, number, comment))
+            for name in comment.names if not comment.trouble else ():
+                lines = comment.lines_of(name)
+                if lines is not None:
+                    by_name.setdefault(name, []).append((lines, number, comment))
         self._by_name = {name: sorted(comments) for name, comments in by_name.items()}
         self._reach = {
             name: list(accumulate((lines.last for lines, *_ in comments), max))

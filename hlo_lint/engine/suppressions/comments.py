@@ -2,6 +2,8 @@
 
     %r = f32[4,2]{0,1} reshape(%p)  // hlo-lint: allow reshape-moves-data -- a test of the fix
     // hlo-lint: allow needless-transpose, layout -- alone on its line: for the next statement
+    // hlo-lint: allow-begin speed -- between here and there
+    // hlo-lint: allow-end speed
     // hlo-lint: allow-file bad-sharding -- everywhere in this file
     // hlo-lint: stage gpu post-layout
 
@@ -12,8 +14,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from hlo_lint.analysis.stage import Stage, parse_stage
@@ -26,7 +28,7 @@ from hlo_lint.text.source import DIRECTIVE, Span
 
 USAGE = "`hlo-lint: allow RULE -- REASON`"
 STAGE_VERB = "stage"
-VERBS = ("allow", "allow-file", STAGE_VERB)
+VERBS = ("allow", "allow-begin", "allow-end", "allow-file", STAGE_VERB)
 
 _tokens = late(  # a token that never closes takes the rest, as searching again is quadratic
     r"\"(?:[^\"\\]|\\.)*+(?:\"|\Z)|'(?:[^'\\\n]|\\.)*+(?:'|$)|//[^\r\n]*+|/\*.*?(?:\*/|\Z)"
@@ -83,7 +85,13 @@ class Comment:
     trouble: str = ""
     """The error in the comment, which then allows no finding; empty without error."""
     lines: LineRange | None = None
-    """The lines that it covers; None before no statement."""
+    """The lines that it covers; None before no statement, and for the end of a region."""
+    regions: Mapping[str, tuple[LineRange, Comment]] = field(default_factory=dict, hash=False)
+    """For an `allow-begin`, the lines of each region by name, and the comment that ends it."""
+
+    def lines_of(self, name: str) -> LineRange | None:
+        """The lines that it covers for a name."""
+        return self.regions[name][0] if name in self.regions else self.lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +126,8 @@ def read_comments(file: HloFile, path: str) -> tuple[Comment, ...]:
     if not directives:
         return ()
     text_lines = _TextLines(file)
-    return tuple(_comment(file, path, token, parsed, text_lines) for token, parsed in directives)
+    comments = [_comment(file, path, token, parsed, text_lines) for token, parsed in directives]
+    return tuple(_with_regions(comments))
 
 
 def stage_in(file: HloFile) -> Stage | None:
@@ -237,9 +246,42 @@ def _trouble(verb: str, names: Sequence[str], reason: str) -> str:
             return (
                 f"`{name}` is not the name of a rule: names are separated by commas, then -- REASON"
             )
-    if not reason:
+    if verb != "allow-end" and not reason:
         return f"this comment gives no reason, so it allows nothing: write {USAGE}"
     return ""
+
+
+def _with_regions(comments: Sequence[Comment]) -> Iterator[Comment]:
+    """The comments, with the begin and the end of each region paired."""
+    ends: dict[int, dict[str, Comment]] = {}
+    loose: dict[int, list[str]] = {}
+    open_at: dict[str, list[int]] = {}
+    for number, comment in enumerate(comments):
+        if comment.trouble:
+            continue
+        for name in comment.names:
+            if comment.verb == "allow-begin":
+                open_at.setdefault(name, []).append(number)
+            # An end closes the innermost region of its name, as a bracket does.
+            elif comment.verb == "allow-end" and open_at.get(name):
+                ends.setdefault(open_at[name].pop(), {})[name] = comment
+            elif comment.verb == "allow-end":
+                loose.setdefault(number, []).append(name)
+    for number, comment in enumerate(comments):
+        if number in loose:
+            names = ", ".join(loose[number])
+            yield replace(comment, trouble=f"no `allow-begin {names}` comes before this end")
+        elif comment.verb == "allow-begin" and not comment.trouble:
+            closing = ends.get(number, {})
+            missing = ", ".join(name for name in comment.names if name not in closing)
+            regions = {
+                name: (LineRange(comment.at.region.start.line, end.at.region.end.line), end)
+                for name, end in closing.items()
+            }
+            trouble = f"no `allow-end {missing}` ends this region" if missing else ""
+            yield replace(comment, regions=regions, trouble=trouble)
+        else:
+            yield comment
 
 
 def _bare(text: str) -> str:
