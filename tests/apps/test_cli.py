@@ -23,7 +23,7 @@ from hlo_lint.apps.testing import write_example
 from hlo_lint.dumps.directory import FIXED
 from hlo_lint.rules.base import Bad
 from hlo_lint.rules.registry import all_rules, find_rule
-from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT, started
+from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT, present, started
 from tests.forks import forked
 from tests.texts import CLEAN, LOOSE
 
@@ -201,6 +201,7 @@ def test_any_pass_and_pipeline_of_a_release_may_come_next(name: str) -> None:
         ("check -o loose.hlo/report loose.hlo", "loose.hlo/report: cannot be written"),
         ("check --statistics --output-format sarif loose.hlo", "--statistics is text or json"),
         ("check --stdin-filename x.hlo loose.hlo", "--stdin-filename"),
+        ("check --watch -", "--watch"),
         ("check --jobs= .", "neither auto nor a whole number"),
     ],
     ids=lambda words: words[:40],
@@ -1076,6 +1077,55 @@ def test_an_unknown_name_gets_a_hint(words: tuple[str, ...], hint: str) -> None:
     write("x.py", "")
     ran = run(*words)
     assert (ran.status, ran.errors.splitlines()[-1]) == (2, f"Error: {hint}")
+
+
+# Watching
+
+
+def test_a_watched_file_is_checked_again_when_it_changes(tmp_path: Path) -> None:
+    path = write("loose.hlo")
+    settings = write("hlo_lint.toml", "")
+    program = "from hlo_lint.apps.cli.program import main; main()"
+    options = ("check", "--watch", "--output-format", "concise", ".")
+    with started(
+        [sys.executable, "-W", "error", "-c", program, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(PYTHONUNBUFFERED="1"),
+        text=True,
+    ) as watching:
+        assert watching.stdout is not None
+        assert watching.stderr is not None
+        said = watching.stdout.readline()
+        assert said.startswith("loose.hlo:5:39: warning[reshape-moves-data]")
+        assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
+        path.write_text(f"// a line more\n{LOOSE}")
+        assert watching.stdout.readline().startswith("loose.hlo:6:39: ")
+        assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
+        settings.write_text('select = "layout"')
+        assert "hlo_lint.toml:1:1: select: takes" in watching.stderr.readline()
+        assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
+        settings.write_text('severity = { layout = "error" }')
+        assert watching.stdout.readline().startswith("loose.hlo:6:39: error[")
+        assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
+        path.write_text(CLEAN)
+        assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(10) == 0
+
+
+def test_a_report_among_the_files_that_are_watched_is_no_change() -> None:
+    write("loose.hlo")
+    with started(
+        command("check", "--watch", "-o", "report.txt", "."),
+        stderr=subprocess.PIPE,
+        env=environment(PYTHONUNBUFFERED="1"),
+        text=True,
+    ) as watching:
+        assert present(watching.stderr).readline() == "watching; Ctrl-C ends it\n"
+        first = Path("report.txt").stat().st_mtime_ns
+        time.sleep(1.5)
+        assert Path("report.txt").stat().st_mtime_ns == first
 
 
 def test_check_without_a_path_takes_the_folder_of_xla_flags_else_the_working_directory(

@@ -190,6 +190,7 @@ SLOW = {
     "validate": ["validate", "steps"],
     "all steps": ["validate", "--all-steps", "-j", "2", "steps"],
     "reduce": ["reduce", "--interesting", "sh -c 'sleep 100'", "loop.hlo"],
+    "watch": ["check", "--watch", "loop.hlo"],
     "server": ["server"],
 }
 

@@ -93,6 +93,14 @@ def test_binary_input_is_named_and_not_spelled_out(data: bytes) -> None:
     assert not re.search(rb"\x1b[^\[]|[\x00-\x06\x0e-\x1a]", seen.data)
 
 
+def test_a_watching_terminal_is_cleared_and_says_when_it_looked() -> None:
+    write("x.hlo")
+    command = program("check", "--watch", "x.hlo")
+    seen = on_terminal(command, 80, environment(), until=b"watching; Ctrl-C ends it")
+    assert b"\x1b[2J" in seen.data
+    assert re.search(r"\d\d:\d\d:\d\d: watching; Ctrl-C ends it", seen.text)
+
+
 def test_a_report_says_which_module_it_draws() -> None:
     seen = on_terminal(program("report", str(CRASH), "-o", "x.html"), 80, environment())
     assert b"drawing module 1 of 1: module_0001.jit_batched_dot" in seen.data

@@ -87,6 +87,7 @@ MAX_FINDINGS = 1000
 @click.option(
     "--show-files", is_flag=True, help="Print the files that would be read, and check nothing."
 )
+@click.option("--watch", is_flag=True, help="Check again whenever a file changes; Ctrl-C ends it.")
 @parameters.color_option
 @click.pass_context
 def command(
@@ -101,6 +102,7 @@ def command(
     prune_baseline: Path | None,
     exit_zero: bool,
     show_files: bool,
+    watch: bool,
     options: printing.ReportOptions,
     shared: common.SharedOptions,
 ) -> None:
@@ -130,11 +132,19 @@ def command(
                 click.echo(shown(str(file.path)))
         return
     if (baseline := write_baseline or prune_baseline) is not None:
-        if options.blame or (write_baseline and prune_baseline):
+        if watch or options.blame or (write_baseline and prune_baseline):
             raise click.UsageError(
-                "--write-baseline and --prune-baseline go without each other and --blame"
+                "--write-baseline and --prune-baseline go without each other, --blame and --watch"
             )
         ctx.exit(_update_baseline(baseline, paths, options, shared, prune=write_baseline is None))
+    if watch:
+        from hlo_lint.apps.cli import watching
+
+        settings_file = partial(common.settings_file, paths, shared)
+        watching.watch(
+            paths, settings_file, partial(_checked, paths, options, shared), options.output
+        )
+        return
     report = _checked(paths, options, shared)
     ctx.exit(common.exit_status(report, shared, exit_zero=exit_zero))
 

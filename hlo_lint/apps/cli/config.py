@@ -16,6 +16,7 @@ from hlo_lint.text.source import shown
 
 @click.command("config")
 @click.argument("paths", nargs=-1, metavar="[PATH…]")
+@click.option("--show", is_flag=True, expose_value=False, help="Print the settings (the default).")
 @click.option(
     "--schema", "as_schema", is_flag=True, help="Print the JSON Schema of a settings file."
 )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -16,6 +16,9 @@ from hlo_lint.apps.settings.settings import LEVELS, SEVERITIES
 from hlo_lint.apps.settings.settings import MAX_COUNT as MAX_COUNT
 from hlo_lint.report.formats import FORMATS
 from hlo_lint.text.source import whole_number
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
@@ -95,6 +98,21 @@ def complete_rules(_: click.Context, __: click.Parameter, begun: str) -> list[st
     return sorted(name for name in known_names() if name.startswith(begun))
 
 
+def _complete_passes(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
+    from hlo_lint.dumps.pass_lists import passes_and_pipelines
+
+    return sorted(name for name in passes_and_pipelines() if name.startswith(begun))
+
+
+def _complete_targets(_: click.Context, __: click.Parameter, begun: str) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    from hlo_lint.apps.jax.capture.targets import TPUS, target_names
+
+    chips = [name for name in (*target_names(), *TPUS) if name.startswith(begun)]
+    return [*map(CompletionItem, chips)] or [CompletionItem(begun, type="file")]
+
+
 def _rules_option(flag: str, text: str) -> Callable[[Command], Command]:
     return click.option(
         flag,
@@ -118,6 +136,7 @@ RULES = (
     click.option(
         "--before",
         metavar="PASS",
+        shell_complete=_complete_passes,
         help="The pass that comes next, if the dump does not say: layout_normalization, autotuner.",
     ),
     click.option(
@@ -295,6 +314,7 @@ def target_option(
         name,
         multiple=multiple,
         metavar="CHIP",
+        shell_complete=_complete_targets,
         help="The chip, present or not: h100, h200, the path of a gpu_target_config.pbtxt from a "
         f"dump, or a TPU: v5e, v5p, v6e{_repeatable(multiple)}.",
         **settings,
