@@ -355,7 +355,8 @@ def test_another_release_computes_it_wrong(name: str) -> None:
         ("convolution_int4", "jax-0.11.2", "h200", "Invalid input layout"),
         ("reversed_float8", "jax-0.11.2", "h200", "failed to legalize operation 'arith.mulf'"),
         ("loop_int2", "jax-0.11.2", "h200", "Non-byte-aligned dimension in slice"),
-        ("scan_vector", "jax-0.10.2-tpu", "v5e", "lowering_util.cc"),
+        # The passes of this libtpu meet in either check, from run to run.
+        ("scan_vector", "jax-0.10.2-tpu", "v5e", "lowering_util.cc|windowing_util.cc"),
         ("countdown", "jax-0.11.2", "h200", "bad optional access"),
         ("pad_int4", "jax-0.11.2", "h200", "algebraic_simplifier.cc:617"),
         ("bits_and_whole", "jax-0.11.2", "h200", "computation_partitioner.cc:269"),
@@ -384,7 +385,7 @@ def test_a_compiler_for_a_chip_does_not_take_it(
     with XlaCompiler(folder / "bin" / "python", platform=platform) as compiler:
         ending = compiler.compile(text, chip.description, devices=devices_of(text))
     assert ending.crashed
-    assert message in ending.message
+    assert re.search(message, ending.message)
 
 
 @pytest.mark.slow
