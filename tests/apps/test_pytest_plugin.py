@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
 import tomllib
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -93,20 +95,53 @@ def installed(site: Path) -> Path:
     return site
 
 
-def test_a_finding_fails_the_test_and_its_dump_is_kept(runs: pytest.Pytester) -> None:
+def report_of(folder: Path) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
+    """The summary, and the programs of each test."""
+    summary = json.loads((folder / "summary.json").read_text())
+    programs = {}
+    for test in summary["tests"]:
+        said = json.loads((folder / test["findings"]).read_text())
+        assert said["test"] == test["test"]
+        programs[said["test"].rpartition("::")[2]] = said["programs"]
+    return summary, programs
+
+
+@pytest.mark.parametrize("arguments", [(), ("-n", "2")], ids=["alone", "xdist"])
+def test_a_finding_fails_the_test_and_is_in_the_report(
+    runs: pytest.Pytester, arguments: tuple[str, ...]
+) -> None:
+    if arguments:
+        pytest.importorskip("xdist")
     runs.makepyfile(test_programs=TESTS)
-    result = runs.runpytest_subprocess()
+    result = runs.runpytest_subprocess("--hlo-lint-report=out", *arguments)
     result.assert_outcomes(passed=5, failed=1)
     result.stdout.re_match_lines(
         [
             r"E +hlo_lint\.\S+\.FindingsError: convolved, compiled by jax .*, has findings",
             r"E +warning\[needless-transpose\]: this kernel moves [\d.]+ MiB",
-            r"E +the dump is kept in .*hlo_lint",
+            r"E +the dump is kept in .*2-convolved",
+            r"hlo-lint: 7 compiled in 5 tests, 2 failed; see .*summary\.json",
         ]
     )
-    output = result.stdout.str()
-    assert "check_capture" not in output, "frames of the package are left out"
-    kept = re.search(r"the dump is kept in (\S+)", output)
+    assert "check_capture" not in result.stdout.str(), "frames of the package are left out"
+
+    summary, programs = report_of(runs.path / "out")
+    assert (summary["programs"], summary["failed"]) == (7, 2)
+    passed, failed = programs["test_convolved"]
+    assert (passed["failed"], failed["failed"]) == (False, True)
+    assert passed["dump"] is None
+    (finding,) = failed["report"]["findings"]
+    assert finding["rule"] == "needless-transpose"
+    (folder,) = (runs.path / "out").glob("*test_convolved*/2-convolved")
+    assert (folder / finding["path"]).is_file()
+    assert "test_pipeline" not in programs, "it checks nothing"
+
+
+def test_without_a_report_the_dump_is_a_temporary_file(runs: pytest.Pytester) -> None:
+    runs.makepyfile(test_programs=TESTS)
+    result = runs.runpytest_subprocess("-k", "convolved")
+    result.assert_outcomes(failed=1)
+    kept = re.search(r"the dump is kept in (\S+)", result.stdout.str())
     assert kept
     assert {found.rule for found in hlo_lint.lint(kept[1]).findings} == {"needless-transpose"}
 
@@ -114,17 +149,29 @@ def test_a_finding_fails_the_test_and_its_dump_is_kept(runs: pytest.Pytester) ->
 def test_the_example_of_the_page_runs_as_shown(runs: pytest.Pytester) -> None:
     page = (ROOT / "docs" / "pytest.md").read_text("utf-8")
     example = re.search(r"```python\n(.*?)```", page, re.S)
-    session = re.search(r"```console\n\$ pytest test_model.py\n(.*?)```", page, re.S)
+    session = re.search(r"```console\n\$ pytest test_model.py(.*?)\n(.*?)```", page, re.S)
     assert example
     assert session
     runs.makepyfile(test_model=example[1])
-    result = runs.runpytest_subprocess("test_model.py")
+    result = runs.runpytest_subprocess("test_model.py", *session[1].split())
     result.assert_outcomes(passed=2, failed=1)
-    release = re.search(r"compiled by jax ([\d.]+)", session[1])
+    release = re.search(r"compiled by jax ([\d.]+)", session[2])
     assert release
     if metadata.version("jax") == release[1]:
-        shown = [line for line in session[1].splitlines() if "/tmp/" not in line]
+        shown = [line for line in session[2].splitlines() if "/home/" not in line]
         result.stdout.fnmatch_lines([re.sub(r"([\[\]])", r"[\1]", line) for line in shown])
+
+
+def test_a_report_holds_one_run(runs: pytest.Pytester) -> None:
+    runs.makepyfile(test_programs=TESTS)
+    out = runs.mkdir("out")
+    (out / "mine.txt").write_text("stays")
+    for chosen, expected in (("convolved or rows", 2), ("rows", 1)):
+        runs.runpytest_subprocess("--hlo-lint-report=out", "-k", chosen)
+        summary, _ = report_of(out)
+        assert len(summary["tests"]) == expected
+        assert len(list(out.glob("*/findings.json"))) == expected
+    assert (out / "mine.txt").exists()
 
 
 def test_the_settings_of_the_project_hold(runs: pytest.Pytester) -> None:
@@ -166,6 +213,13 @@ def test_named(hlo_lint):
 """
     )
     runs.runpytest_subprocess().assert_outcomes(passed=1)
+
+
+def test_a_report_that_cannot_be_written_is_said_at_once(runs: pytest.Pytester) -> None:
+    runs.makefile(".txt", taken="a file")
+    result = runs.runpytest_subprocess("--hlo-lint-report=taken.txt")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --hlo-lint-report: *taken.txt: File exists"])
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,19 @@
         compilation = hlo_lint_dump(step, parameters, batch)
         assert len(compilation.final.module.entry_computation.with_opcode("fusion")) == 3
 
+`--hlo-lint-report=DIR` writes the findings as JSON, the dumps of failed compiles, and a summary.
 pytest imports this module in every run, so it imports nothing but pytest before a fixture is used.
 """
 
 from __future__ import annotations
 
+import hashlib
 import inspect
+import json
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -30,6 +35,9 @@ if TYPE_CHECKING:
 
 SETTINGS = ("select", "ignore", "allow", "before", "target")
 """The arguments of the marker; `check` takes the same, and they take precedence."""
+FINDINGS = "findings.json"
+SUMMARY = "summary.json"
+_REPORT = pytest.StashKey[Path]()
 _SETTINGS = pytest.StashKey["Settings"]()
 
 
@@ -42,7 +50,10 @@ class HloLint:
         self.captures: list[Capture] = []
         """The compiles of this test; their dumps are removed when it ends."""
         self._config = request.config
-        self._folders: pytest.TempPathFactory = request.getfixturevalue("tmp_path_factory")
+        self._test = request.node.nodeid
+        self._folder = _folder_of(request)
+        self._temporary: pytest.TempPathFactory = request.getfixturevalue("tmp_path_factory")
+        self._said: list[dict[str, Any]] = []
 
     def check(
         self,
@@ -76,12 +87,13 @@ class HloLint:
         )
         try:
             with _WithoutOwnFrames():
-                return check_capture(capture, **chosen, settings=_settings(self._config))
+                report = check_capture(capture, **chosen, settings=_settings(self._config))
         except FindingsError as error:
-            kept = self._folders.mktemp("hlo_lint")
-            shutil.copytree(capture.folder, kept, dirs_exist_ok=True)
+            kept = self._note(capture, error.report, failed=True)
             error.add_note(f"the dump is kept in {kept}")
             raise
+        self._note(capture, report, failed=False)
+        return report
 
     def capture(self, function: Any, *arguments: Any, **options: Any) -> Capture:
         """`hlo_lint.capture_jit`; the dump is removed when the test ends.
@@ -97,8 +109,33 @@ class HloLint:
         self.captures.append(capture)
         return capture
 
+    def _note(self, capture: Capture, report: Report, *, failed: bool) -> Path | None:
+        """Add a compile to the report; returns the folder of its dump, if it failed."""
+        kept = None
+        if failed:
+            name = re.sub(r"[^\w.\-]", "_", capture.name)
+            kept = (
+                self._folder or self._temporary.mktemp("hlo_lint")
+            ) / f"{len(self._said) + 1}-{name}"
+            shutil.copytree(capture.folder, kept)
+        self._said.append(
+            {
+                "name": capture.name,
+                "jax": capture.jax,
+                "target": capture.target,
+                "failed": failed,
+                "failure": capture.failure,
+                "dump": kept and kept.name,
+                "report": json.loads(report.to_json()),
+            }
+        )
+        return kept
+
     def close(self) -> None:
-        """Remove the dumps."""
+        """Write the findings, and remove the dumps."""
+        if self._said and self._folder is not None:
+            summary = {"version": 1, "test": self._test, "programs": self._said}
+            _write(self._folder / FINDINGS, summary)
         for capture in self.captures:
             capture.remove()
 
@@ -131,12 +168,70 @@ def hlo_lint_dump(hlo_lint: HloLint) -> Callable[..., Compilation]:
     return dump
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The option that asks for a report."""
+    parser.getgroup("hlo-lint").addoption(
+        "--hlo-lint-report",
+        metavar="DIR",
+        help="Write a report here: findings of each test, dumps of failed compiles, a summary.",
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the markers."""
+    """Register the marker, and begin the report."""
     config.addinivalue_line(
         "markers",
         f"hlo_lint({', '.join(f'{name}=…' for name in SETTINGS)}): how the fixture hlo_lint checks",
     )
+    given = config.getoption("--hlo-lint-report")
+    if given is None:
+        return
+    folder = config.stash[_REPORT] = Path(given).absolute()
+    if _is_worker(config):
+        return
+    from hlo_lint.text.errors import os_errors_as
+
+    with os_errors_as(f"--hlo-lint-report: {folder}", pytest.UsageError):
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in folder.glob(f"*/{FINDINGS}"):
+            shutil.rmtree(old.parent)
+        (folder / SUMMARY).unlink(missing_ok=True)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write the summary of all tests, whichever process they ran in."""
+    folder = session.config.stash.get(_REPORT, None)
+    if folder is not None and not _is_worker(session.config):
+        _write(folder / SUMMARY, _summary(folder))
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """The path of the report, and its counts."""
+    folder = config.stash.get(_REPORT, None)
+    if folder is None:
+        return
+    summary = json.loads((folder / SUMMARY).read_bytes())
+    terminalreporter.write_line(
+        f"hlo-lint: {summary['programs']} compiled in {len(summary['tests'])} tests, "
+        f"{summary['failed']} failed; see {Path(config.getoption('--hlo-lint-report'), SUMMARY)}"
+    )
+
+
+def _summary(folder: Path) -> dict[str, Any]:
+    files = [(path, json.loads(path.read_bytes())) for path in folder.glob(f"*/{FINDINGS}")]
+    tests = [
+        {
+            "test": findings["test"],
+            "programs": len(findings["programs"]),
+            "failed": sum(program["failed"] for program in findings["programs"]),
+            "findings": str(path.relative_to(folder)),
+        }
+        for path, findings in sorted(files, key=lambda entry: str(entry[1]["test"]))
+    ]
+    totals = {name: sum(test[name] for test in tests) for name in ("programs", "failed")}
+    return {"version": 1, **totals, "tests": tests}
 
 
 def _settings(config: pytest.Config) -> Settings:
@@ -204,3 +299,24 @@ def _known(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _names(given: Any) -> list[Any]:
     """A list of names or allowances, also of a single name or allowance."""
     return list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+
+
+def _folder_of(request: pytest.FixtureRequest) -> Path | None:
+    report = request.config.stash.get(_REPORT, None)
+    if report is None:
+        return None
+    test = request.node.nodeid
+    readable = re.sub(r"[^\w.\-]+", "-", test)[:100].strip("-.")
+    folder = report / f"{readable}-{hashlib.sha256(test.encode()).hexdigest()[:8]}"
+    shutil.rmtree(folder, ignore_errors=True)  # of the same test, run again
+    return folder
+
+
+def _write(path: Path, content: Mapping[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=2), "utf-8")
+
+
+def _is_worker(config: pytest.Config) -> bool:
+    """True in a worker process of pytest-xdist."""
+    return hasattr(config, "workerinput")
