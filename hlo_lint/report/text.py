@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.report.formats import Warn
 from hlo_lint.report.groups import Group, grouped
+from hlo_lint.report.links import rule_link, shows_links
 from hlo_lint.report.report import Report
 from hlo_lint.rules.findings import Severity
 from hlo_lint.text.patterns import late
@@ -249,7 +251,10 @@ def _lines(group: Group, width: int = 0) -> Iterator[ReportLine]:
     # The shape of a tuple may have thousands of elements: rules say where two shapes differ.
     message = cut_in_middle(shown(finding.message), MAX_MESSAGE)
     name = f"{finding.severity.value}[{finding.rule}]"
-    yield ReportLine((), ((name, style), (f": {message}", "bold")))
+    link = rule_link(finding.rule) if width and shows_links(os.environ) else ""
+    yield ReportLine(
+        (), ((name, f"{style} link {link}" if link else style), (f": {message}", "bold"))
+    )
     place = shown(f"{finding.path}:{finding.line}:{finding.column}")
     yield ReportLine((("  --> ", "blue"), (place, "")))
     yield from _excerpt(finding, style, width)

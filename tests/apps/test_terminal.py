@@ -208,3 +208,32 @@ def test_the_list_of_rules_fits(columns: int) -> None:
     seen = screen(columns, "rules")
     assert max(map(len, seen.lines)) <= columns
     assert "gemm-breaks-on-backend-flip" in seen.text
+
+
+# Links
+
+
+@pytest.mark.parametrize(
+    ("variables", "linked"),
+    [
+        ({"TERM_PROGRAM": "WezTerm"}, True),
+        ({"VTE_VERSION": "7200"}, True),
+        ({"VTE_VERSION": "4200"}, False),
+        ({"FORCE_HYPERLINK": "1"}, True),
+        ({"TERM_PROGRAM": "WezTerm", "FORCE_HYPERLINK": "0"}, False),
+        ({"TERM_PROGRAM": "WezTerm", "CI": "true"}, False),
+        ({}, False),
+    ],
+)
+def test_a_rule_links_to_its_page_where_the_terminal_shows_links(
+    variables: dict[str, str], linked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("CI", "TERM_PROGRAM", "VTE_VERSION", "KONSOLE_VERSION", "WT_SESSION"):
+        monkeypatch.delenv(name, raising=False)
+    write("x.hlo")
+    seen = screen(80, "check", "x.hlo", **variables)
+    page = b"https://hlo-lint.readthedocs.io/en/stable/rules/reshape-moves-data.html"
+    assert (b"\x1b]8;" in seen.data) == linked
+    assert (page in seen.data) == linked
+    assert seen.lines[0].startswith("warning[reshape-moves-data]: this reshape")
+    assert b"\x1b]8;" not in run("check", "x.hlo", FORCE_HYPERLINK="1").output
