@@ -1,4 +1,4 @@
-"""Ranges of shared memory that an instruction may access: a variable and a byte range.
+"""Bytes of shared memory that an instruction may access, as ranges in a variable.
 
 The analysis computes an interval, and the bits that may be set, for each integer register. A
 register with several assignments (in a loop) has the join of their ranges, computed as a fixed
@@ -19,8 +19,7 @@ from hlo_lint.kernels.ptx.ranges import (
     COMPARISONS,
     UNBOUNDED,
     Range,
-    as_signed,
-    as_unsigned,
+    as_read,
     computed,
     join,
     narrow,
@@ -108,11 +107,9 @@ class Addresses:
     def bytes(self, position: int, operand: str, size: int | None) -> Bytes:
         """The range that an access of `size` bytes may touch; `None` is an unknown size."""
         parsed = address(operand)
-        value = None if parsed is None else self._value(parsed.base, position)
-        if parsed is None or value is None or value.base is None:
-            return Bytes(None, -UNBOUNDED, UNBOUNDED)
-        if not value.is_bounded:
-            return Bytes(value.base, -UNBOUNDED, UNBOUNDED)
+        value = parsed and self._value(parsed.base, position)
+        if parsed is None or value is None or not value.is_bounded:
+            return Bytes(value and value.base, -UNBOUNDED, UNBOUNDED)
         start = value.low + parsed.offset
         end = UNBOUNDED if size is None else value.high + parsed.offset + size
         return Bytes(value.base, start, end)
@@ -263,13 +260,9 @@ class Addresses:
         instruction = self._instructions[position]
         if instruction.is_a("selp") and len(instruction.operands) == 4:
             return self._selected(position, instruction)
-        values = []
-        for operand in instruction.operands[1:]:
-            result = self._value(operand, position)
-            if result is None:
-                return None
-            values.append(result)
-        return computed(instruction, values)
+        operands = [self._value(operand, position) for operand in instruction.operands[1:]]
+        values = [value for value in operands if value is not None]
+        return computed(instruction, values) if len(values) == len(operands) else None
 
     def _comparison(self, predicate: str, position: int) -> int | None:
         """The `setp` of a `selp`'s predicate, if it bounds the operands of the `selp`."""
@@ -280,15 +273,10 @@ class Addresses:
             return None
         (setp,) = reaching
         instruction = self._instructions[setp]
-        parts = instruction.opcode.split(".")
-        if (
-            instruction.guard
-            or len(parts) != 3
-            or parts[0] != "setp"
-            or len(instruction.operands) != 3
-        ):
+        head, *parts = instruction.opcode.split(".")
+        if head != "setp" or len(parts) != 2 or len(instruction.operands) != 3:
             return None
-        if parts[1] not in COMPARISONS or not type_bits(parts[2]):
+        if instruction.guard or parts[0] not in COMPARISONS or not type_bits(parts[1]):
             return None
         # A register that is assigned again in between no longer has the compared value.
         is_near = setp < position and self._blocks[setp] == self._blocks[position]
@@ -320,8 +308,7 @@ class Addresses:
         if a is None or b is None:
             return None
         suffix = instruction.opcode.rpartition(".")[2]
-        read = as_signed if suffix.startswith("s") else as_unsigned
-        a, b = read(a, type_bits(suffix)), read(b, type_bits(suffix))
+        a, b = as_read(a, suffix), as_read(b, suffix)
         lefts, rights = narrow(a, comparison, b), narrow(b, COMPARISONS[comparison][3], a)
         if lefts is None or rights is None:
             return None  # this outcome is impossible

@@ -1,4 +1,4 @@
-"""Ranges of numbers and of addresses, and the transfer functions of PTX instructions.
+"""Abstract values of PTX registers: ranges of numbers or addresses.
 
 Registers have no sign: a range represents values modulo the width, and a signed or unsigned
 instruction first maps it to its own range. Unmodelled instructions return an unknown range.
@@ -9,8 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hlo_lint.kernels.ptx.reader import PtxInstruction
 
 UNBOUNDED = 1 << 80
@@ -76,23 +74,17 @@ def _fitted(value: Range, width: int) -> Range:
     return value
 
 
-def _full(width: int) -> Range:
-    return natural(0, (1 << width) - 1)
-
-
-def as_unsigned(value: Range, width: int) -> Range:
-    """The range as an unsigned instruction of `width` bits reads it."""
-    if value.base is not None:
-        return ANYTHING
-    return value if value.low >= 0 and value.high < 1 << width else _full(width)
-
-
-def as_signed(value: Range, width: int) -> Range:
-    """The range as a signed instruction of `width` bits reads it."""
+def _full(width: int, *, signed: bool = False) -> Range:
     half = 1 << (width - 1)
+    return Range(None, -half, half - 1) if signed else natural(0, 2 * half - 1)
+
+
+def as_read(value: Range, ptx_type: str) -> Range:
+    """The range as an instruction of an integer type reads it: `s32` has negative numbers."""
     if value.base is not None:
         return ANYTHING
-    return value if -half <= value.low and value.high < half else Range(None, -half, half - 1)
+    full = _full(type_bits(ptx_type), signed=ptx_type.startswith("s"))
+    return value if full.low <= value.low and value.high <= full.high else full
 
 
 # ---- instructions
@@ -135,9 +127,7 @@ def _and(left: Range, right: Range) -> Range:
     naturals = [value for value in (left, right) if value.is_natural]
     if not naturals:
         return ANYTHING
-    mask = naturals[0].mask
-    for value in naturals[1:]:
-        mask &= value.mask
+    mask = naturals[0].mask & naturals[-1].mask
     return natural(0, min(value.high for value in naturals), mask)
 
 
@@ -169,10 +159,7 @@ def _shifted_right(value: Range, by: Range) -> Range:
 def _field(length: Range, signed: bool) -> Range:
     if length.base is not None or length.low != length.high or not 0 < length.low <= 64:
         return ANYTHING
-    if signed:
-        half = 1 << (length.low - 1)
-        return Range(None, -half, half - 1)
-    return natural(0, (1 << length.low) - 1)
+    return _full(length.low, signed=signed)
 
 
 def computed(instruction: PtxInstruction, values: list[Range]) -> Range:
@@ -190,7 +177,6 @@ def computed(instruction: PtxInstruction, values: list[Range]) -> Range:
     if not width:
         return ANYTHING
     signed = ptx_type.startswith("s")
-    read: Callable[[Range, int], Range] = as_signed if signed else as_unsigned
     wide = width * 2 if "wide" in parts else width
     result = ANYTHING
     match head, count:
@@ -201,9 +187,9 @@ def computed(instruction: PtxInstruction, values: list[Range]) -> Range:
         case "neg", 1:
             result = _negated(values[0])
         case "mul", 2 if "hi" not in parts:
-            result = _product(*(read(value, width) for value in values))
+            result = _product(*(as_read(value, ptx_type) for value in values))
         case "mad", 3 if "hi" not in parts:
-            product = _product(*(read(value, width) for value in values[:2]))
+            product = _product(*(as_read(value, ptx_type) for value in values[:2]))
             result = _sum(_fitted(product, wide), values[2])
         case "and", 2:
             result = _and(*values)
@@ -214,7 +200,7 @@ def computed(instruction: PtxInstruction, values: list[Range]) -> Range:
             if by.base is None and by.low == by.high and 0 <= by.low < width:
                 result = _product(value, single(1 << by.low))
         case "shr", 2:
-            result = _shifted_right(read(values[0], width), values[1])
+            result = _shifted_right(as_read(values[0], ptx_type), values[1])
         case "bfe", 3:
             result = _field(values[2], signed)
         case "ld" | "atom", _ if width < 32 and not signed:
@@ -231,9 +217,7 @@ def _converted(value: Range, to: str, ptx_type: str) -> Range:
     if value.base is not None:
         return value  # shared memory fits 32 bits
     # A narrowing conversion keeps the low bits: the value is unchanged modulo the new width.
-    if target <= width:
-        return _fitted(value, target)
-    return as_signed(value, width) if ptx_type.startswith("s") else as_unsigned(value, width)
+    return _fitted(value, target) if target <= width else as_read(value, ptx_type)
 
 
 COMPARISONS = {
