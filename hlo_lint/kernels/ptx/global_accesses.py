@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
+from hlo_lint.analysis.walks import reached
 from hlo_lint.kernels.ptx.async_copies import access_size
 
 if TYPE_CHECKING:
@@ -121,16 +122,9 @@ def _access(
 
 def _repeated(function: Function) -> set[int]:
     """The numbers of the blocks on a cycle."""
-    blocks = function.blocks
-    repeated: set[int] = set()
-    for start, block in enumerate(blocks):
-        seen: set[int] = set()
-        waiting = list(block.successors)
-        while waiting:
-            reached = waiting.pop()
-            if reached not in seen:
-                seen.add(reached)
-                waiting += blocks[reached].successors
-        if start in seen:
-            repeated.add(start)
-    return repeated
+    following = [block.successors for block in function.blocks]
+    return {
+        number
+        for number, successors in enumerate(following)
+        if number in reached(successors, following.__getitem__)
+    }

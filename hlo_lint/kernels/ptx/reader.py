@@ -1,4 +1,4 @@
-"""A parser of PTX: functions, basic blocks and predicated instructions, with their spans.
+"""A parser of PTX: functions of basic blocks, whose instructions have spans.
 
 `grammars/ptx.lark` specifies the syntax; parsing ends where the text violates it. Inline assembly
 has its own scopes (`{ .reg .pred complete; ... }`); a name declared in such a scope gets its
@@ -14,14 +14,12 @@ import re
 from bisect import bisect_right
 from collections import ChainMap
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.text.source import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-T = TypeVar("T")
+    from collections.abc import Iterator, Mapping
 
 MAX_THREADS = 1024
 """The largest number of threads in a block, on all chips so far."""
@@ -126,7 +124,7 @@ def read_ptx(text: str) -> Ptx:
     reader = _PtxReader(text)
     try:
         reader.read()
-    except _UnreadableError:
+    except (_UnreadableError, KeyError):  # or a jump to a label that is nowhere
         return Ptx(text, tuple(reader.functions), is_whole=False)
     return Ptx(text, tuple(reader.functions))
 
@@ -137,23 +135,21 @@ class _UnreadableError(Exception):
 
 @dataclass(slots=True)
 class _Scope:
-    """A pair of braces in a function's body."""
+    """A pair of braces in a function's body, with the names of the scopes around it."""
 
     number: int
-    parent: _Scope | None
-    depth: int
-    registers: set[str] = field(default_factory=set)
-    """The registers declared here; those of the outermost scope are not needed."""
-    labels: dict[str, int] = field(default_factory=dict)
+    parent: _Scope | None = None
+    depth: int = 1
+    registers: ChainMap[str, int] = field(default_factory=ChainMap)
+    """The number of the scope of each register; those of the outermost scope are not needed."""
+    labels: ChainMap[str, int] = field(default_factory=ChainMap)
     """The number of the instruction after each label."""
-    tables: dict[str, list[str]] = field(default_factory=dict)
+    tables: ChainMap[str, list[str]] = field(default_factory=ChainMap)
     """The labels of each `.branchtargets`."""
 
-    def chain(self) -> Iterator[_Scope]:
-        scope: _Scope | None = self
-        while scope is not None:
-            yield scope
-            scope = scope.parent
+    def inner(self, number: int) -> _Scope:
+        names = self.registers.new_child(), self.labels.new_child(), self.tables.new_child()
+        return _Scope(number, self, self.depth + 1, *names)
 
 
 @dataclass(slots=True)
@@ -219,7 +215,7 @@ class _PtxReader:
             raise _UnreadableError
         self.at += 1
         self.scopes += 1
-        self.scope = _Scope(self.scopes, scope, scope.depth + 1)
+        self.scope = scope.inner(self.scopes)
 
     def _close(self, body: _FunctionBody, scope: _Scope) -> None:
         self.at += 1
@@ -259,7 +255,7 @@ class _PtxReader:
             held = self.shared if self.body is None else self.body.shared
             held[name] = Shared(name, ".extern" in words)
         elif words[0] == ".reg" and self.scope is not None and self.scope.parent is not None:
-            self.scope.registers.update(_declared(words))
+            self.scope.registers.update(dict.fromkeys(_declared(words), self.scope.number))
 
     def _skip_section(self) -> None:
         depth = 0
@@ -284,7 +280,7 @@ class _PtxReader:
         self.body = _FunctionBody(name, span, is_kernel, _threads(words))
         self.at += 1
         self.scopes += 1
-        self.scope = _Scope(self.scopes, None, 1)
+        self.scope = _Scope(self.scopes)
 
     # ---- statements
 
@@ -338,27 +334,17 @@ class _PtxReader:
 
     def _name(self, word: str, scope: _Scope) -> str:
         """A register's name, with the number of the inner scope that declares it."""
-        if scope.parent is None:
-            return word
-        for holder in scope.chain():
-            if word in holder.registers:
-                return f"{word}@{holder.number}"
-        return word
+        number = scope.registers.get(word)
+        return word if number is None else f"{word}@{number}"
 
     # ---- the graph
 
     def _finish(self, body: _FunctionBody) -> None:
         self.body = self.scope = None
         instructions = body.instructions
-        starts = sorted(
-            {0}
-            | body.labelled
-            | {
-                position + 1
-                for position, instruction in enumerate(instructions)
-                if instruction.is_a(*_JUMPS)
-            }
-        )
+        numbered = enumerate(instructions, 1)
+        after_jumps = {number for number, instruction in numbered if instruction.is_a(*_JUMPS)}
+        starts = sorted({0} | body.labelled | after_jumps)
         if len(starts) > 1 and starts[-1] == len(instructions) and starts[-1] not in body.labelled:
             starts.pop()  # no instruction follows the last jump
         ends = [*starts[1:], len(instructions)]
@@ -373,33 +359,16 @@ class _PtxReader:
             if falls and index + 1 < len(starts):
                 successors.append(index + 1)
             blocks.append(Block(tuple(instructions[start:end]), tuple(dict.fromkeys(successors))))
-        self.functions.append(
-            Function(
-                body.name,
-                body.span,
-                body.is_kernel,
-                body.threads,
-                tuple(blocks),
-                ChainMap(body.shared, self.shared),
-            )
-        )
+        shared = ChainMap(body.shared, self.shared)
+        head = body.name, body.span, body.is_kernel, body.threads
+        self.functions.append(Function(*head, tuple(blocks), shared))
 
     def _targets(self, jump: PtxInstruction, scope: _Scope) -> list[int]:
         """The numbers of the instructions that a branch may jump to."""
         names = list(jump.operands[:1])
         if jump.is_a("brx.idx"):
-            table = jump.operands[1] if len(jump.operands) > 1 else ""
-            names = _looked_up(table, [holder.tables for holder in scope.chain()])
-        labels = [holder.labels for holder in scope.chain()]
-        return [_looked_up(name, labels) for name in names]
-
-
-def _looked_up(name: str, tables: Iterable[Mapping[str, T]]) -> T:
-    """The value of a name in the innermost scope that has it."""
-    for table in tables:
-        if name in table:
-            return table[name]
-    raise _UnreadableError
+            names = scope.tables[jump.operands[1] if len(jump.operands) > 1 else ""]
+        return [scope.labels[name] for name in names]
 
 
 def _declared(words: list[str]) -> Iterator[str]:
