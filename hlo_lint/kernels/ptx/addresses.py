@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
+from hlo_lint.analysis.walks import reached
 from hlo_lint.kernels.ptx.ranges import (
     ANYTHING,
     COMPARISONS,
@@ -170,30 +171,15 @@ class Addresses:
     # ---- the solution
 
     def _solve(self, wanted: Iterable[tuple[int, str]]) -> None:
-        order: list[_Definition] = []
         users: dict[_Definition, list[_Definition]] = defaultdict(list)
-        seen: set[_Definition] = set()
-        pending = [
-            _Definition(source, register)
-            for position, register in wanted
-            if register in self._assigned
-            for source in self._reaching(register, position)
-        ]
-        while pending:
-            definition = pending.pop()
-            if definition in seen:
-                continue
-            seen.add(definition)
-            order.append(definition)
-            for position, register in self._sources(definition.position):
-                if register not in self._assigned:
-                    continue
-                for source in self._reaching(register, position):
-                    needed = _Definition(source, register)
-                    users[needed].append(definition)
-                    pending.append(needed)
+
+        def needed(definition: _Definition) -> Iterator[_Definition]:
+            for source in self._definitions(self._sources(definition.position)):
+                users[source].append(definition)
+                yield source
+
         growths: dict[_Definition, int] = defaultdict(int)
-        queue = order  # sources were found last and are processed first
+        queue = list(reached(self._definitions(wanted), needed))  # sources are processed first
         waiting = set(queue)
         while queue:
             definition = queue.pop()
@@ -215,6 +201,13 @@ class Addresses:
                 if user not in waiting:
                     waiting.add(user)
                     queue.append(user)
+
+    def _definitions(self, read: Iterable[tuple[int, str]]) -> Iterator[_Definition]:
+        """The assignments that may reach operands of instructions."""
+        for position, register in read:
+            if register in self._assigned:
+                for source in self._reaching(register, position):
+                    yield _Definition(source, register)
 
     def _sources(self, position: int) -> Iterator[tuple[int, str]]:
         """The operands that an assignment depends on, with the instructions that read them."""
