@@ -1,4 +1,4 @@
-"""Asynchronous copies between global and shared memory, and stores that overwrite their data.
+"""Races of stores to shared memory with asynchronous copies.
 
 `cp.async` returns at once; its bytes arrive in shared memory some time before a wait for its group
 returns (PTX ISA, "Data Movement and Conversion Instructions: cp.async"). An earlier store to the
@@ -22,6 +22,9 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
+from itertools import chain
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.kernels.ptx.addresses import EXTERN, Addresses, Bytes
@@ -72,8 +75,8 @@ class _Event:
     position: int
     """The number of the instruction in the function."""
     block: int
-    action: _Action
     instruction: PtxInstruction
+    action: _Action
     bulk: bool = False
     """True if it belongs to bulk groups, which are counted separately."""
     leaves: int = 0
@@ -142,30 +145,26 @@ def access_size(instruction: PtxInstruction) -> int:
 
 def _event(position: int, block: int, instruction: PtxInstruction) -> _Event | None:
     """The effect of an instruction on asynchronous copies; `None` if it has none."""
-    opcode = instruction.opcode
-    operands = instruction.operands
+    opcode, operands = instruction.opcode, instruction.operands
+    event = partial(_Event, position, block, instruction)
     head = opcode.split(".", 1)[0]
     if head == "cp":
         bulk = ".async.bulk" in opcode
-        first = whole_constant(operands[0]) if operands else None
         if instruction.is_a("cp.async.commit_group", "cp.async.bulk.commit_group"):
-            return _Event(position, block, _Action.COMMIT, instruction, bulk)
+            return event(_Action.COMMIT, bulk)
         if instruction.is_a("cp.async.wait_group", "cp.async.bulk.wait_group"):
+            first = whole_constant(operands[0]) if operands else None
             # ptxas accepts only numbers: any other operand counts as no wait.
-            return _Event(
-                position, block, _Action.WAIT, instruction, bulk, OLDEST if first is None else first
-            )
+            return event(_Action.WAIT, bulk, OLDEST if first is None else first)
         # Copies assigned to an mbarrier are no longer tracked.
         if instruction.is_a("cp.async.wait_all", "cp.async.mbarrier.arrive"):
-            return _Event(position, block, _Action.WAIT, instruction, leaves=-1)
+            return event(_Action.WAIT, leaves=-1)
+        size = whole_constant(operands[2]) if len(operands) > 2 else None
         if instruction.is_a("cp.async.ca", "cp.async.cg") and operands:
-            size = whole_constant(operands[2]) if len(operands) > 2 else None
-            return _Event(position, block, _Action.COPY, instruction, False, 0, operands[0], size)
+            return event(_Action.COPY, operand=operands[0], size=size)
         if bulk and ".global.shared::cta" in opcode and len(operands) > 1:
-            size = whole_constant(operands[2]) if len(operands) > 2 else None
-            if ".tensor." in opcode:
-                size = LEAST_OF_A_TENSOR
-            return _Event(position, block, _Action.COPY, instruction, True, 0, operands[1], size)
+            size = LEAST_OF_A_TENSOR if ".tensor." in opcode else size
+            return event(_Action.COPY, bulk, operand=operands[1], size=size)
         return None
     if head in {"st", "stmatrix", "atom", "red"} or instruction.is_a("mbarrier.init"):
         target = next((operand for operand in operands if operand.startswith("[")), "")
@@ -177,7 +176,7 @@ def _event(position: int, block: int, instruction: PtxInstruction) -> _Event | N
             if instruction.is_a("st.bulk") and len(operands) > 1
             else access_size(instruction)
         )
-        return _Event(position, block, _Action.STORE, instruction, False, 0, target, size)
+        return event(_Action.STORE, operand=target, size=size)
     return None
 
 
@@ -194,8 +193,6 @@ class _Flow:
         self._events: list[list[_Event]] = []
         self._firsts: list[int] = []
         """The number of the first instruction of each block."""
-        self.copies: dict[int, _Event] = {}
-        stores: list[_Event] = []
         position = 0
         for index, block in enumerate(function.blocks):
             self._firsts.append(position)
@@ -205,18 +202,15 @@ class _Flow:
                 position += 1
                 if event is not None:
                     events.append(event)
-                    if event.action is _Action.COPY:
-                        self.copies[event.position] = event
-                    elif event.action is _Action.STORE:
-                        stores.append(event)
             self._events.append(events)
+        copies = [event for event in chain(*self._events) if event.action is _Action.COPY]
+        self.copies = {copy.position: copy for copy in copies}
         # Compilers fill the lanes that a masked copy skips by a store under the opposite guard.
-        self._masked = {
-            (copy.block, copy.operand, copy.instruction.guard) for copy in self.copies.values()
-        }
+        self._masked = {(copy.block, copy.operand, copy.instruction.guard) for copy in copies}
         self._bytes: dict[int, Bytes] = {}
-        if self.copies:
-            self._look_up([*self.copies.values(), *stores])
+        if copies:
+            stores = [event for event in chain(*self._events) if event.action is _Action.STORE]
+            self._look_up([*copies, *stores])
 
     def _look_up(self, accesses: list[_Event]) -> None:
         addresses = Addresses(
@@ -330,9 +324,8 @@ class _Flow:
         for index, block in enumerate(self._function.blocks):
             for successor in block.successors:
                 predecessors[successor].append(index)
-        numbers = {event.position: event for event in conflicts}
-        groups: dict[tuple[int, bool], list[_Event]] = defaultdict(list)
-        places: dict[tuple[int, bool], _MissingWait] = {}
+        conflicting = {store.position for store in conflicts}
+        waits: dict[tuple[int, bool], _MissingWait] = {}
         for store, ages in conflicts.items():
             for bulk in (False, True):
                 mine = {
@@ -340,41 +333,32 @@ class _Flow:
                     for position, age in ages.items()
                     if self.copies[position].bulk == bulk
                 }
-                if not mine:
-                    continue
-                place = self._place(store, mine, numbers, predecessors, bulk)
-                key = place.position, bulk
-                groups[key].append(store)
-                hazard = places.get(key)
-                places[key] = place._replace(
-                    uncommitted=place.uncommitted or (hazard is not None and hazard.uncommitted)
-                )
-        return [
-            self._hazard(stores, bulk, places[position, bulk], conflicts, lines)
-            for (position, bulk), stores in sorted(groups.items())
-        ]
+                if mine:
+                    wait = self._missing_wait(store, mine, conflicting, predecessors, bulk)
+                    former = waits.setdefault((wait.position, bulk), wait)
+                    if wait.uncommitted:
+                        waits[wait.position, bulk] = former._replace(uncommitted=True)
+        return [self._hazard(wait, bulk, lines) for (_, bulk), wait in sorted(waits.items())]
 
-    def _place(
+    def _missing_wait(
         self,
         store: _Event,
         ages: _Ages,
-        conflicting: dict[int, _Event],
+        conflicting: set[int],
         predecessors: dict[int, list[int]],
         bulk: bool,
     ) -> _MissingWait:
-        """The place where a wait protects a store and other conflicting stores before it.
+        """The wait that protects a store and other conflicting stores before it.
 
-        That is the barrier before the first conflicting store, if there is a barrier.
+        It belongs before the barrier of the first conflicting store, if there is a barrier.
         """
-        blocks = self._function.blocks
-        threads = 1
-        for dim in self._function.threads:
-            threads *= dim
+        blocks, threads = self._function.blocks, prod(self._function.threads)
         uncommitted = any(age == 0 for age in ages.values())
         # Walk back from the store while the block has a single predecessor. A wait before the
         # barrier of the first conflicting store covers all threads; without a barrier, the wait is
         # placed at the store.
-        best = _MissingWait(store.position, store.instruction, False, uncommitted)
+        copies = tuple(self.copies[position] for position in sorted(ages))
+        best = _MissingWait(store, copies, store.position, store.instruction, False, uncommitted)
         seeks_barrier = True
         index, end = store.block, store.position
         seen = {index}
@@ -389,12 +373,11 @@ class _Flow:
                     "cp.async.bulk.commit_group" if bulk else "cp.async.commit_group"
                 ):
                     uncommitted = True
-                if position in conflicting:
-                    best = _MissingWait(position, instruction, False, uncommitted)
-                    seeks_barrier = True
-                elif seeks_barrier and _is_barrier(instruction, threads):
-                    best = _MissingWait(position, instruction, True, uncommitted)
-                    seeks_barrier = False
+                is_store = position in conflicting
+                if is_store or (seeks_barrier and _is_barrier(instruction, threads)):
+                    place = position, instruction, not is_store, uncommitted
+                    best = _MissingWait(store, copies, *place)
+                    seeks_barrier = is_store
             leading = predecessors[index]
             if index == 0 or len(leading) != 1 or leading[0] in seen:
                 return best
@@ -402,56 +385,38 @@ class _Flow:
             seen.add(index)
             end = self._firsts[index] + len(blocks[index].instructions)
 
-    def _hazard(
-        self,
-        stores: list[_Event],
-        bulk: bool,
-        place: _MissingWait,
-        conflicts: dict[_Event, _Ages],
-        lines: Lines,
-    ) -> Hazard:
-        def line(instruction: PtxInstruction) -> int:
-            return lines.position(instruction.span.start).line
+    def _hazard(self, missing: _MissingWait, bulk: bool, lines: Lines) -> Hazard:
+        def named(instruction: PtxInstruction) -> str:
+            return f"{instruction.opcode} on line {lines.position(instruction.span.start).line}"
 
-        store = stores[0]
-        copies = [
-            self.copies[position]
-            for position in sorted(conflicts[store])
-            if self.copies[position].bulk == bulk
-        ]
-        copy = copies[-1]
+        store, copies = missing.store, missing.copies
         wait = "cp.async.bulk.wait_group.read 0;" if bulk else "cp.async.wait_group 0;"
-        if place.uncommitted:
+        if missing.uncommitted:
             wait = f"cp.async.bulk.commit_group; {wait}" if bulk else "cp.async.wait_all;"
         use = "overwrite data that" if bulk else "write memory that"
         doing = "reading" if bulk else "writing"
         message = (
-            f"{store.instruction.opcode} on line {line(store.instruction)} may {use} "
-            f"{copy.instruction.opcode} on line {line(copy.instruction)} is still {doing}: "
-            f"`{wait.removesuffix(';')}` is missing between them"
+            f"{named(store.instruction)} may {use} {named(copies[-1].instruction)} is still "
+            f"{doing}: `{wait.removesuffix(';')}` is missing between them"
         )
-        copied = _spelled([self._bytes[event.position] for event in copies])
-        notes = [
-            f"the store touches {_spelled([self._bytes[store.position]])}, "
-            f"the copies in flight {copied}"
-        ]
-        if place.is_barrier:
-            barrier = place.instruction
-            notes.append(
-                f"the wait belongs before {barrier.opcode} on line {line(barrier)}: "
-                "a thread waits only for its own copies, the barrier for the other threads"
-            )
-        else:
-            notes.append(
-                "no barrier precedes this store: a wait covers only this thread's copies, "
-                "those of other threads need a barrier after it"
-            )
-        return Hazard(store.instruction.span, message, tuple(notes), place.instruction.span, wait)
+        copied = _spelled([self._bytes[copy.position] for copy in copies])
+        touched = _spelled([self._bytes[store.position]])
+        where = (
+            f"the wait belongs before {named(missing.instruction)}: "
+            "a thread waits only for its own copies, the barrier for the other threads"
+            if missing.is_barrier
+            else "no barrier precedes this store: a wait covers only this thread's copies, "
+            "those of other threads need a barrier after it"
+        )
+        notes = f"the store touches {touched}, the copies in flight {copied}", where
+        return Hazard(store.instruction.span, message, notes, missing.instruction.span, wait)
 
 
 class _MissingWait(NamedTuple):
-    """The instruction before which a wait is missing."""
+    """A store that races with copies, and the instruction before which a wait is missing."""
 
+    store: _Event
+    copies: tuple[_Event, ...]
     position: int
     instruction: PtxInstruction
     is_barrier: bool
