@@ -1,4 +1,4 @@
-"""Results of custom calls that alias an operand: in fusions, and in the kernel."""
+"""Results of custom calls that alias an operand."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING
 
-from hlo_lint.analysis.buffers import ResultArray, declared_aliases, origins, source_of
+from hlo_lint.analysis.buffers import (
+    ResultArray,
+    ResultPart,
+    declared_aliases,
+    operand_position,
+    origins,
+    source_of,
+)
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import Index
 from hlo_lint.kernels.calls import triton_payload
@@ -32,7 +39,7 @@ def need_of_alias(call: Instruction, result: ResultArray) -> str | None:
 def _need(call: KernelCall, buffer: int, result: ResultArray) -> str | None:
     from hlo_lint.kernels.custom_calls.triton import Array
 
-    if buffer >= call.pointer_count:
+    if buffer >= len(call.pointers):
         return "the kernel has no pointer to its result: it writes through the operand"
     number = call.pointers[buffer]
     parameter = call.parameters[number]
@@ -88,28 +95,20 @@ def fusion_index(call: Instruction, result: ResultArray) -> Index | None:
         return None
     if root is call:
         return result.index
-    parts = enumerate(root.operands) if root.opcode == "tuple" else ()
-    for place, operand in parts:
-        if _is_result(operand.instruction, operand.shape_index, call, result):
+    for place in range(len(root.operands)) if root.opcode == "tuple" else ():
+        if _is_result(operand_position(root, place, ()), call, result):
             return (place,)
-    return () if _is_result(root, (), call, result) else None
+    return () if _is_result((root, ()), call, result) else None
 
 
-def _is_result(
-    instruction: Instruction | None, index: Index, call: Instruction, result: ResultArray
-) -> bool:
+def _is_result(part: ResultPart | None, call: Instruction, result: ResultArray) -> bool:
     """True if a value is this result of the call, seen through bitcasts and tuple elements."""
-    if instruction is None:
-        return False
-    return (call, result.index) in origins(instruction, index, ("bitcast", "reshape"))
+    return part is not None and (call, result.index) in origins(*part, ("bitcast", "reshape"))
 
 
 def _update_of(call: Instruction, result: ResultArray) -> Instruction | None:
     """The dynamic-update-slice whose update is a result of the call."""
     for update in call.computation.with_opcode("dynamic-update-slice"):
-        operand = update.operand(1)
-        if operand is None:
-            continue
-        if _is_result(operand.instruction, operand.shape_index, call, result):
+        if _is_result(operand_position(update, 1, ()), call, result):
             return update
     return None

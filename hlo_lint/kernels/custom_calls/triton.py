@@ -101,17 +101,12 @@ class KernelCall:
 
     @property
     def pointers(self) -> tuple[int, ...]:
-        """The numbers of the parameters that take a buffer, in order."""
+        """The numbers of the parameters that take a buffer, in the order of the buffers."""
         return tuple(
             number
             for number, parameter in enumerate(self.parameters)
             if isinstance(parameter, Array | TensorDescriptor)
         )
-
-    @property
-    def pointer_count(self) -> int:
-        """The number of buffers that the launcher passes."""
-        return len(self.pointers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +160,7 @@ class TritonCall:
     @property
     def pointer_count(self) -> int:
         """The number of buffers that the kernel takes: the maximum over all configurations."""
-        return max((call.pointer_count for call in self.kernel_calls), default=0)
+        return max((len(call.pointers) for call in self.kernel_calls), default=0)
 
     @property
     def descriptors(self) -> Iterator[tuple[int, int, TensorDescriptor]]:
