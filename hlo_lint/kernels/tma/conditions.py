@@ -1,4 +1,4 @@
-"""Conditions on TMA descriptors, the components that check them, and the repair of strides.
+"""Conditions on TMA descriptors: the components that check them, and strides that satisfy them.
 
 The driver returns CUDA_ERROR_INVALID_VALUE for any violation, without stating which. Its conditions
 are in the manual of `cuTensorMapEncodeTiled`. They include dimensions of size 1, although the
@@ -181,7 +181,7 @@ def _tensor(descriptor: Descriptor) -> Iterator[TmaViolation]:
         yield TmaViolation("descriptor-address", "descriptor_address", place, "a multiple of 64")
     if address is not None and address % alignment:
         yield TmaViolation("address", "address", address, f"a multiple of {alignment}")
-    yield from _outside("dims", "global_dims", descriptor.global_dims, MAX_DIM, "1 to 2^32")
+    yield from _outside("dims", "global_dims", descriptor.global_dims, MAX_DIM)
     unit = 128 if element.is_packed_to_16_bytes else 2
     if number in (13, 14, 15) and descriptor.global_dims and descriptor.global_dims[0] % unit:
         bound = f"a multiple of {unit} for {element.name}"
@@ -189,20 +189,19 @@ def _tensor(descriptor: Descriptor) -> Iterator[TmaViolation]:
 
 
 def _strides(descriptor: Descriptor) -> Iterator[TmaViolation]:
-    alignment = descriptor.alignment
+    bound = f"a multiple of {descriptor.alignment}"
     for dimension, stride in enumerate(descriptor.global_strides, 1):
-        if stride % alignment and descriptor.element.bits:
-            bound = f"a multiple of {alignment}"
+        if stride % descriptor.alignment and descriptor.element.bits:
             yield _of_stride("stride-alignment", descriptor, dimension, bound)
+    bound = "0 or more, and less than 2^40"
     for dimension, stride in enumerate(descriptor.global_strides, 1):
         if not 0 <= stride < STRIDE_LIMIT:
-            bound = "0 or more, and less than 2^40"
             yield _of_stride("stride-range", descriptor, dimension, bound)
 
 
 def _box(descriptor: Descriptor) -> Iterator[TmaViolation]:
     element, box = descriptor.element, descriptor.box_dims
-    yield from _outside("box", "box_dims", box, MAX_BOX, f"1 to {MAX_BOX}")
+    yield from _outside("box", "box_dims", box, MAX_BOX)
     # Element strides reduce the box; dimension 0 has none unless the layout is interleaved.
     strides = [1, *descriptor.element_strides[1:]]
     taken = [-(-size // max(stride, 1)) for size, stride in zip(box, strides, strict=False)]
@@ -219,15 +218,8 @@ def _box(descriptor: Descriptor) -> Iterator[TmaViolation]:
         bound = f"{PACKED_BOX} for {element.name}"
         yield TmaViolation("box-packed", "box_dims[0]", box[0], bound)
     # The driver ignores the element stride of dimension 0, unless the layout is interleaved.
-    first = 0 if descriptor.interleave else 1
-    yield from _outside(
-        "element-strides",
-        "element_strides",
-        descriptor.element_strides,
-        MAX_ELEMENT_STRIDE,
-        f"1 to {MAX_ELEMENT_STRIDE}",
-        first,
-    )
+    steps, first = descriptor.element_strides, 0 if descriptor.interleave else 1
+    yield from _outside("element-strides", "element_strides", steps, MAX_ELEMENT_STRIDE, first)
 
 
 def _modes(descriptor: Descriptor) -> Iterator[TmaViolation]:
@@ -293,9 +285,10 @@ def _launchers(descriptor: Descriptor) -> Iterator[TmaViolation]:
 
 
 def _outside(
-    condition: str, field: str, values: Sequence[int], most: int, bound: str, first: int = 0
+    condition: str, field: str, values: Sequence[int], most: int, first: int = 0
 ) -> Iterator[TmaViolation]:
     """The values, from dimension `first` on, that are not 1 to `most`."""
+    bound = f"1 to {'2^32' if most == MAX_DIM else most}"
     for dimension, value in enumerate(values[first:], first):
         if not 1 <= value <= most:
             yield TmaViolation(condition, f"{field}[{dimension}]", value, bound)

@@ -21,7 +21,7 @@ from hlo_lint.kernels.tma.descriptor import Consumer, Descriptor, Located, tenso
 from hlo_lint.text.source import ParseError, Span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 
 MAX_LENGTH = 60
@@ -55,6 +55,17 @@ _fmha_field = re.compile(
     r"(?P<name>Shape|Stride|tileShapes|tileStrides|swizzleType):"
     rf"[ \t]*+(?P<numbers>{_NUMBERS}){_END}"
 )
+
+
+_FMHA_NAMES = {
+    "gmem_address": "gmem",
+    "globalDim": "Shape",
+    "globalStrides": "Stride",
+    "boxDim": "tileShapes",
+    "elementStrides": "tileStrides",
+    "swizzle": "swizzleType",
+}
+"""The fields of TensorRT-LLM's kernels by CUTLASS' names, where these differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,14 +153,7 @@ def _read_cutlass(text: str, start: int, end: int) -> Located:
         fields.add(name, Span(*match.span(group)))
         if name == "oobFill":
             break
-    return _located(
-        fields,
-        names=("format", "dim", "globalDim", "globalStrides", "boxDim", "elementStrides"),
-        first_stride=1,
-        address="gmem_address",
-        swizzle="swizzle",
-        l2_promotion=0,
-    )
+    return _located(fields, {}, first_stride=1, l2_promotion=0)
 
 
 def _read_fmha(text: str, start: int, end: int) -> Located:
@@ -161,34 +165,23 @@ def _read_fmha(text: str, start: int, end: int) -> Located:
         fields.add(match["name"], Span(*match.span("numbers")))
         if match["name"] == "swizzleType":
             break
-    return _located(
-        fields,
-        names=("format", "dim", "Shape", "Stride", "tileShapes", "tileStrides"),
-        first_stride=0,
-        address="gmem",
-        swizzle="swizzleType",
-        l2_promotion=2,  # not printed: kernelParams.h passes L2_128B
-    )
+    # The promotion is not printed: kernelParams.h passes L2_128B.
+    return _located(fields, _FMHA_NAMES, first_stride=0, l2_promotion=2)
 
 
 def _located(
-    fields: _Fields,
-    *,
-    names: tuple[str, str, str, str, str, str],
-    first_stride: int,
-    address: str,
-    swizzle: str,
-    l2_promotion: int,
+    fields: _Fields, names: Mapping[str, str], *, first_stride: int, l2_promotion: int
 ) -> Located:
-    name_of_type, name_of_rank, dims, strides, box, element_strides = names
+    """The descriptor in the fields of CUTLASS, or in those that `names` gives for them."""
     places: dict[str, Span] = {}
 
     def number(field: str, name: str, default: int | None = None) -> int:
-        value, places[field] = fields.number(name, default)
+        value, places[field] = fields.number(names.get(name, name), default)
         return value
 
     def entries(field: str, name: str, skipped: int = 0, missing: int = 0) -> tuple[int, ...]:
         """The numbers of all dimensions except the first `missing`, after `skipped` numbers."""
+        name = names.get(name, name)
         printed = fields.numbers(name)
         wanted = skipped + max(rank - missing, 0)
         if rank <= _PRINTED and len(printed) < wanted:
@@ -200,22 +193,23 @@ def _located(
             places[f"{field}[{dimension}]"] = place
         return tuple(value for value, _ in used)
 
-    type_of_data, rank = number("data_type", name_of_type), number("rank", name_of_rank)
+    def address(field: str, name: str) -> int | None:
+        return number(field, name) if names.get(name, name) in fields else None
+
+    type_of_data, rank = number("data_type", "format"), number("rank", "dim")
     descriptor = Descriptor(
         tensor_map_type(type_of_data),
         rank,
-        entries("global_dims", dims),
-        entries("global_strides", strides, skipped=first_stride, missing=1),
-        entries("box_dims", box),
-        entries("element_strides", element_strides),
+        entries("global_dims", "globalDim"),
+        entries("global_strides", "globalStrides", skipped=first_stride, missing=1),
+        entries("box_dims", "boxDim"),
+        entries("element_strides", "elementStrides"),
         interleave=number("interleave", "interleave", 0),
-        swizzle=number("swizzle", swizzle, 0),
+        swizzle=number("swizzle", "swizzle", 0),
         l2_promotion=number("l2_promotion", "l2Promotion", l2_promotion),
         oob_fill=number("oob_fill", "oobFill", 0),
-        address=number("address", address) if address in fields else None,
-        descriptor_address=(
-            number("descriptor_address", "TMA Desc Addr") if "TMA Desc Addr" in fields else None
-        ),
+        address=address("address", "gmem_address"),
+        descriptor_address=address("descriptor_address", "TMA Desc Addr"),
     )
     return Located(descriptor, Consumer.CUDA, fields.block, places)
 

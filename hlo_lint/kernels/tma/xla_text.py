@@ -1,4 +1,4 @@
-"""TMA descriptors of XLA's own Triton fusions, as printed in dumps and messages.
+"""TMA descriptors of XLA's own Triton fusions, as XLA prints them.
 
 `*.triton-to-llvm.txt` prints `#triton_xla.tma_descriptor<...>` in the IR before and after each pass
 (`xla/backends/gpu/codegen/triton/ir/triton_xla_attrs.td`). It has no strides: `CreateTmaDescriptor`
@@ -9,6 +9,8 @@ assumes a dense array in the given layout. The other form is `TmaDescriptor::ToS
 from __future__ import annotations
 
 import re
+from itertools import accumulate
+from operator import mul
 from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.file_types import ATTRIBUTE_START
@@ -72,19 +74,14 @@ def _locate_attribute(match: re.Match[str]) -> Located | None:
     size, swizzle = int(match["size"]), _SWIZZLE_MODES[match["swizzle"] or "none"]
 
     dims = tuple(shape[i][0] for i in order)
-    strides: list[int] = []
-    for dim in dims[:-1]:
-        strides.append((strides[-1] if strides else size) * dim)
+    _, *strides = accumulate(dims[:-1], mul, initial=size)
     box = [tile[i][0] * steps[i][0] for i in order]
     span = swizzle_span(swizzle)
     if span is not None and size > 0 and box and box[0] * size > span:
         box[0] = span // size  # CreateTmaDescriptor splits the tile into several boxes
 
-    places = {
-        "element_size": Span(*match.span("size")),
-        "data_type": Span(*match.span("size")),
-        "rank": Span(*match.span("shape")),
-    }
+    places = {"rank": Span(*match.span("shape"))}
+    places["element_size"] = places["data_type"] = Span(*match.span("size"))
     if match["swizzle"] is not None:
         places["swizzle"] = Span(*match.span("swizzle"))
     for dimension, i in enumerate(order):
