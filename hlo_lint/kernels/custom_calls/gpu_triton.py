@@ -29,8 +29,6 @@ class PallasTritonCall:
     num_stages: int
     ir: bytes = field(repr=False)
     """The kernel in Triton's dialect of MLIR, as text or bytecode."""
-    dictionary: Dictionary = field(repr=False)
-    """The whole dictionary, including entries unknown to this release."""
 
 
 def decode_pallas_triton(content: bytes) -> PallasTritonCall:
@@ -41,14 +39,8 @@ def decode_pallas_triton(content: bytes) -> PallasTritonCall:
         required(dictionary, number, int)
         for number in ("grid_x", "grid_y", "grid_z", "num_warps", "num_stages")
     )
-    return PallasTritonCall(
-        name=name.decode("utf-8", "surrogateescape"),
-        grid=(x, y, z),
-        num_warps=warps,
-        num_stages=stages,
-        ir=required(dictionary, "ir", bytes),
-        dictionary=dictionary,
-    )
+    ir = required(dictionary, "ir", bytes)
+    return PallasTritonCall(decode(name), (x, y, z), warps, stages, ir)
 
 
 def required(dictionary: Dictionary, name: str, kind: type[_Value]) -> _Value:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from hlo_lint.hlo.parser.mlir_dictionary import Dictionary, read_dictionary
+from hlo_lint.hlo.parser.mlir_dictionary import read_dictionary
 from hlo_lint.kernels.custom_calls.gpu_triton import required
 from hlo_lint.text.errors import PayloadError
 from hlo_lint.text.phrases import listed
@@ -34,7 +34,6 @@ class MosaicCall:
     """The decoded `backend_config` of the target."""
 
     module: bytes = field(repr=False)
-    dictionary: Dictionary = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +62,7 @@ class MlirModule:
 
 def decode_mosaic(content: bytes) -> MosaicCall:
     """Decode the call in a `backend_config`; its module stays bytecode."""
-    dictionary = read_dictionary(decode(content))
-    return MosaicCall(required(dictionary, "module", bytes), dictionary)
+    return MosaicCall(required(read_dictionary(decode(content)), "module", bytes))
 
 
 def read_module(data: bytes) -> MlirModule:
