@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from math import prod
@@ -27,6 +28,7 @@ from hlo_lint.hlo.ir import Computation, Instruction, Module, Operand, cached_an
 from hlo_lint.hlo.layouts import permute, reshape_is_bitcast
 from hlo_lint.hlo.records import attributes_of
 from hlo_lint.hlo.shape import ArrayShape, Layout
+from hlo_lint.text.phrases import counted
 
 _is_triton_gemm = re.compile(r'"kind":\s*"__triton_gemm"').search
 
@@ -90,7 +92,14 @@ def predict(module: Module) -> tuple[BackendSwitch, ...]:
     Triton GEMM fusions count whether or not the autotuner has already run: the next run may choose
     differently. Unreadable fusions are skipped.
     """
-    return tuple(_backend_switches(module))
+    switches = []
+    for fusion in _triton_gemms(module):
+        body = module.callee(fusion)
+        # An unreadable shape or attribute: other rules report it.
+        with suppress(ValueError, LookupError):
+            if body is not None and (switch := _backend_switch(fusion, body)):
+                switches.append(switch)
+    return tuple(switches)
 
 
 def _triton_gemms(module: Module) -> Iterator[Instruction]:
@@ -99,19 +108,6 @@ def _triton_gemms(module: Module) -> Iterator[Instruction]:
             attributes = attributes_of(computation.rows[number])
             if "__triton_gemm" in attributes and _is_triton_gemm(attributes):
                 yield computation.at(number)
-
-
-def _backend_switches(module: Module) -> Iterator[BackendSwitch]:
-    for fusion in _triton_gemms(module):
-        body = module.callee(fusion)
-        if body is None:
-            continue
-        try:
-            switch = _backend_switch(fusion, body)
-        except (ValueError, LookupError):
-            continue  # an unreadable shape or attribute: other rules report it
-        if switch is not None:
-            yield switch
 
 
 def _backend_switch(fusion: Instruction, body: Computation) -> BackendSwitch | None:
@@ -163,8 +159,7 @@ def _explanation(
         does = "moves no bytes but is still a kernel"
     else:
         does = "follows a transpose of the whole operand"
-    others = len(reshapes) - 1
-    more = f", and {others} more {'reshape' if others == 1 else 'reshapes'}" if others else ""
+    more = f", and {counted(others, 'more reshape')}" if (others := len(reshapes) - 1) else ""
     return (
         f"{reason}: for {first.what} %{dot.name} fission leaves a reshape from {first.operand} "
         f"to {first.result}, which {does}{more}"
