@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from hlo_lint.analysis.buffers import (
     declared_aliases,
     operand_position,
     origins,
+    results,
     source_of,
 )
 from hlo_lint.hlo.ir import Instruction
@@ -21,6 +23,14 @@ from hlo_lint.kernels.calls import triton_payload
 if TYPE_CHECKING:  # loaded where a module has such a call
     from hlo_lint.kernels.custom_calls.triton import KernelCall
     from hlo_lint.kernels.ptx.global_accesses import GlobalAccesses
+
+
+def aliased_results(call: Instruction) -> Iterator[tuple[ResultArray, int]]:
+    """The results of a call that alias an operand, each with the operand's number."""
+    aliases = declared_aliases(call)
+    for result in results(call) if aliases else ():
+        if (number := aliases.get(result.index)) is not None:
+            yield result, number
 
 
 def need_of_alias(call: Instruction, result: ResultArray) -> str | None:

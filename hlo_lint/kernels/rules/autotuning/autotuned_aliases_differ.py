@@ -8,12 +8,13 @@ from hlo_lint.analysis.buffers import declared_aliases, results
 from hlo_lint.analysis.rewrite import Rewrite
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape
-from hlo_lint.kernels.aliases import alias_is_lost
+from hlo_lint.kernels.aliases import alias_is_lost, aliased_results
 from hlo_lint.kernels.calls import (
     autotuned_calls,
     fusion_of,
     is_entry_parameter,
     is_fresh_fill,
+    triton_payload,
     tunes_early,
 )
 from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, Rule, Severity
@@ -101,26 +102,22 @@ class AutotunedAliasesDiffer(Rule):
         from hlo_lint.kernels.custom_calls import encode_payload
         from hlo_lint.kernels.custom_calls.triton import with_aliases
 
-        for call, payload, _ in autotuned_calls(module):
-            if call is instruction:
-                text = encode_payload(call, with_aliases(payload, _declared(call, module)))
-                rewrite = Rewrite(module)
-                rewrite.set_attribute(call, "backend_config", text)
-                return rewrite.fix("save the buffers that the call declares")
-        return None
+        payload = triton_payload(instruction)
+        if payload is None:
+            return None
+        saving = with_aliases(payload, _declared(instruction, module))
+        rewrite = Rewrite(module)
+        rewrite.set_attribute(instruction, "backend_config", encode_payload(instruction, saving))
+        return rewrite.fix("save the buffers that the call declares")
 
 
 def _declared(call: Instruction, module: Module) -> list[InputOutputAlias]:
     """The buffer pairs of the declared aliases; buffers count operands first, then results."""
     from hlo_lint.kernels.custom_calls.triton import InputOutputAlias
 
-    aliases = declared_aliases(call)
-    fusion = fusion_of(call, module) if aliases else None
+    fusion = fusion_of(call, module) if declared_aliases(call) else None
     pairs = []
-    for result in results(call):
-        number = aliases.get(result.index)
-        if number is None or number >= len(call.operands):
-            continue
+    for result, number in aliased_results(call):
         if fusion is not None and alias_is_lost(fusion, call, result, number):
             continue  # the two buffers differ, so no trial overwrites the operand
         shape = call.operands[number].shape
@@ -137,7 +134,7 @@ def _out_of_range(call: Instruction, saved: Sequence[InputOutputAlias]) -> list[
     return [f"there are {len(buffers)} buffers: an index is out of range; jaxlib does not check"]
 
 
-def _shown(pairs: tuple[InputOutputAlias, ...] | list[InputOutputAlias]) -> str:
+def _shown(pairs: Sequence[InputOutputAlias]) -> str:
     """`buffer 1 as buffer 2 (4096 bytes)`, or `nothing`."""
     listed = (
         f"buffer {p.input_buffer} as buffer {p.output_buffer} ({p.size_bytes} bytes)" for p in pairs

@@ -200,11 +200,8 @@ class _Memory:
 
 def _parameter_of(buffers: BufferAssignment, given: tuple[AssignedValue, ...]) -> int | None:
     """The number of the entry parameter whose memory holds a result; None if there is none."""
-    for value in given:
-        allocation = buffers.by_index[value.slice.allocation]
-        if allocation.parameter is not None:
-            return allocation.parameter
-    return None
+    parameters = (buffers.by_index[value.slice.allocation].parameter for value in given)
+    return next((number for number in parameters if number is not None), None)
 
 
 def _preallocated(call: Instruction, payload: TritonCall, module: Module) -> Fix | None:
@@ -212,14 +209,11 @@ def _preallocated(call: Instruction, payload: TritonCall, module: Module) -> Fix
     from hlo_lint.kernels.custom_calls.triton import InputOutputAlias, with_aliases
 
     given, outputs = len(call.operands), results(call)
-    sizes = [result.shape.byte_size for result in outputs]
-    if declared_aliases(call) or payload.pointer_count != given + len(outputs) or None in sizes:
+    buffers = given + len(outputs)
+    sizes = [size for result in outputs if (size := result.shape.byte_size) is not None]
+    if declared_aliases(call) or payload.pointer_count != buffers or len(sizes) < len(outputs):
         return None
-    pairs = [
-        InputOutputAlias(given + result.number, given + len(outputs) + result.number, size)
-        for result, size in zip(outputs, sizes, strict=True)
-        if size is not None
-    ]
+    pairs = [InputOutputAlias(given + i, buffers + i, size) for i, size in enumerate(sizes)]
     config = encode_payload(call, with_aliases(payload, pairs))
     rewrite = Rewrite(module)
     rewrite.set_attribute(call, "backend_config", config)
@@ -234,8 +228,7 @@ def _preallocated(call: Instruction, payload: TritonCall, module: Module) -> Fix
         rewrite.set_attribute(
             call, "operand_layout_constraints", f"{{{', '.join(filter(None, parts))}}}"
         )
-    cost = sum(size for size in sizes if size is not None)
-    title = f"allocate the result before the call (costs a fill of {sized(cost)} per run)"
+    title = f"allocate the result before the call (costs a fill of {sized(sum(sizes))} per run)"
     return rewrite.fix(title, Safety.UNSAFE)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hlo_lint.analysis.buffers import declared_aliases, results
+from hlo_lint.kernels.aliases import aliased_results
 from hlo_lint.kernels.calls import triton_calls
 from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, MeasuredHarm, Rule
 
@@ -44,10 +45,9 @@ class KernelMissesResult(Rule):
                     continue
                 twice = [
                     f"pointer {operands + aliased.number} is result {aliased}, which aliases "
-                    f"operand {aliases[aliased.index]}: its buffer is passed twice"
-                    for aliased in results(call)
-                    if aliased.index in aliases
-                    and operands + aliased.number < payload.pointer_count
+                    f"operand {operand}: its buffer is passed twice"
+                    for aliased, operand in aliased_results(call)
+                    if operands + aliased.number < payload.pointer_count
                 ]
                 yield Finding(
                     call,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hlo_lint.analysis.buffers import declared_aliases, results, source_of
+from hlo_lint.analysis.buffers import source_of
 from hlo_lint.analysis.rewrite import Rewrite
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.kernels.aliases import alias_is_lost, fusion_index, need_of_alias
+from hlo_lint.kernels.aliases import alias_is_lost, aliased_results, fusion_index, need_of_alias
 from hlo_lint.kernels.calls import fused_calls
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, MeasuredHarm, Rule, Severity
 from hlo_lint.text.edits import Fix
@@ -75,11 +75,7 @@ class AliasLostInFusion(Rule):
     def check(self, module: Module) -> Findings:
         """Aliases of fused calls that their fusions do not declare."""
         for fusion, call in fused_calls(module):
-            aliases = declared_aliases(call)
-            for result in results(call) if aliases else ():
-                number = aliases.get(result.index)
-                if number is None or number >= len(call.operands):
-                    continue
+            for result, number in aliased_results(call):
                 if not alias_is_lost(fusion, call, result, number):
                     continue
                 need = need_of_alias(call, result)
@@ -105,13 +101,9 @@ class AliasLostInFusion(Rule):
         for fusion, call in fused_calls(module):
             if fusion is not instruction:
                 continue
-            for result in results(call):
-                number = declared_aliases(call).get(result.index)
-                index = fusion_index(call, result)
-                if number is None or number >= len(call.operands) or index is None:
-                    continue
-                source = source_of(call.operands[number])
-                if source is not None and source.opcode == "parameter":
+            for result, number in aliased_results(call):
+                index, source = fusion_index(call, result), source_of(call.operand(number))
+                if index is not None and source is not None and source.opcode == "parameter":
                     place = ",".join(map(str, index))
                     pairs.append(f"{{{place}}}: ({source.operands_text.strip()}, {{}})")
         if not pairs:
