@@ -1,1 +1,1 @@
-"""GPU kernels: custom-call payloads, PTX, TMA descriptors, autotuning, and their rules."""
+"""Code about GPU kernels only."""

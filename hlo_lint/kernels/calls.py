@@ -1,4 +1,4 @@
-"""Triton calls in a module: their payloads and buffers."""
+"""Triton calls in a module, each with its payload."""
 
 from __future__ import annotations
 

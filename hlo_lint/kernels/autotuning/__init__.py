@@ -1,1 +1,1 @@
-"""The GPU autotuner: its logs, and predictions of the effect of a different choice."""
+"""Choices of the GPU autotuner: how stable each is, the effect of a different one."""

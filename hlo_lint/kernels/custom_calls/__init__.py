@@ -1,4 +1,4 @@
-"""Payloads of custom calls: embedded kernels and their configurations.
+"""Payloads of custom calls: embedded kernels, configurations of library calls.
 
 `decode_payload` reads the Triton kernels of jax-triton and Pallas, the kernels of Mosaic GPU and
 the configurations of cuBLAS. Payloads are frozen; `encode_payload` writes a changed copy of a

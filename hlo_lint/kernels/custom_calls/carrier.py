@@ -1,4 +1,4 @@
-r"""The text of a `backend_config`, and the bytes that it represents.
+r"""The bytes that the text of a `backend_config` represents.
 
 XLA prints the bytes unquoted if they lex as a dictionary in braces (JSON or MLIR), and otherwise in
 quotes with C escapes. `HloParserImpl::ParseAttributeHelper` accepts both forms for any content, so

@@ -1,4 +1,4 @@
-"""Calls of cuBLAS and cuBLASLt: `GemmBackendConfig` and `TriangularSolveOptions` as JSON.
+"""Calls of cuBLAS, by their JSON: `GemmBackendConfig`, `TriangularSolveOptions`.
 
     __cublas$gemm  __cublas$lt$matmul  __cublas$lt$matmul$f8  __cublas$triangularSolve
 

@@ -1,4 +1,4 @@
-"""PTX kernels, as dumped by XLA (`module_NNNN.*.ptx`) and written by Triton.
+"""PTX kernels, as XLA dumps them (`module_NNNN.*.ptx`) or Triton writes them.
 
 >>> hazards(read_ptx(".visible .entry k() { ret; }"))
 ()

@@ -1,4 +1,4 @@
-"""Abstract values of PTX registers: ranges of numbers or addresses.
+"""Abstract values of PTX registers: ranges of numbers or of addresses.
 
 Registers have no sign: a range represents values modulo the width, and a signed or unsigned
 instruction first maps it to its own range. Unmodelled instructions return an unknown range.

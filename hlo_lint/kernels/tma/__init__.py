@@ -1,1 +1,1 @@
-"""Descriptors of the Tensor Memory Accelerator: their conditions, and readers of printed ones."""
+"""Descriptors of the Tensor Memory Accelerator: conditions on them, readers of printed ones."""

@@ -1,4 +1,4 @@
-"""Conditions on TMA descriptors: the components that check them, and strides that satisfy them.
+"""Conditions on TMA descriptors, by the component that checks them.
 
 The driver returns CUDA_ERROR_INVALID_VALUE for any violation, without stating which. Its conditions
 are in the manual of `cuTensorMapEncodeTiled`. They include dimensions of size 1, although the

@@ -1,1 +1,1 @@
-"""Autotuning: kernels that tune on the program's own buffers, and backends that may change."""
+"""Autotuning: kernels that tune on the program's own buffers, backends that may change."""

@@ -1,1 +1,1 @@
-"""Memory of kernels: lost aliases, wrong offsets, misaligned slices and races."""
+"""Memory of kernels: lost aliases, wrong offsets, misaligned slices, races."""

@@ -1,1 +1,1 @@
-"""Tensor descriptors of the Tensor Memory Accelerator (NVIDIA Hopper and later)."""
+"""Tensor descriptors of the Tensor Memory Accelerator (from NVIDIA Hopper on)."""
