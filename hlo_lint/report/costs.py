@@ -82,11 +82,8 @@ def since_of(row: CostRow) -> str:
 
 def row_cells(row: CostRow) -> tuple[str, ...]:
     """The cells of a quantity: name, both values, change, pass and line of Python."""
-    return (
-        row.name,
-        *_values(row),
-        "; ".join(filter(None, (since_of(row), str(row.origin or "")))),
-    )
+    cause = "; ".join(filter(None, (since_of(row), str(row.origin or ""))))
+    return row.name, *_values(row), cause
 
 
 def line_cells(row: CostRow) -> tuple[str, ...]:

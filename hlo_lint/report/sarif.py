@@ -141,15 +141,10 @@ def _result(finding: Diagnostic, rule: int) -> JsonObject:
             "primaryLocationLineHash": finding.fingerprint,  # GitHub only uses this field
         },
     }
-    related = list(_related(finding))
-    if related:
+    if related := list(_related(finding)):
         result["relatedLocations"] = [{"id": n, **place} for n, place in enumerate(related, 1)]
     fix = finding.fix
-    if (
-        fix is not None
-        and has_lines(finding.path)
-        and all(is_utf8(edit.text) for edit in fix.edits)
-    ):
+    if fix and has_lines(finding.path) and all(is_utf8(edit.text) for edit in fix.edits):
         result["fixes"] = [_fix(finding.path, fix, finding.regions[1:])]
     passes = (("introducedBy", finding.introduced_by), ("resolvedBy", finding.resolved_by))
     named = [
@@ -169,15 +164,9 @@ def _place(finding: Diagnostic) -> JsonObject:
     place = _location(finding.path)
     if has_lines(finding.path):
         place["physicalLocation"] |= _regions(finding)
-    names = [
-        (kind, shown(name))
-        for kind, name in (
-            ("module", finding.module),
-            ("function", finding.computation),
-            ("variable", finding.instruction),
-        )
-        if name
-    ]
+    around = finding.module, finding.computation, finding.instruction
+    kinds = ("module", "function", "variable")
+    names = [(kind, shown(name)) for kind, name in zip(kinds, around, strict=True) if name]
     if names:
         kind, name = names[-1]
         qualified = "/".join(name for _, name in names)

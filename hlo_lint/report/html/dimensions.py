@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, count, pairwise
 from operator import mul
 from typing import TypedDict
 
@@ -108,7 +108,7 @@ def _pieces(mover: Instruction, operand: ArrayShape, result: ArrayShape) -> _Pie
                 return None
             if result.dims != tuple(operand.dims[number] for number in turned):
                 return None
-            return _whole(operand.dims, [turned.index(number) for number in range(operand.rank)])
+            return _whole(operand.dims, turned)
         case "copy" if operand.dims == result.dims:
             return _whole(operand.dims, range(operand.rank))
         case "reshape" if operand.elements == result.elements:
@@ -117,17 +117,11 @@ def _pieces(mover: Instruction, operand: ArrayShape, result: ArrayShape) -> _Pie
             return None
 
 
-def _whole(dims: Sequence[int], target: Sequence[int]) -> _Pieces:
-    """The pieces of an operation that permutes dimensions; dimension i becomes `target[i]`."""
-    sizes: list[int] = []
-    ours: list[list[int]] = [[] for _ in dims]
-    theirs: list[list[int]] = [[] for _ in dims]
-    for number, size in enumerate(dims):
-        if size != 1:
-            ours[number].append(len(sizes))
-            theirs[target[number]].append(len(sizes))
-            sizes.append(size)
-    return sizes, ours, theirs
+def _whole(dims: Sequence[int], order: Sequence[int]) -> _Pieces:
+    """The pieces of an operation that permutes dimensions: `order[i]` of them becomes `i`."""
+    numbers = count()
+    ours = [[next(numbers)] if size != 1 else [] for size in dims]
+    return [size for size in dims if size != 1], ours, [ours[number] for number in order]
 
 
 def _cut(dims: Sequence[int], others: Sequence[int]) -> _Pieces | None:

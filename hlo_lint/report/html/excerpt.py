@@ -97,15 +97,8 @@ def side_by_side(
     ]
     kept = [partners[instruction] for instruction in shown if instruction in partners]
     for removed in _removed(kept, set(partners.values())):
-        last = max(
-            (
-                index
-                for index, (earlier, _) in enumerate(rows)
-                if earlier is not None and earlier.number < removed.number
-            ),
-            default=-1,
-        )
-        rows.insert(last + 1, (removed, None))
+        above = [row for row in rows if row[0] is not None and row[0].number < removed.number]
+        rows.insert(rows.index(above[-1]) + 1 if above else 0, (removed, None))
     return list(with_gaps([row_of(*row, around.at, before, after) for row in rows]))
 
 
@@ -127,12 +120,8 @@ def _removed(paired: Iterable[Instruction], survivors: set[Instruction]) -> list
 
 def one_sided(around: Neighbourhood, module: Module) -> list[Row]:
     """The lines of a neighbourhood whose state before the pass is unknown."""
-    rows = []
-    for instruction in around.all:
-        row = row_of(None, instruction, around.at, module, module)
-        row["kind"] = "same"
-        rows.append(row)
-    return list(with_gaps(rows))
+    rows = [row_of(None, instruction, around.at, module, module) for instruction in around.all]
+    return list(with_gaps([{**row, "kind": "same"} for row in rows]))
 
 
 def lines_around(lines: Lines, first: int, last: int) -> list[Row]:

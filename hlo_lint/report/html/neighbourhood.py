@@ -178,9 +178,8 @@ def _with_bends(
         rows[layers[instruction]].append(instruction)
     chains: list[list[_Item]] = []
     for number, (operand, user) in enumerate(edges):
-        bends: list[_Item] = [(number, row) for row in range(layers[operand] + 1, layers[user])]
+        bends = [(number, row) for row in range(layers[operand] + 1, layers[user])]
         for bend in bends:
-            assert isinstance(bend, tuple)
             rows[bend[1]].append(bend)
         chains.append([operand, *bends, user])
     return chains, rows
@@ -205,9 +204,10 @@ def _order(rows: list[list[_Item]], chains: list[list[_Item]]) -> None:
                 for layer in rows
                 for number, item in enumerate(layer)
             }
-            middles = {}
-            for item in row:
-                middles[item] = fmean(position[near] for near in neighbours.get(item, (item,)))
+            middles = {
+                item: fmean(position[near] for near in neighbours.get(item, (item,)))
+                for item in row
+            }
             row.sort(key=middles.__getitem__)
 
 
