@@ -239,17 +239,14 @@ def _offer_texts(server: HloServer) -> None:
     def initialize(params: types.InitializeParams) -> None:
         server.protocol._workspace = Texts.like(server.workspace)  # pygls has no way to say which
 
-    @server.feature(types.TEXT_DOCUMENT_DID_OPEN)
-    def opened(params: types.DidOpenTextDocumentParams) -> None:
-        server.open(params.text_document.uri)
+    def notice(feature: str, react: Callable[[str], None]) -> None:
+        @server.feature(feature)
+        def handle(params: Any) -> None:
+            react(params.text_document.uri)
 
-    @server.feature(types.TEXT_DOCUMENT_DID_CHANGE)
-    def changed(params: types.DidChangeTextDocumentParams) -> None:
-        server.changed(params.text_document.uri)
-
-    @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
-    def closed(params: types.DidCloseTextDocumentParams) -> None:
-        server.close(params.text_document.uri)
+    notice(types.TEXT_DOCUMENT_DID_OPEN, server.open)
+    notice(types.TEXT_DOCUMENT_DID_CHANGE, server.changed)
+    notice(types.TEXT_DOCUMENT_DID_CLOSE, server.close)
 
     @server.feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)
     def settings_changed(params: types.DidChangeWatchedFilesParams) -> None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from itertools import chain
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from hlo_lint.apps.lsp.documents import Document
 from hlo_lint.engine.diagnose import origin_of
-from hlo_lint.hlo.ir import Computation
+from hlo_lint.hlo.ir import Computation, Module
 from hlo_lint.hlo.opcodes import COMMON, demands_on, wrapped_opcode
-from hlo_lint.hlo.parser.tokens import Role
+from hlo_lint.hlo.parser.tokens import Role, Token
 from hlo_lint.hlo.records import attributes_of, name_of, opcode_of, references_of, type_of
 from hlo_lint.hlo.shape import (
     UNBOUNDED,
@@ -67,26 +66,30 @@ def hover(document: Document, offset: int) -> Hover | None:
     token = statement.token_at(offset) if statement else None
     if statement is None or token is None or token.role in (Role.COMMENT, Role.KEYWORD):
         return None
-    span = Span(statement.begin + token.start, statement.begin + token.end)
-    symbol = document.resolve(statement, token)
+    lines = list(_described(document, statement, token))
+    if not lines:
+        return None
+    text = "\n".join([lines[0], "", *(f"- {line}" for line in lines[1:])]).rstrip()
+    return Hover(text, Span(statement.begin + token.start, statement.begin + token.end))
+
+
+def _described(document: Document, statement: Statement, token: Token) -> Iterable[str]:
+    """A title or block, then the items of a list; empty for tokens without a description."""
+    symbol, number = document.resolve(statement, token), statement.number
     if symbol is not None and symbol.number is None:
-        return Hover(_lines(_computation(document, symbol.place)), span)
+        return _computation(document, symbol.place)
     if symbol is not None:
-        return Hover(_lines(_instruction(document, symbol)), span)
+        return _instruction(document, symbol)
     if token.role is Role.OPCODE:
-        return Hover(_lines(_opcode(token.text)), span)
-    if token.role is Role.TYPE and statement.number is not None:
-        shape = shape_or_none(type_of(statement.place.computation.rows[statement.number]))
-        return None if shape is None else Hover(_lines(_shape(shape)), span)
-    if token.attribute == "metadata" or token.text == "metadata":
-        return _metadata(document, statement, span)
-    return None
-
-
-def _lines(lines: Iterator[str]) -> str:
-    """Join a title or block and list items."""
-    first, *others = lines
-    return "\n".join([first, "", *(f"- {line}" for line in others)]).rstrip()
+        return _opcode(token.text)
+    if number is None:
+        return ()
+    row = statement.place.computation.rows[number]
+    if token.role is Role.TYPE:
+        shape = shape_or_none(type_of(row))
+        return () if shape is None else _shape(shape)
+    is_metadata = "metadata" in (token.attribute, token.text)
+    return _stack(statement.place.module, attributes_of(row)) if is_metadata else ()
 
 
 def _instruction(document: Document, symbol: Symbol) -> Iterator[str]:
@@ -131,18 +134,14 @@ def _origin(place: ComputationPlace, number: int) -> Iterator[str]:
         yield f"op_name {_code(named[1])}"
 
 
-def _metadata(document: Document, statement: Statement, span: Span) -> Hover | None:
-    """The Python stack of an instruction."""
-    number = statement.number
-    if number is None:
-        return None
-    tail = attributes_of(statement.place.computation.rows[number])
-    frame = re.search(r"\bstack_frame_id=(\d+)", tail)
-    frames = statement.place.module.stack_frames.stack(int(frame[1])) if frame else ()
-    if not frames:
-        return None
-    lines = (f"{_code(f'{call.file}:{call.line}')} in {_code(call.function)}" for call in frames)
-    return Hover(_lines(chain(["the Python stack, innermost first"], lines)), span)
+def _stack(module: Module, attributes: str) -> Iterator[str]:
+    """The Python stack of an instruction; nothing if its metadata has none."""
+    frame = re.search(r"\bstack_frame_id=(\d+)", attributes)
+    frames = module.stack_frames.stack(int(frame[1])) if frame else ()
+    if frames:
+        yield "the Python stack, innermost first"
+    for call in frames:
+        yield f"{_code(f'{call.file}:{call.line}')} in {_code(call.function)}"
 
 
 def _typed(computation: Computation, reference: str) -> str:
@@ -272,11 +271,9 @@ def _opcode(opcode: str) -> Iterator[str]:
 
 def _rule(name: str) -> str | None:
     """The page of a rule, or the list of a family; None for other names."""
-    for rule in all_rules():
+    rules = all_rules()
+    for rule in rules:
         if rule.name() == name:
             return f"**{rule.name()}** ({rule.severity.value})\n\n{rule.page()}"
-    members = [rule for rule in all_rules() if rule.family() == name]
-    if not members:
-        return None
-    rules = (f"- {rule.name()}: {rule.summary()}" for rule in members)
-    return "\n".join([f"**{name}**, a family of rules", "", *rules])
+    members = [f"- {rule.name()}: {rule.summary()}" for rule in rules if rule.family() == name]
+    return "\n".join([f"**{name}**, a family of rules", "", *members]) if members else None

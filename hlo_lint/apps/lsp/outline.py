@@ -127,9 +127,6 @@ def folds(document: Document) -> list[types.FoldingRange]:
 def _fold(
     document: Document, span: Span, kind: types.FoldingRangeKind = types.FoldingRangeKind.Region
 ) -> types.FoldingRange:
-    text = document.text.source
-    end = span.end
-    while end > span.start and text[end - 1].isspace():
-        end -= 1
-    first, last = document.text.line_of(span.start), document.text.line_of(max(span.start, end - 1))
-    return types.FoldingRange(first, last, kind=kind)
+    length = len(document.text.source[span.start : span.end].rstrip())
+    last = document.text.line_of(span.start + max(0, length - 1))
+    return types.FoldingRange(document.text.line_of(span.start), last, kind=kind)
