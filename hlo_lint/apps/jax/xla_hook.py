@@ -93,16 +93,13 @@ class Live(AbstractContextManager["Live"]):
         name = file.modules[0].name
         # A module with fusions comes from XLA:CPU, after its last pass. The stage of any other is
         # inferred from its text: XLA:GPU hands it over before layouts are assigned.
-        fused = any(
-            computation.with_opcode("fusion") for computation in file.modules[0].computations
-        )
+        fused = any("fusion" in computation.opcodes for computation in file.modules[0].computations)
         file.path = Path(f"<{name}>{'.after_optimizations' if fused else ''}.txt")
         target = final_dump(file) if fused else file
         report = lint(target, self.select, self.ignore, settings=self.settings)
         self.reports.append((name, report))
-        if self.action is Action.RAISE and any(
-            finding.severity is Severity.ERROR for finding in report.findings
-        ):
+        is_wrong = any(finding.severity is Severity.ERROR for finding in report.findings)
+        if self.action is Action.RAISE and is_wrong:
             raise LiveError(f"hlo_lint stops the compilation of {name}\n{report}")
         if self.action is not Action.FIX or not report.findings:
             _warn(name, report)
