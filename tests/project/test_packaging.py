@@ -21,6 +21,7 @@ import pytest
 import hlo_lint
 import hlo_lint_hunt
 from hlo_lint.dumps.directory import FIXED
+from hlo_lint.report.html.page import GRAPH_LIBRARIES
 from hlo_lint.report.links import SITE
 from tests.conftest import CRASH, ROOT, made_once, present
 
@@ -80,6 +81,8 @@ def test_the_wheel_carries_what_is_no_python(wheel: Path) -> None:
     assert "hlo_lint/apps/examples/crash.tar.xz" in names
     for part in ("html", "css", "js"):
         assert f"hlo_lint/report/html/page.{part}" in names
+    for script in ("graph.js", *GRAPH_LIBRARIES):
+        assert f"hlo_lint/report/html/{script}" in names
 
 
 def test_the_hunt_is_installed_beside_it(wheel: Path, wheel_of_the_hunt: Path, run: Run) -> None:

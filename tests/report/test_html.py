@@ -30,6 +30,7 @@ from hlo_lint.report.html import pass_diff
 from hlo_lint.report.html.collect import MAX_DETAILS, Collected, collect
 from hlo_lint.report.html.dimensions import move
 from hlo_lint.report.html.excerpt import Partners, side_by_side
+from hlo_lint.report.html.module_graph import graph_of, layered, module_graph
 from hlo_lint.report.html.neighbourhood import draw, neighbourhood
 from hlo_lint.report.html.page import render_html
 from hlo_lint.report.html.pass_diff import Budget
@@ -83,7 +84,7 @@ def test_a_click_leads_to_a_finding_with_all_that_is_known_of_it(
     assert page.locator("main h2").inner_text().startswith("this reshape moves bytes: f32[16,128,")
     assert headings(page) == [
         "Python", "HLO before and after autotuner", "What moves in memory",
-        "Around the instruction", "Fix", "In the run of the module",
+        "Around the instruction", "The whole module", "Fix", "In the run of the module",
         "Why it matters",
     ]  # fmt: skip
     facts = page.locator(".facts").inner_text()
@@ -561,6 +562,65 @@ def test_two_reports_of_one_dump_are_the_same() -> None:
     report = hlo_lint.lint(CRASH, resolved=True)
     pages = {render_html(open_dump(CRASH), report) for _ in range(2)}
     assert len(pages) == 1
+
+
+def test_an_instruction_of_the_graph_is_below_its_operands() -> None:
+    module = hlo_lint.parse(next(FORCED.glob("*gpu_after_optimizations.txt")).read_text())
+    graph = module_graph(module, "a.txt", {}, [])
+    assert len(graph["names"]) == sum(map(len, module))
+    assert graph["computations"][0]["name"] == module.entry_computation.name
+    pairs = list(zip(graph["edges"][::2], graph["edges"][1::2], strict=True))
+    assert pairs
+    assert all(graph["y"][operand] < graph["y"][user] for operand, user in pairs)
+    places = list(zip(graph["x"], graph["y"], strict=True))
+    for block in graph["computations"]:
+        mine = places[block["start"] : block["end"]]
+        assert len(set(mine)) == len(mine), "no two instructions lie on each other"
+
+
+def test_an_operand_that_stands_below_its_user_ends_in_no_loop() -> None:
+    text = "HloModule m\n\nENTRY e {\n  a = f32[] negate(b)\n  b = f32[] negate(a)\n}\n"
+    assert layered(hlo_lint.parse(text)["e"]) == ([0.0, 0.0], [0, 1])
+
+
+def test_a_module_that_is_too_large_has_no_graph(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.hlo", LOOSE)
+    [compilation] = hlo_lint.open_dump(path).compilations
+    found = hlo_lint.lint(path).findings
+    assert graph_of(compilation, found, 100) is not None
+    assert graph_of(compilation, found, 2) is None
+    assert graph_of(compilation, [], 100) is None
+
+
+def test_the_whole_module_is_drawn_on_demand(opened: Open, forced_page: Path) -> None:
+    page = opened(forced_page, "")
+    assert page.locator(".whole").count() == 0
+    page.get_by_role("button", name="Draw the module").click()
+    page.wait_for_selector(".whole canvas")
+    status = page.locator(".whole + p")
+    assert status.inner_text().startswith(
+        "%wrapped_reshape = f16[16,64,128]{2,1,0} fusion, 256.0 KiB"
+    )
+    assert status.inner_text().endswith("made by fusion-wrapper")
+    assert page.evaluate("document.querySelectorAll('.whole canvas').length") > 3
+    page.get_by_label("Find an instruction").fill("no_such_name")
+    page.get_by_label("Find an instruction").press("Enter")
+    assert status.inner_text() == "No instruction is named no_such_name."
+    for colouring in ("bytes", "opcode", "pass"):
+        page.get_by_label("Colour").select_option(colouring)
+    folded = re.compile(r"\d+ computations? folded")
+    page.get_by_role("button", name="Fold all", exact=True).click()
+    page.get_by_role("button", name="Unfold all").click()
+    assert not folded.search(status.inner_text())
+    page.get_by_role("button", name="Fold all", exact=True).click()
+    assert folded.search(status.inner_text())
+
+
+def test_a_page_without_findings_carries_no_library(tmp_path: Path) -> None:
+    (tmp_path / "a.hlo").write_text("HloModule m\n\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}\n")
+    page = write(tmp_path / "a.hlo", tmp_path / "report.html").read_text()
+    assert "MultiUndirectedGraph" not in page
+    assert len(page) < 100_000
 
 
 def test_a_phone_shows_all_of_a_table_and_breaks_no_word(opened: Open, crash_page: Path) -> None:

@@ -9,6 +9,7 @@
 | `excerpt` | HLO before and after a pass, side by side |
 | `neighbourhood` | the operands and users of an instruction, and their layout in a drawing |
 | `dimensions` | the dimensions that a reshape or a transpose moves in memory |
+| `module_graph` | the layout of a whole module |
 | `visible` | text of a dump with every character visible |
 | `page` | the template, filled with the data |
 

@@ -13,6 +13,7 @@ from hlo_lint.dumps.directory import Dump
 from hlo_lint.engine.findings import Diagnostic, PassRef, SuppressedFinding
 from hlo_lint.report.groups import grouped
 from hlo_lint.report.html.detail import Detail, details_of
+from hlo_lint.report.html.module_graph import MAX_ON_PAGE, graph_of
 from hlo_lint.report.html.pass_diff import Budget
 from hlo_lint.report.html.timeline import PassTimeline, timeline
 from hlo_lint.report.html.visible import deflated
@@ -97,6 +98,8 @@ class Collected(TypedDict):
     index: PageIndex
     details: dict[int, Detail]
     """By the number of the finding."""
+    graphs: dict[int, str]
+    """Modules with findings as graphs, packed, by the number of the module."""
     differences: dict[int, str]
     """The changes of each pass of a timeline, or null; packed, by the number of the module."""
 
@@ -126,12 +129,17 @@ def collect(
     modules: list[Compiled] = []
     module_of: dict[int, int] = {}
     details: dict[int, Detail] = {}
+    graphs: dict[int, str] = {}
+    room = MAX_ON_PAGE
     differences: dict[int, str] = {}
     for number, (compilation, folder) in enumerate(zip(shown, folders, strict=True)):
         progress(f"drawing module {number + 1} of {len(shown)}: {compilation.title}")
         own = findings.get(compilation, {})
         own_listed = {place: finding for place, finding in own.items() if place < len(listed)}
         module_of |= dict.fromkeys(own_listed, number)
+        if (graph := graph_of(compilation, own.values(), room)) is not None:
+            graphs[number] = deflated(graph)
+            room -= len(graph["names"])
         passes, changes = timeline(compilation, own_listed, budget)
         if any(changes):
             differences[number] = deflated(changes)
@@ -153,7 +161,7 @@ def collect(
         allowed=[_spared(suppressed) for suppressed in report.allowed[:MAX_FINDINGS]],
         left_out=list(_left_out(len(ranked), budget)),
     )
-    return Collected(index=index, details=details, differences=differences)
+    return Collected(index=index, details=details, graphs=graphs, differences=differences)
 
 
 def _by_compilation(

@@ -61,6 +61,7 @@ function showFinding(number) {
       ),
     );
   }
+  if (found.module !== null && found.instruction) parts.push(wholeModule(found.module, found.instruction));
   if (detail && detail.fix) parts.push(fixed(detail.fix));
   if (found.module !== null && modules[found.module].timeline.passes.length) {
     parts.push(section("In the run of the module", null, chart(found.module, number)));

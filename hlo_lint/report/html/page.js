@@ -17,6 +17,7 @@ function showModule(number) {
     make("h2", { class: "title" }, module.title),
     make("p", { class: "above" }, about(module)),
     ...timeline(number, ""),
+    wholeModule(number, ""),
   ]);
 }
 
@@ -113,6 +114,7 @@ function route(asked = true) {
 function theme(dark) {
   document.documentElement.dataset.theme = dark ? "dark" : "light";
   byId("theme").textContent = dark ? "Light" : "Dark";
+  if (moduleView && moduleView.holder.isConnected) moduleView.draw();
 }
 
 fill(

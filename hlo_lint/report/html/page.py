@@ -23,8 +23,9 @@ from hlo_lint.text.source import shown
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
-_PROGRAM = ("timeline", "elements", "list", "finding", "drawings", "page")
+_PROGRAM = ("graph", "timeline", "elements", "list", "finding", "drawings", "page")
 """The scripts in order: the last runs the functions of the others."""
+GRAPH_LIBRARIES = ("vendor/graphology-0.26.0.min.js", "vendor/sigma-3.0.3.min.js")
 
 
 def render_html(
@@ -52,7 +53,9 @@ def render_html(
     markdown = MarkdownIt("commonmark", {"html": False}).disable(["link", "image"])
     collected = collect(dump, report, [Path(source) for source in sources], progress)
     style = _content_of("page.css")
-    program = "".join(_content_of(f"{name}.js") for name in _PROGRAM)
+    # A third of a small page: omitted without a graph.
+    libraries = GRAPH_LIBRARIES if collected["graphs"] else ()
+    program = ";\n".join(map(_content_of, (*libraries, *(f"{name}.js" for name in _PROGRAM))))
     policy = (
         "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
         f"style-src {_digest(style)}; script-src {_digest(program)}; "
@@ -65,6 +68,7 @@ def render_html(
         policy=policy,
         style=style,
         program=program,
+        graphs=collected["graphs"],
         differences=collected["differences"],
         stats=report.stats,
         infos=report.stats["infos"] - len(report.resolved),
