@@ -22,7 +22,7 @@ from hlo_lint.hlo.attributes.devices import (
 )
 from hlo_lint.hlo.attributes.metadata import _TYPES, OpMetadata
 from hlo_lint.hlo.attributes.origin import Origin, OriginalArray, OriginTree
-from hlo_lint.hlo.attributes.plain import Alias, Donor, Padding, Slice, Statistics, Tolerance
+from hlo_lint.hlo.attributes.plain import Alias, Donor, Padding, Slice, Tolerance
 from hlo_lint.hlo.attributes.shapes import ProgramShape
 from hlo_lint.hlo.attributes.sharding import (
     DimensionSharding,
@@ -120,9 +120,7 @@ def plain(tree: Tree[Token]) -> Any:
             atol, rtol, ulps = (values.get(name, "0") for name in ("atol", "rtol", "ulps"))
             return Tolerance(float(atol), float(rtol), int(ulps))
         case "statistics":
-            shown = dict(figures(tree)).get("visualizing_index", "-1")
-            rest = [(n, float(value)) for n, value in figures(tree) if n != "visualizing_index"]
-            return Statistics(int(shown), tuple(rest))
+            return tuple((name, float(value)) for name, value in figures(tree))
         case "metadata":
             return metadata(trees(tree))
         case "frontend_attributes":

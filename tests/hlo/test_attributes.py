@@ -24,7 +24,7 @@ from hlo_lint.hlo.attributes.devices import (
 )
 from hlo_lint.hlo.attributes.metadata import OpMetadata
 from hlo_lint.hlo.attributes.origin import Origin, OriginalArray
-from hlo_lint.hlo.attributes.plain import Alias, Donor, Statistics, Tolerance
+from hlo_lint.hlo.attributes.plain import Alias, Donor, Tolerance
 from hlo_lint.hlo.attributes.reading import read_attribute
 from hlo_lint.hlo.attributes.shapes import ProgramShape, TypedLiteral
 from hlo_lint.hlo.attributes.sharding import (
@@ -169,7 +169,7 @@ VALUES: list[tuple[str, str, object]] = [
     (
         "statistics",
         "{visualizing_index=1,stat-1=33.5,stat-2=4}",
-        Statistics(1, (("stat-1", 33.5), ("stat-2", 4.0))),
+        (("visualizing_index", 1), ("stat-1", 33.5), ("stat-2", 4.0)),
     ),
     ("epsilon", "1e-05", 1e-05),
     ("allow_spmd_sharding_propagation_to_output", "{true,false}", (True, False)),

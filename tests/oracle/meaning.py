@@ -26,7 +26,7 @@ from hlo_lint.hlo.attributes.devices import (
 )
 from hlo_lint.hlo.attributes.metadata import OpMetadata
 from hlo_lint.hlo.attributes.origin import Origin, OriginalArray, OriginTree
-from hlo_lint.hlo.attributes.plain import Alias, Donor, Statistics, Tolerance
+from hlo_lint.hlo.attributes.plain import Alias, Donor, Tolerance
 from hlo_lint.hlo.attributes.reading import read_attribute
 from hlo_lint.hlo.attributes.shapes import ProgramShape, TypedLiteral
 from hlo_lint.hlo.attributes.sharding import (
@@ -279,15 +279,11 @@ def _accuracy(value: str | Tolerance) -> Fields:
     return {"result_accuracy": {"mode": value if value != "default" else ""}}
 
 
-def _statistics(value: Statistics) -> Fields:
-    return {
-        "statistics_viz": {
-            "stat_index_to_visualize": max(value.shown, 0),
-            "statistics": [
-                {"stat_name": name, "stat_val": figure} for name, figure in value.values
-            ],
-        }
-    }
+def _statistics(value: tuple[tuple[str, float], ...]) -> Fields:
+    figures = dict(value)
+    shown = figures.pop("visualizing_index", 0)
+    statistics = [{"stat_name": name, "stat_val": figure} for name, figure in figures.items()]
+    return {"statistics_viz": {"stat_index_to_visualize": max(shown, 0), "statistics": statistics}}
 
 
 def _operand_layouts(value: tuple[Shape, ...]) -> Fields:

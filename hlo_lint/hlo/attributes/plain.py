@@ -53,18 +53,10 @@ class Tolerance(NamedTuple):
     """Units in the last place."""
 
 
-class Statistics(NamedTuple):
-    """Figures to show with an instruction: `{visualizing_index=1,flops=3.5}`."""
-
-    shown: int
-    """The index of the figure to show; negative for none."""
-    values: tuple[tuple[str, float], ...]
-
-
 PlainValue: TypeAlias = (
     "bool | int | float | str | tuple[int, ...] | tuple[bool, ...] | tuple[str, ...]"
     " | tuple[tuple[int, ...], ...] | tuple[Slice, ...] | tuple[Padding, ...]"
-    " | tuple[Alias, ...] | tuple[Donor, ...] | Tolerance | Statistics"
+    " | tuple[Alias, ...] | tuple[Donor, ...] | Tolerance | tuple[tuple[str, float], ...]"
 )
 
 _is_padding = late(r"-?[0-9]+_-?[0-9]+(?:_[0-9]+)?(?:x-?[0-9]+_-?[0-9]+(?:_[0-9]+)?)*").fullmatch
@@ -153,7 +145,7 @@ def _donor(cursor: Cursor) -> Donor:
 
 
 def _figures(cursor: Cursor) -> tuple[tuple[str, float], ...]:
-    """`{flops=3.5,bytes=2}`."""
+    """`statistics={visualizing_index=1,flops=3.5}`."""
 
     def figure(_: str) -> tuple[str, float]:
         name = cursor.word()
@@ -176,14 +168,6 @@ def _accuracy(cursor: Cursor) -> str | Tolerance:
         value = Tolerance(atol, rtol, int(ulps))
     cursor.demand("}")
     return value
-
-
-def _statistics(cursor: Cursor) -> Statistics:
-    """`statistics={visualizing_index=1,flops=3.5}`."""
-    figures = _figures(cursor)
-    shown = dict(figures).get("visualizing_index", -1)
-    others = tuple(figure for figure in figures if figure[0] != "visualizing_index")
-    return Statistics(int(shown), others)
 
 
 def _any(cursor: Cursor) -> PlainValue:
@@ -287,4 +271,4 @@ _declare(
     "parts of parameters, like { (0, {}), (1, {2}) }",
 )
 _declare(_accuracy, "result_accuracy", "{mode=highest} or {tolerance={atol=0,rtol=0.1,ulps=2}}")
-_declare(_statistics, "statistics", "{visualizing_index=1,name=2.5}")
+_declare(_figures, "statistics", "{visualizing_index=1,name=2.5}")
