@@ -8,8 +8,7 @@ from hlo_lint.hlo.shape import ArrayShape
 
 def operand_array(instruction: Instruction, number: int) -> ArrayShape | None:
     """An operand's shape if it is an array with a valid layout, else None."""
-    operand = instruction.operand(number)
-    shape = None if operand is None else operand.shape
+    shape = instruction.operand_shape(number)
     return shape if isinstance(shape, ArrayShape) and shape.has_valid_layout else None
 
 

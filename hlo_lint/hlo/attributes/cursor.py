@@ -161,12 +161,10 @@ class Cursor:
         return tuple(tuple(map(self._fitting, row.split("_"))) for row in rows)
 
     def _fitting(self, spelled: str) -> int:
-        if len(spelled) > _DIGITS and len(spelled.lstrip("-0")) > _DIGITS:
+        is_long = len(spelled) > _DIGITS and len(spelled.lstrip("-0")) > _DIGITS
+        if is_long or not -1 << 63 <= int(spelled) < 1 << 63:
             self.refuse("a number does not fit", self.at - 1)
-        number = int(spelled)
-        if not -1 << 63 <= number < 1 << 63:
-            self.refuse("a number does not fit", self.at - 1)
-        return number
+        return int(spelled)
 
     def listed(
         self, read: Callable[[str], Value], message: str = "", brackets: str = "{}"

@@ -184,33 +184,23 @@ def read_replica_groups(cursor: Cursor) -> ReplicaGroups:
     >>> read_replica_groups("[2,4]<=[8]").groups
     ((0, 1, 2, 3), (4, 5, 6, 7))
     """
-    groups: ReplicaGroups
     if cursor.next == "mesh":
         mesh = mesh_at(cursor)
-        groups = MeshReplicaGroups(
-            mesh, axes_at(cursor, mesh, "expected the axes of the groups, like {'x'}")
-        )
-    elif cursor.next == "[":
-        groups = _iota_groups_at(cursor)
-    else:
-        groups = ReplicaGroupList(
-            cursor.listed(
-                lambda _: cursor.listed(
-                    lambda _: cursor.integer("expected the number of a device"),
-                    "expected a group in braces",
-                )
-            )
-        )
-    return groups
+        axes = axes_at(cursor, mesh, "expected the axes of the groups, like {'x'}")
+        return MeshReplicaGroups(mesh, axes)
+    if cursor.next == "[":
+        begin = cursor.at
+        sizes = cursor.listed(cursor.count, "expected a size", "[]")
+        cursor.demand("<=", message=_SIZES)
+        if len(sizes) != 2:
+            cursor.refuse("expected how many groups, and how large: [2,4]", begin)
+        return IotaReplicaGroups(*sizes, iota_at(cursor, prod(sizes)))
 
+    def device(_: str) -> int:
+        return cursor.integer("expected the number of a device")
 
-def _iota_groups_at(cursor: Cursor) -> IotaReplicaGroups:
-    begin = cursor.at
-    sizes = cursor.listed(cursor.count, "expected a size", "[]")
-    cursor.demand("<=", message=_SIZES)
-    if len(sizes) != 2:
-        cursor.refuse("expected how many groups, and how large: [2,4]", begin)
-    return IotaReplicaGroups(*sizes, iota_at(cursor, prod(sizes)))
+    message = "expected a group in braces"
+    return ReplicaGroupList(cursor.listed(lambda _: cursor.listed(device, message)))
 
 
 def iota_at(cursor: Cursor, count: int) -> Iota:

@@ -136,7 +136,11 @@ def _single_at(cursor: Cursor) -> TiledSharding | NamedSharding:
     if cursor.next == "mesh":
         sharding = _named_at(cursor)
     elif cursor.next in ("maximal_mesh", "single_device"):
-        sharding = _on_one_device_at(cursor)
+        cursor.at += 1
+        cursor.demand("[", "device_id", "=")
+        mesh = Mesh((), (cursor.count(),))
+        cursor.demand("]")
+        sharding = NamedSharding(mesh, metadata=_metadata_at(cursor) if cursor.take(",") else ())
     else:
         sharding = _tiled_at(cursor, begin)
     cursor.demand("}")
@@ -148,14 +152,6 @@ def _metadata_at(cursor: Cursor) -> tuple[OpMetadata, ...]:
     if cursor.follows("{", "{"):
         return cursor.listed(lambda _: metadata_at(cursor))
     return (metadata_at(cursor),)
-
-
-def _on_one_device_at(cursor: Cursor) -> NamedSharding:
-    cursor.at += 1
-    cursor.demand("[", "device_id", "=")
-    mesh = Mesh((), (cursor.count(),))
-    cursor.demand("]")
-    return NamedSharding(mesh, metadata=_metadata_at(cursor) if cursor.take(",") else ())
 
 
 def _named_at(cursor: Cursor) -> NamedSharding:

@@ -118,12 +118,7 @@ def _split(tail: str, spans: dict[str, tuple[int, int]]) -> None:
     while offset < end and (attribute := match(tail, offset)) is not None:
         spans.setdefault(attribute[1], attribute.span(2))
         offset = attribute.end()
-    _scan(tail, offset, spans)
-
-
-def _scan(tail: str, offset: int, spans: dict[str, tuple[int, int]]) -> None:
-    """Add the spans from `offset` on, in any spelling."""
-    while offset < len(tail):
+    while offset < end:
         offset = _scan_attribute(tail, offset, spans)
 
 

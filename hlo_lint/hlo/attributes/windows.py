@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError, Cursor, reads
 from hlo_lint.text.patterns import late
@@ -112,21 +112,13 @@ def read_dim_labels(text: str) -> ConvolutionDimensionNumbers:
     spatial = "".join(sorted(label for label in labels if label.isdigit()))
     if spatial != "0123456789"[: len(spatial)]:
         raise AttributeSyntaxError("spatial dimensions are 0, 1, … each once", text, 0)
+    numbers: list[Any] = []
     for part, wanted in ((labels, "bf"), (kernel, "io"), (output, "bf")):
         if "".join(sorted(label for label in part if label != "?")) != spatial + wanted:
             message = f"expected each of {', '.join(wanted + spatial)} once in {part}"
             raise AttributeSyntaxError(message, text, text.find(part))
-    return ConvolutionDimensionNumbers(
-        labels.index("b"),
-        labels.index("f"),
-        tuple(map(labels.index, spatial)),
-        kernel.index("i"),
-        kernel.index("o"),
-        tuple(map(kernel.index, spatial)),
-        output.index("b"),
-        output.index("f"),
-        tuple(map(output.index, spatial)),
-    )
+        numbers += (*map(part.index, wanted), tuple(map(part.index, spatial)))
+    return ConvolutionDimensionNumbers(*numbers)
 
 
 def spelled_window(dimensions: Sequence[WindowDimension]) -> str:
