@@ -94,14 +94,10 @@ def reshape_is_bitcast(a: ArrayShape, b: ArrayShape, *, ignore_element_type: boo
     False
     >>> free("f32[2,1,3]{1,2,0}", "f32[2,3]{1,0}")  # a dimension of size 1 may be anywhere
     True
-    >>> free("f32[4,1,6]{0,2,1}", "f32[4,6]{0,1}")
-    True
     >>> free("f32[0,4]{0,1}", "f32[4,0]{1,0}")  # no element, no move
     True
     >>> free("f32[]", "f32[1,1]{0,1}")
     True
-    >>> free("f32[8,3]{1,0}", "f32[4,2,3]{0,1,2}")
-    False
     >>> free("f32[16,128,32]{2,1,0}", "f32[2,8,128,32]{2,3,1,0}")
     False
     >>> free("f32[16,128,32]{1,2,0}", "f32[2,8,128,32]{2,3,1,0}")
@@ -267,8 +263,6 @@ def align_layouts(shape: ArrayShape, dims: Sequence[int]) -> ArrayShape | None:
 
     >>> align_layouts(parse_array("f32[4,2,3]{0,1,2}"), (8, 3)) is None
     True
-    >>> str(align_layouts(parse_array("f32[8,3]{1,0}"), (4, 2, 3)))
-    'f32[4,2,3]{2,1,0}'
 
     `f32[4,2,3,8]{0,2,1,3} -> f32[8,3,2,4]{0,2,1,3}` fails on both sides, so both are copied:
 
@@ -322,7 +316,6 @@ def carry_layout_facts(source: ArrayShape, target: ArrayShape) -> ArrayShape:
     Raises:
         ValueError: for invalid layouts, and if the counts of elements differ.
     """
-    _require_order(target)
     for shape in (source, target):
         _require_sizes_and_order(shape)
     if source.elements != target.elements:
