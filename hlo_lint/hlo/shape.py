@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import lru_cache
 from math import prod
 from typing import NamedTuple
@@ -235,30 +236,17 @@ def parse_shape(text: str) -> Shape:
         ShapeSyntaxError: if it is not a shape.
     """
     plain = _match_plain(text)
-    if plain is not None:
+    if plain is not None and plain[1] not in ("token", "opaque") and plain[2].count(",") < 64:
         dtype, dims, order = plain.groups()
-        if dtype not in ("token", "opaque") and dims.count(",") < 64:
-            try:
-                shape = _plain_array(dtype, dims, order)
-            except ValueError:
-                shape = None  # a stray comma: the grammar finds the place
-            if shape is not None and _is_sound(shape):
-                return shape
+        with suppress(ValueError):  # a stray comma: the reader below finds the place
+            sizes = read_index(dims)
+            layout = None if order is None else Layout(read_index(order))
+            ranks_agree = layout is None or len(layout.minor_to_major) == len(sizes)
+            if ranks_agree and all(size < 1 << 63 for size in sizes):
+                return ArrayShape(dtype, sizes, layout)
     from hlo_lint.hlo.parser.shapes import read_shape
 
     return read_shape(text)
-
-
-def _plain_array(dtype: str, dims: str, order: str | None) -> ArrayShape:
-    sizes = tuple(map(int, dims.split(","))) if dims else ()
-    numbers = tuple(map(int, order.split(","))) if order else ()
-    return ArrayShape(dtype, sizes, None if order is None else Layout(numbers))
-
-
-def _is_sound(shape: ArrayShape) -> bool:
-    """True if the grammar would accept it: ranks agree, sizes fit into 64 bits."""
-    fits = all(size < 1 << 63 for size in shape.dims)
-    return fits and (shape.layout is None or len(shape.layout.minor_to_major) == shape.rank)
 
 
 @lru_cache(maxsize=1 << 12)
