@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from hlo_lint.text.errors import PayloadError
 
@@ -33,8 +32,7 @@ _MAX_NUMBER: Final = (1 << 29) - 1
 _64_BITS: Final = (1 << 64) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(NamedTuple):
     """A field of a message, as a range of the bytes it was read from."""
 
     number: int

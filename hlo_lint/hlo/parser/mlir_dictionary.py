@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from hlo_lint.hlo.grammar import grammar_parser, offset_of, terminals, trees
 from hlo_lint.hlo.parser.strings import mlir_escape, mlir_unescape
@@ -27,8 +27,7 @@ MAX_DIGITS: Final = 4000
 """The longest number that Python reads by default."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A named value."""
 
     value: MlirValue
@@ -66,7 +65,7 @@ class Dictionary:
         Raises:
             KeyError: if the name is missing.
         """
-        start, end = self.entries[name].start, self.entries[name].end
+        _, _, start, end = self.entries[name]
         text = spelled(value)
         if self.text.startswith("array<", start):
             dialect_type, _, _ = self.text[start:end].rstrip(">").partition(":")

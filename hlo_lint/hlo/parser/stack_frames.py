@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from hlo_lint.hlo.attributes.cursor import unescape
 
@@ -14,8 +14,7 @@ _heading = re.compile(r"^(FileNames|FunctionNames|FileLocations|StackFrames)[ \t
 _field = re.compile(r"(\w+)=\s*(\d+)")
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(NamedTuple):
     """A frame of a Python stack."""
 
     file: str
