@@ -181,15 +181,14 @@ class SymbolTable:
 
     def definition(self, symbol: Symbol) -> Symbol | None:
         """The definition of a symbol."""
-        return next((occurrence for occurrence in self.occurrences(symbol, uses=False)), None)
+        occurrences = self.occurrences(symbol)
+        return next((occurrence for occurrence in occurrences if occurrence.defines), None)
 
-    def occurrences(self, symbol: Symbol, *, uses: bool = True) -> Iterator[Symbol]:
+    def occurrences(self, symbol: Symbol) -> Iterator[Symbol]:
         """Every occurrence of a symbol, the definition first."""
         place, number = symbol.place, symbol.number
         definition = self.head(place) if number is None else self.statement(place, number)
         yield from self._named(definition, place, number, defines=True)
-        if not uses:
-            return
         seen: set[int] = set()
         for statement in self.callers(place) if number is None else self._readers(place, number):
             for occurrence in self._named(statement, place, number):
