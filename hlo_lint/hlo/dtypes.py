@@ -81,9 +81,8 @@ def _read_table() -> dict[str, ElementType]:
         types[name] = ElementType(int(bits), numpy)
         if limits:
             exponent, significand, overflow, *no_infinity = limits
-            types[name] = ElementType(
-                int(bits), numpy, int(exponent), int(significand), float(overflow), not no_infinity
-            )
+            real = int(exponent), int(significand), float(overflow), not no_infinity
+            types[name] = ElementType(int(bits), numpy, *real)
     return types
 
 

@@ -33,8 +33,6 @@ _NAME = re.compile(r"%?([\w.\-]+)").match
 """The name after `calls=`, which `str.split` finds several times faster than a pattern."""
 _THREAD = late(r'execution_thread="([^"]*)"')
 
-
-_NONE: Final[frozenset[str]] = frozenset()
 _numbers: list[int] = []
 
 
@@ -71,7 +69,6 @@ class Irregularities(NamedTuple):
     inline: Mapping[int, tuple[Inline, ...]]
 
 
-_NO_NUMBERS: Final[frozenset[int]] = frozenset()
 _NO_INLINE: Final[Mapping[int, tuple[Inline, ...]]] = {}
 
 
@@ -110,7 +107,7 @@ class Computation:
         """True if `spans` are known; else each instruction is a line."""
         self.parse_errors: tuple[ParseError, ...] = ()
         """Unreadable stretches, in characters of `text`."""
-        self.nested: frozenset[int] = _NO_NUMBERS
+        self.nested: frozenset[int] = frozenset()
         """Positions of instructions that are nested in the operands of another."""
         self.inline: Mapping[int, tuple[Inline, ...]] = _NO_INLINE
         """Computations inside the attributes of an instruction, by its position."""
@@ -354,7 +351,7 @@ class Computation:
         """Names of the computations that are bodies of its fusions."""
         if self._fusion_computations is None:
             if "fusion" not in self.opcodes:
-                return _NONE
+                return frozenset()
             tails = [row[TAIL] for row in self.rows if row[OPCODE] == "fusion"]
             named = map(_NAME, "\n".join(tails).split("calls=")[1:])
             names = [match[1] for match in named if match is not None]

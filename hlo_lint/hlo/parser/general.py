@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import chain, count
 from typing import NamedTuple
@@ -229,10 +230,8 @@ class Scanner(TextPieces):
         body, offset = self._body(offset, name)
         tail_start = offset
         self._bound(offset)
-        try:
+        with suppress(Unreadable):
             offset = self.attributes(offset)
-        except Unreadable:
-            offset = tail_start
         tail = text[tail_start:offset].strip()
         return offset, body.computation(text, (start, offset), name, is_entry, signature, tail)
 
@@ -250,7 +249,10 @@ class Scanner(TextPieces):
             offset = self.skip(self._balanced(offset))
             if not text.startswith("->", offset):
                 raise Unreadable("expected `->` and the shape of the result", offset)
-            offset = self._shape(self.skip(offset + 2))
+            result = self.skip(offset + 2)
+            offset = self._shape_end(result)
+            if offset == result:
+                raise Unreadable("expected a shape", offset)
             signature = text[begin:offset]
             offset = self.skip(offset)
         if not text.startswith("{", offset):

@@ -299,12 +299,6 @@ def spelled_literal(literal: NDArray[Any], dtype: str) -> str:
         if dtype == "pred":
             return "true" if literal else "false"
         if dtype in PART_OF_COMPLEX:
-            return f"({_float(float(literal.real))}, {_float(float(literal.imag))})"
-        return _float(float(literal)) if dtype in FLOATS else str(int(literal))
+            return f"({float(literal.real)!r}, {float(literal.imag)!r})"
+        return repr(float(literal) if dtype in FLOATS else int(literal))
     return "{" + ", ".join(spelled_literal(part, dtype) for part in literal) + "}"
-
-
-def _float(number: float) -> str:
-    if number != number:
-        return "nan"
-    return "-inf" if number == -float("inf") else "inf" if number == float("inf") else repr(number)

@@ -120,12 +120,6 @@ class TextPieces:
             raise Unreadable("an attribute needs a value", offset)
         return offset
 
-    def _shape(self, offset: int) -> int:
-        end = self._shape_end(offset)
-        if end == offset:
-            raise Unreadable("expected a shape", offset)
-        return end
-
     def _shape_end(self, offset: int) -> int:
         """The end of the shape at `offset`, or `offset` without a shape."""
         text = self.text
