@@ -6,6 +6,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
@@ -210,13 +211,9 @@ def held_dump(file: HloFile, path: Path) -> Dump:
     file_type, parts = FileType.HLO, parse_name(path.name)
     if not any(module.header or module.computations for module in file.modules):
         file_type = FileType.HLO if path.suffix == ".hlo" else file_type_of(path.name, file.text)
-    beside = list(_records(path.parent, parts)) if path.is_absolute() else []
-    compilation = Compilation(
-        [new_dump(path, parts, file=file, file_type=file_type)], beside, lone=True
-    )
-    if path.is_absolute():
-        _tell_release(compilation, path.parent)
-    return Dump([compilation])
+    held = [new_dump(path, parts, file=file, file_type=file_type)]
+    is_placed = path.is_absolute()
+    return Dump([_chosen(held, path.parent) if is_placed else Compilation(held, [], lone=True)])
 
 
 def _existing(given: str | Path) -> Path:
@@ -339,9 +336,9 @@ def _add_folder(
 ) -> list[str]:
     """Add the direct files of a folder; return the names of non-HLO files."""
     memo = Memo()
-    texts: dict[_Key, list[PassDump]] = {}
+    by_module: dict[_Key | None, list[PassDump]] = {}
+    """The texts of each module; loose files are under None."""
     artefacts: dict[_Key, list[Path]] = {}
-    loose: list[PassDump] = []
     unread: list[str] = []
     instead: dict[_Key | None, Path] = {}
     """Files that are only read if no text of the module is there."""
@@ -358,8 +355,7 @@ def _add_folder(
             continue
         if is_read:
             if is_new:
-                file = new_dump(path, parts, memo)
-                (loose if parts is None else texts.setdefault(parts.key, [])).append(file)
+                by_module.setdefault(parts and parts.key, []).append(new_dump(path, parts, memo))
             continue
         if parts is not None:
             artefacts.setdefault(parts.key, []).append(path)
@@ -372,11 +368,11 @@ def _add_folder(
         elif not name.endswith(RUN_RECORDS):
             unread.append(name)
     for own, path in instead.items():
-        if own not in texts if own else not (texts or loose):
-            file = new_dump(path, parse_name(path.name), memo)
-            (texts.setdefault(own, []) if own else loose).append(file)
+        if own not in by_module if own else not by_module:
+            by_module[own] = [new_dump(path, parse_name(path.name), memo)]
+    _drop_unshared_memo(by_module.values())
+    texts = {key: dumps for key, dumps in by_module.items() if key}
     _join_renumbered(texts, artefacts)
-    _drop_unshared_memo([*loose, *chain.from_iterable(texts.values())])
     compilations: list[Compilation] = []
     for key, dumps in texts.items():
         if numbered_twice(file.name for file in dumps if file.name):
@@ -408,7 +404,7 @@ def _add_folder(
         )
         for compilation in compilations:
             compilation.folder_release = releases.get(compilation.backend or "")
-    compilations += [Compilation([file], []) for file in loose]
+    compilations += [Compilation([file], []) for file in by_module.get(None, ())]
     dump.compilations += compilations
     return unread
 
@@ -451,8 +447,9 @@ def _join_renumbered(texts: dict[_Key, list[PassDump]], artefacts: dict[_Key, li
             unfinished[key[0], key[2]] = key
 
 
-def _drop_unshared_memo(dumps: list[PassDump]) -> None:
+def _drop_unshared_memo(by_module: Iterable[list[PassDump]]) -> None:
     """Let the only file of a folder be read without the cache of lines that files share."""
+    dumps = list(chain.from_iterable(by_module))
     if len(dumps) == 1:
         dumps[0].memo = None
 
@@ -463,42 +460,29 @@ def _unsupported(name: str) -> str:
 
 def _add_picked(dump: Dump, folder: Path, files: list[Path]) -> None:
     memo = Memo()
-    texts: dict[_Key, list[PassDump]] = {}
-    unread: list[str] = []
-    loose: list[PassDump] = []
+    by_module: dict[_Key | None, list[PassDump]] = {}
     for path in files:
         parts = parse_name(path.name)
-        file = new_dump(path, parts, memo)
-        if parts is None:
-            loose.append(file)
-            dump.compilations.append(Compilation([file], [], lone=True))
-        elif is_proto(path.name) or _is_text(path):
-            texts.setdefault(parts.key, []).append(file)
+        if parts is None or is_proto(path.name) or _is_text(path):
+            by_module.setdefault(parts and parts.key, []).append(new_dump(path, parts, memo))
         elif not path.name.endswith(RUN_RECORDS):
-            unread.append(path.name)
-    _drop_unshared_memo([*loose, *chain.from_iterable(texts.values())])
-    for dumps in texts.values():
-        beside = list(_records(folder, dumps[0].name))
-        compilation = Compilation(dumps, beside, lone=True)
-        _tell_release(compilation, folder)
-        dump.compilations.append(compilation)
-    if unread:
-        dump.skipped += [
-            Skipped(str(folder / name), _unsupported(name) or "it holds no HLO text", given=True)
-            for name in unread
-        ]
+            reason = _unsupported(path.name) or "it holds no HLO text"
+            dump.skipped.append(Skipped(str(path), reason, given=True))
+    _drop_unshared_memo(by_module.values())
+    loose = by_module.pop(None, [])
+    dump.compilations += [Compilation([file], [], lone=True) for file in loose]
+    dump.compilations += [_chosen(dumps, folder) for dumps in by_module.values()]
 
 
-def _tell_release(compilation: Compilation, folder: Path) -> None:
-    """Set the release of a file given by name, from the names of all files of its folder."""
-    if not compilation.names:
-        return
-    try:
-        beside = _names_in(folder, folder.stat().st_mtime_ns)
-    except OSError:
-        return
-    runs = ((names, steps_of(names, compilation.is_disabled)) for names in beside)
-    compilation.folder_release = recognise_folder(runs).get(compilation.backend or "")
+def _chosen(dumps: list[PassDump], folder: Path) -> Compilation:
+    """The compilation of files given by name; the names of all files of their folder tell its
+    release."""
+    compilation = Compilation(dumps, list(_records(folder, dumps[0].name)), lone=True)
+    with suppress(OSError):
+        beside = _names_in(folder, folder.stat().st_mtime_ns) if compilation.names else ()
+        runs = ((names, steps_of(names, compilation.is_disabled)) for names in beside)
+        compilation.folder_release = recognise_folder(runs).get(compilation.backend or "")
+    return compilation
 
 
 @lru_cache(maxsize=8)
@@ -516,11 +500,8 @@ def _records(folder: Path, name: DumpName | None) -> Iterator[Path]:
     if name is None:
         return
     for prefix in {f"{name.timestamp}." if name.timestamp else "", ""}:
-        module = f"{prefix}module_{name.module_id:04d}"
-        for path in (
-            folder / f"{module}.{name.module}.debug_options",
-            folder / f"{module}.metadata.textproto",
-        ):
+        for ending in (f".{name.module}.debug_options", ".metadata.textproto"):
+            path = folder / f"{prefix}module_{name.module_id:04d}{ending}"
             if path.is_file():
                 yield path
 
