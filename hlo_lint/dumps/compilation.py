@@ -159,12 +159,7 @@ class Compilation:
     def artefact(self, ending: str) -> str | None:
         """The text of the first artefact with an ending; None if missing or unreadable."""
         path = self.artefact_path(ending)
-        try:
-            if path is None or not on_disk(path).is_file():
-                return None  # reading a pipe would block
-            return decode(read_stored(path))
-        except (OSError, DumpError):
-            return None
+        return None if path is None else _text_of(path)
 
     def artefact_path(self, ending: str) -> Path | None:
         """The first artefact with an ending."""
@@ -175,16 +170,12 @@ class Compilation:
     @cached_property
     def kernels(self) -> list[PassDump]:
         """The PTX files beside the HLO, as text."""
-        dumped = []
-        for path in self.artefacts:
-            if plain_name(path.name).endswith(".ptx") and on_disk(path).is_file():
-                try:
-                    text = decode(read_stored(path))
-                except (OSError, DumpError):
-                    continue
-                module = self.dumps[0].name.module if self.dumps[0].name else ""
-                dumped.append(PassDump.of(HloFile.of_text(text, path, module), path, FileType.PTX))
-        return dumped
+        module = self.dumps[0].name.module if self.dumps[0].name else ""
+        return [
+            PassDump.of(HloFile.of_text(text, path, module), path, FileType.PTX)
+            for path in self.artefacts
+            if plain_name(path.name).endswith(".ptx") and (text := _text_of(path)) is not None
+        ]
 
     @cached_property
     def size(self) -> int:
@@ -403,6 +394,14 @@ class Compilation:
         """Release the texts of all dumps."""
         for dump in self.dumps:
             dump.release()
+
+
+def _text_of(path: Path) -> str | None:
+    """The text of a file; None if it is missing, unreadable, or a pipe, which would block."""
+    try:
+        return decode(read_stored(path)) if on_disk(path).is_file() else None
+    except (OSError, DumpError):
+        return None
 
 
 def is_behind(places: tuple[int, int], place: int) -> bool | None:

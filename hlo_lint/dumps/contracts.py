@@ -92,15 +92,13 @@ class Order(NamedTuple):
             passes = [entry for entry in passes if entry[0] in self.pipelines]
         match self.kind:
             case OrderKind.BEFORE:
-                last = max(
-                    (n for n, (_, name) in enumerate(passes) if name in self.first), default=0
-                )
-                return next((entry for entry in passes[:last] if entry[1] in self.then), None)
+                firsts = [n for n, (_, name) in enumerate(passes) if name in self.first]
+                earlier = passes[: max(firsts, default=0)]
+                return next((entry for entry in earlier if entry[1] in self.then), None)
             case OrderKind.FOLLOWS:
-                end = max(
-                    (n for n, (_, name) in enumerate(passes, 1) if name in self.then), default=0
-                )
-                return next((entry for entry in passes[end:] if entry[1] in self.first), None)
+                ends = [n for n, (_, name) in enumerate(passes, 1) if name in self.then]
+                later = passes[max(ends, default=0) :]
+                return next((entry for entry in later if entry[1] in self.first), None)
             case OrderKind.NOT_BETWEEN:
                 return self._between(passes)
             case _:

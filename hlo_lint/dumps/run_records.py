@@ -170,8 +170,7 @@ def differences(before: Compilation, after: Compilation) -> tuple[OptionDifferen
     Flags about dumps are left out, and so are the shapes of the entry computation. The
     configuration repeats all debug options: a flag is reported once.
     """
-    by_option: dict[tuple[str, str], OptionDifference] = {}
-    reported: set[str] = set()
+    by_name: dict[str, OptionDifference] = {}
     for ending in RECORDS:
         texts = before.artefact(ending), after.artefact(ending)
         if texts[0] is None or texts[1] is None:
@@ -182,10 +181,9 @@ def differences(before: Compilation, after: Compilation) -> tuple[OptionDifferen
             # config.pbtxt repeats the debug options.
             bare = name.removeprefix("debug_options.")
             values = ours.get(name, ()), theirs.get(name, ())
-            if values[0] != values[1] and not bare.startswith(_OF_THE_RUN) and bare not in reported:
-                by_option[record, bare] = OptionDifference(record, bare, *values)
-                reported.add(bare)
-    return tuple(by_option.values())
+            if values[0] != values[1] and not bare.startswith(_OF_THE_RUN):
+                by_name.setdefault(bare, OptionDifference(record, bare, *values))
+    return tuple(by_name.values())
 
 
 def settings_of_run(compilation: Compilation) -> dict[str, tuple[str, ...]]:

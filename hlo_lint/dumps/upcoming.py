@@ -43,14 +43,12 @@ def status_of(
         return _status_of_loose_file(dump)
     lists = pass_lists(compilation.backend)
     if compilation.backend and all(passes.last_place(demanded) is None for passes in lists):
-        never = f"XLA:{compilation.backend.upper()} does not run {demanded}"
-        return PreconditionStatus(Fate.NEVER, never)
+        return PreconditionStatus(Fate.NEVER, f"{compilation.compiler} does not run {demanded}")
     is_over = name.rest.partition(".txt")[0].endswith(AFTER_NORMALIZATION)
     if is_over and precondition.about_layouts:
         return PreconditionStatus(Fate.NEVER, f"no {demanded} is left to run")
     if compilation.is_helper:
-        never = "the autotuner's helper modules are not normalized"
-        return PreconditionStatus(Fate.NEVER, never)
+        return PreconditionStatus(Fate.NEVER, "the autotuner's helper modules are not normalized")
     if options is not None and options.disabled(demanded):
         return PreconditionStatus(Fate.NEVER, f"{demanded} is disabled")
     # XLA names the next pass in the file, which is better evidence than any list.
@@ -65,8 +63,7 @@ def status_of(
         return _explained(compilation, outcome, release, name.before, precondition)
     if compilation.crashed:
         return PreconditionStatus(Fate.BREAKS, "compilation ended with this dump")
-    unsure = "the dump's name does not determine the next passes"
-    return PreconditionStatus(Fate.UNSURE, unsure)
+    return PreconditionStatus(Fate.UNSURE, "the dump's name does not determine the next passes")
 
 
 def upcoming_passes(

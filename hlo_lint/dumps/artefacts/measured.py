@@ -89,9 +89,8 @@ def read_measured(data: bytes) -> Measured:
         lines = list(plane.parts(_LINES))
         named = [line for line in lines if metadata_name(reader, line) == _OPS]
         for line in named or lines:
-            for event in reader.fields(line):
-                if event.number == _EVENTS:
-                    _read_event(reader, event, stats, measured)
+            for event in reader.numbered(_EVENTS, line):
+                _read_event(reader, event, stats, measured)
     return measured
 
 
