@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.file_types import LOG_ENDINGS
@@ -35,8 +35,7 @@ _find_failures = late(
 ).finditer
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(NamedTuple):
     """A failed check that a log beside a dump names."""
 
     log: str
@@ -57,8 +56,7 @@ class Failure:
         return frozenset(_dashed(name) for source in sources for name in source.passes)
 
 
-@dataclass(frozen=True)
-class CrashSite:
+class CrashSite(NamedTuple):
     """The end of a compilation that has no final dump."""
 
     dump: PassDump
@@ -97,7 +95,7 @@ def find_crash_site(compilation: Compilation) -> CrashSite:
         if named:
             why = f"{failure.log} names {failure.source}"
             return CrashSite(site.dump, named[:1], why, True, failure)
-    return replace(site, failure=failures[0] if failures else None)
+    return site._replace(failure=failures[0] if failures else None)
 
 
 def _failures(compilation: Compilation) -> Iterator[Failure]:

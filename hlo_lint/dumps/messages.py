@@ -14,7 +14,6 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import islice, pairwise
 from math import log as logarithm
@@ -77,8 +76,7 @@ _find_operation = late(r"(?:'(\w+)\.([\w.]+)' op|operation '(\w+)\.([\w.]+)')(?!
 _places = late(r"(?<![\w/.])((?:[\w.+-]+/)*)(\w[\w.-]*\.(?:cc|h|cpp|cu)):(\d+)").finditer
 
 
-@dataclass(frozen=True)
-class Component:
+class Component(NamedTuple):
     """A part of XLA, or of what it calls."""
 
     name: str
@@ -102,8 +100,7 @@ class Component:
     """A pattern for the dialects whose operations other components write, too."""
 
 
-@dataclass(frozen=True)
-class MessageSource:
+class MessageSource(NamedTuple):
     """A file of XLA's sources that a message comes from."""
 
     path: str

@@ -18,10 +18,10 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from enum import Enum
 from importlib import metadata
 from pathlib import Path
+from typing import NamedTuple
 
 from hlo_lint.text.errors import CaptureError, UsageError, os_errors_as
 from hlo_lint.text.files import lock
@@ -109,8 +109,7 @@ print(json.dumps([metadata.version("jaxlib"), [p for p in sys.path if p.endswith
 _PIP = ("-m", "pip", "install", "--progress-bar=off", "--disable-pip-version-check")
 
 
-@dataclass(frozen=True)
-class Interpreter:
+class Interpreter(NamedTuple):
     """A Python with jax, or only jaxlib."""
 
     path: Path
@@ -252,7 +251,7 @@ def with_packages(
             command = [str(python), *_PIP] if has_pip.returncode == 0 else _uv(python)
             run_installer(interpreter.jax, [*command, *chosen], announce)
             (folder / INSTALLED).write_text(content, "utf-8")
-    return replace(interpreter, path=_python_in(folder))
+    return interpreter._replace(path=_python_in(folder))
 
 
 def _uv(python: Path) -> list[str]:

@@ -8,9 +8,8 @@ with XlaParser() as parser:
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from hlo_lint.text.errors import DumpError, UsageError
 from hlo_lint.text.source import decode, encode, shown
@@ -24,8 +23,7 @@ MAX_SECONDS: Final = 60.0
 _placed = re.compile(r"(\d+):(\d+): (.*)", re.DOTALL).fullmatch
 
 
-@dataclass(frozen=True)
-class XlaRefusal:
+class XlaRefusal(NamedTuple):
     """The reason why XLA rejects a text."""
 
     message: str

@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from hlo_lint.dumps.artefacts.records import Artefact
 from hlo_lint.hlo.text_format import Message, outer_fields
@@ -26,8 +27,7 @@ _instruction_name = re.compile(r"(?:ROOT )?%?([^\s=]+) =").match
 _ANY = "[type.googleapis.com/"
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A configuration that was tried on an instruction."""
 
     backend: str
@@ -42,8 +42,7 @@ class Candidate:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class TunedInstruction:
+class TunedInstruction(NamedTuple):
     """An instruction of a log with all configurations that were tried on it."""
 
     name: str
@@ -72,8 +71,7 @@ class TunedInstruction:
         return min(self.timed, key=lambda candidate: candidate.nanoseconds, default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenConfig:
+class ChosenConfig(NamedTuple):
     """The winner in an entry of a results file."""
 
     fingerprint: str
