@@ -12,7 +12,7 @@ from collections.abc import Sequence, Set
 from enum import Enum
 
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
-from hlo_lint.hlo.ir import Computation, HloFile, Module
+from hlo_lint.hlo.ir import Computation, HloFile, Module, cached_analysis
 from hlo_lint.hlo.kinds import OPCODE, OPERAND_TYPES, TYPE, RowKind, reading_of, types_of
 from hlo_lint.hlo.layouts import inverse
 from hlo_lint.hlo.shape import ArrayShape, shape_or_none
@@ -61,14 +61,11 @@ def evidence_in(file: HloFile) -> Evidence:
     A plain `bitcast` decides: layout-assignment refuses a module with a bitcast outside fusions
     (`layout_assignment.cc`, "Unexpected bitcast"). It never runs on a scheduled module.
     """
-    cache = file.modules[0].analysis_cache
-    answer = cache.get(evidence_in)
-    if not isinstance(answer, Evidence):
-        shown = {_evidence_in_module(module) for module in file.modules}
-        answer = cache[evidence_in] = next(evidence for evidence in Evidence if evidence in shown)
-    return answer
+    shown = {_evidence_in_module(module) for module in file.modules}
+    return next(evidence for evidence in Evidence if evidence in shown)
 
 
+@cached_analysis
 def _evidence_in_module(module: Module) -> Evidence:
     outside = module.nonfusion_computations
     if module.is_scheduled or any("bitcast" in computation.opcodes for computation in outside):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from hlo_lint.hlo.ir.computation import Computation
-from hlo_lint.hlo.ir.module import Module
+if TYPE_CHECKING:
+    from hlo_lint.hlo.ir.computation import Computation
+    from hlo_lint.hlo.ir.module import Module
 
-_NodeT = TypeVar("_NodeT", Module, Computation)
+_NodeT = TypeVar("_NodeT", "Module", "Computation")
 _ResultT = TypeVar("_ResultT")
 _ABSENT: Final = object()
 

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from hlo_lint.hlo.ir.analysis_cache import cached_analysis
 from hlo_lint.hlo.ir.computation_text import ComputationText
 from hlo_lint.hlo.ir.cycles import without_cycles
 from hlo_lint.hlo.ir.instruction import Instruction
@@ -76,9 +77,9 @@ class Computation:
     """The instructions of a computation, shared by every module that repeats its text."""
 
     __slots__ = tuple(
-        "__weakref__ _by_opcode _fusion_computations _index _irregular _opcodes _positions "
-        "_some_users _spans _text _users _views analysis_cache cyclic has_spans inline is_entry "
-        "name nested parse_errors rows signature tail".split()
+        "__weakref__ _by_opcode _index _irregular _opcodes _positions _some_users _spans _text "
+        "_users _views analysis_cache cyclic has_spans inline is_entry name nested parse_errors "
+        "rows signature tail".split()
     )
 
     def __init__(
@@ -120,7 +121,6 @@ class Computation:
         self._opcodes: frozenset[str] | None = None
         self._by_opcode: dict[str, tuple[Instruction, ...]] = {}
         self._positions: dict[str, list[int]] = {}
-        self._fusion_computations: frozenset[str] | None = None
         self._views: dict[int, Instruction] = {}
         self.analysis_cache: dict[object, object] = {}
         """Results of analyses, each under its own key; see `cached_analysis`."""
@@ -347,19 +347,18 @@ class Computation:
         return self._positions[opcode]
 
     @property
+    @cached_analysis
     def fusion_computations(self) -> frozenset[str]:
         """Names of the computations that are bodies of its fusions."""
-        if self._fusion_computations is None:
-            if "fusion" not in self.opcodes:
-                return frozenset()
-            tails = [row[TAIL] for row in self.rows if row[OPCODE] == "fusion"]
-            named = map(_NAME, "\n".join(tails).split("calls=")[1:])
-            names = [match[1] for match in named if match is not None]
-            for number, bodies in self.inline.items():
-                if self.rows[number][OPCODE] == "fusion":
-                    names += [body.computation.name for body in bodies]
-            self._fusion_computations = frozenset(names)
-        return self._fusion_computations
+        if "fusion" not in self.opcodes:
+            return frozenset()
+        tails = [row[TAIL] for row in self.rows if row[OPCODE] == "fusion"]
+        named = map(_NAME, "\n".join(tails).split("calls=")[1:])
+        names = [match[1] for match in named if match is not None]
+        for number, bodies in self.inline.items():
+            if self.rows[number][OPCODE] == "fusion":
+                names += [body.computation.name for body in bodies]
+        return frozenset(names)
 
     def to_networkx(self) -> networkx.DiGraph[str]:
         """A graph of names, an edge from each operand to its reader; `opcode` and `shape` on nodes.

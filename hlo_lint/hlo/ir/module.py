@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
+from hlo_lint.hlo.ir.analysis_cache import cached_analysis
 from hlo_lint.hlo.ir.computation import Computation
 from hlo_lint.hlo.ir.instruction import Instruction
 from hlo_lint.hlo.records import NAME
@@ -42,9 +43,6 @@ class Module:
     """The first character of its text, in the file."""
     analysis_cache: dict[object, object] = field(default_factory=dict, init=False)
     """Results of analyses, each under its own key; files of equal text share it."""
-    _nonfusion_computations: list[Computation] = field(default_factory=list, init=False)
-    _numbers: dict[str | Computation, int] = field(default_factory=dict, init=False)
-    """The position of each computation, also by name; the first if a name repeats."""
 
     def __post_init__(self) -> None:
         last = self.computations[-1] if self.computations else None
@@ -127,10 +125,14 @@ class Module:
     @property
     def attributes(self) -> dict[str, str]:
         """The header's attributes as text, by name, in order."""
-        attributes = self.analysis_cache.get(split_header)
-        if attributes is None:
-            attributes = self.analysis_cache[split_header] = split_header(self.header)
-        return dict(cast("dict[str, str]", attributes))
+        return dict(self._attributes())  # cached: a header may have thousands of parameters
+
+    @cached_analysis
+    def _attributes(self) -> dict[str, str]:
+        from hlo_lint.hlo.attributes.splitting import split_attributes
+
+        tail = "".join(self.header.partition(",")[1:])
+        return {name: tail[start:end] for name, (start, end) in split_attributes(tail).items()}
 
     def attribute(self, name: str) -> Any:
         """The value of a header attribute; None if it is absent.
@@ -173,15 +175,11 @@ class Module:
     def problems(self) -> tuple[ParseDiagnostic, ...]:
         """Unreadable stretches, in the order of the file."""
         errors = list(self.parse_errors)
-        for number, computation in enumerate(self.computations):
-            if computation.parse_errors:
-                begin = self.offset(number)
-                errors += [
-                    ParseError(message, begin + start, begin + end)
-                    for message, start, end in computation.parse_errors
-                ]
-        if not errors:
-            return ()
+        for begin, computation in zip(self._offsets, self.computations, strict=True):
+            errors += [
+                ParseError(message, begin + start, begin + end)
+                for message, start, end in computation.parse_errors
+            ]
         errors.sort(key=lambda error: error.start)
         return tuple(self.file.lines.diagnostic(error, self.start) for error in errors)
 
@@ -194,12 +192,14 @@ class Module:
         """The first computation that an instruction calls, or None."""
         return next(map(self.computation, caller.called_computations), None)
 
+    @cached_analysis
     def _positions(self) -> dict[str | Computation, int]:
-        if not self._numbers:  # files of equal text share the dict
-            for number, computation in enumerate(self.computations):
-                self._numbers.setdefault(computation.name, number)
-                self._numbers.setdefault(computation, number)
-        return self._numbers
+        """The position of each computation, also by name; the first if a name repeats."""
+        numbers: dict[str | Computation, int] = {}
+        for number, computation in enumerate(self.computations):
+            numbers.setdefault(computation.name, number)
+            numbers.setdefault(computation, number)
+        return numbers
 
     def offset(self, number: int) -> int:
         """The first character of a computation, in this module's text."""
@@ -227,26 +227,23 @@ class Module:
             yield from computation.instructions
 
     @property
+    @cached_analysis
     def fusion_computations(self) -> frozenset[str]:
         """Names of the computations that are bodies of fusions."""
-        names = self.analysis_cache.get("fusion_computations")
-        if names is None:
-            parts = [computation.fusion_computations for computation in self.computations]
-            names = self.analysis_cache["fusion_computations"] = frozenset().union(*parts)
-        return cast("frozenset[str]", names)
+        parts = [computation.fusion_computations for computation in self.computations]
+        return frozenset().union(*parts)
 
     @property
+    @cached_analysis
     def nonfusion_computations(self) -> Sequence[Computation]:
         """The computations outside fusions, of the main thread (`MakeNonfusionComputations`)."""
-        if not self._nonfusion_computations:  # files of equal text share the list
-            fusions = self.fusion_computations
-            self._nonfusion_computations += [
-                computation
-                for computation in self.computations
-                if computation.name not in fusions
-                and (not computation.tail or computation.thread == "main")
-            ]
-        return self._nonfusion_computations
+        fusions = self.fusion_computations
+        return [
+            computation
+            for computation in self.computations
+            if computation.name not in fusions
+            and (not computation.tail or computation.thread == "main")
+        ]
 
     def to_networkx(self) -> networkx.DiGraph[str]:
         """A graph of `computation/instruction` names: data edges, and `calls` edges to roots.
@@ -257,17 +254,6 @@ class Module:
         from hlo_lint.hlo.ir.graph_export import module_digraph
 
         return module_digraph(self)
-
-
-def split_header(header: str) -> dict[str, str]:
-    """The attributes of a header, cached: it may have thousands of parameters."""
-    from hlo_lint.hlo.attributes.splitting import split_attributes
-
-    comma = header.find(",")
-    if comma < 0:
-        return {}
-    tail = header[comma:]
-    return {name: tail[start:end] for name, (start, end) in split_attributes(tail).items()}
 
 
 class HloFile:
