@@ -47,11 +47,7 @@ class Deadline:
         return self._end - time.monotonic()
 
     def check(self) -> None:
-        """Raise if the time is up.
-
-        Raises:
-            NoTimeLeft: the time is up.
-        """
+        """Raise NoTimeLeft if the time is up."""
         if self.left <= 0:
             raise NoTimeLeft
 

@@ -206,11 +206,7 @@ class Cursor:
         return self._starts[number]
 
     def refuse(self, message: str = "", number: int | None = None) -> NoReturn:
-        """Raise the error at the next token, or at the token of a number.
-
-        Raises:
-            AttributeSyntaxError: always.
-        """
+        """Raise AttributeSyntaxError at the next token, or at the token of a number."""
         number = self.at if number is None else number
         if number == len(self.tokens) - 1:
             left_open = sum((sign in _OPENS) - (sign in _CLOSES) for sign in self.tokens)

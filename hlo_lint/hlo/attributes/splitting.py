@@ -101,11 +101,7 @@ def control_predecessors(tail: str) -> tuple[str, ...]:
 
 
 def split_attributes_strictly(tail: str) -> dict[str, tuple[int, int]]:
-    """Like `split_attributes`, but refuses text that cannot be split.
-
-    Raises:
-        AttributeSyntaxError: if attributes cannot be split.
-    """
+    """Like `split_attributes`, but raises AttributeSyntaxError for text that cannot be split."""
     spans: dict[str, tuple[int, int]] = {}
     _split(tail, spans)
     return spans
