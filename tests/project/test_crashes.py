@@ -13,10 +13,6 @@ PACKAGE = Path(__file__).parents[2] / "hlo_lint"
 FOLDERS = ("rules", "analysis", "kernels/rules", "kernels/autotuning")
 FOUND = {
     "analysis/match/reader.py: next(iter(keywords))": "in a branch where there are keywords",
-    "analysis/shape_inference/arrangement.py: next(from_indices)": "counted by the loop's range",
-    "analysis/shape_inference/arrangement.py: next(from_window)": (
-        "the places are as many as offsets"
-    ),
     "rules/form/unknown_word.py: next((index for index, row in "
     "enumerate(computation.rows) if type_of(row) == text))": "the texts are those of the rows",
     "rules/layout/gemm_layout_unsupported.py: next((dims for dims in groups.values() if "

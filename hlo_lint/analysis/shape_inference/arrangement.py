@@ -15,11 +15,13 @@ from hlo_lint.analysis.shape_inference.operation import (
 )
 from hlo_lint.analysis.shape_inference.reduction import demand_reducer
 from hlo_lint.analysis.shape_inference.types import (
+    array_of,
     array_without_layout,
     demand_array_sizes,
     demand_in_range,
     demand_known,
     flags,
+    other_dims,
     promote_types,
     same_dims,
     same_size,
@@ -27,7 +29,7 @@ from hlo_lint.analysis.shape_inference.types import (
 )
 from hlo_lint.hlo.attributes.plain import Padding, Slice
 from hlo_lint.hlo.dtypes import BITS, is_integer
-from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Shape, TupleShape
+from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Shape, TupleShape, spelled_index
 from hlo_lint.text.phrases import counted
 
 
@@ -75,16 +77,10 @@ def _reshape(operation: Operation, printed: Shape) -> None:
 
 
 def _count(shape: ArrayShape) -> int:
-    if UNBOUNDED in shape.dims:
+    # XLA's integers have 64 bits.
+    if UNBOUNDED in shape.dims or shape.elements >= 1 << 63:
         raise Unknowable
-    if 0 in shape.dims:
-        return 0
-    count = 1
-    for size in shape.dims:
-        count *= size
-        if count >= 1 << 63:
-            raise Unknowable  # XLA's integers have 64 bits
-    return count
+    return shape.elements
 
 
 def _dynamic_reshape(operation: Operation, printed: Shape) -> None:
@@ -101,8 +97,7 @@ def _bitcast(operation: Operation, printed: Shape) -> None:
     operand, result = operation.shape(0), printed
     if not isinstance(operand, ArrayShape) or not isinstance(result, ArrayShape):
         return
-    demand_known(operand.dtype)
-    demand_known(result.dtype)
+    demand_known(operand.dtype, result.dtype)
     before, after = BITS[operand.dtype] * _count(operand), BITS[result.dtype] * _count(result)
     if before != after and operand.byte_size != result.byte_size:
         raise Impossible(
@@ -122,12 +117,8 @@ def _transpose(operation: Operation) -> Shape:
     operand = operation.array(0)
     dims = operation.integers("dimensions")
     if sorted(dims) != list(range(operand.rank)):
-        numbers = ",".join(map(str, dims))
-        raise Impossible(f"dimensions={{{numbers}}} is not a permutation for {operand}")
-    dynamic = flags(operand)
-    return array_without_layout(
-        operand.dtype, [operand.dims[n] for n in dims], [dynamic[n] for n in dims]
-    )
+        raise Impossible(f"dimensions={spelled_index(dims)} is not a permutation for {operand}")
+    return array_of(operand.dtype, [(operand, dim) for dim in dims])
 
 
 def _reverse(operation: Operation) -> Shape:
@@ -141,16 +132,11 @@ def _reverse(operation: Operation) -> Shape:
 
 def _slice(operation: Operation) -> Shape:
     operand = operation.array(0)
-    slices = operation.attribute("slice")
-    if not isinstance(slices, tuple):
-        raise Unknowable
+    slices = operation.parts("slice", Slice)
     if len(slices) != operand.rank:
         raise Impossible(f"slice names {len(slices)} ranges for {operand}")
     sizes = []
-    for dim, (slice_, size) in enumerate(zip(slices, operand.dims, strict=True)):
-        if not isinstance(slice_, Slice):
-            raise Unknowable
-        start, limit, stride = slice_
+    for dim, ((start, limit, stride), size) in enumerate(zip(slices, operand.dims, strict=True)):
         if not 0 <= start <= limit or (size != UNBOUNDED and limit > size):
             raise Impossible(f"slice of [{start}:{limit}] out of {size} in dimension {dim}")
         if stride <= 0:
@@ -161,9 +147,7 @@ def _slice(operation: Operation) -> Shape:
 
 def _pad(operation: Operation) -> Shape:
     operand, value = operation.array(0), operation.array(1)
-    paddings = operation.attribute("padding")
-    if not isinstance(paddings, tuple):
-        raise Unknowable
+    paddings = operation.parts("padding", Padding)
     if value.rank:
         raise Impossible(f"pad fills with a scalar, got {value}")
     if len(paddings) != operand.rank:
@@ -171,10 +155,7 @@ def _pad(operation: Operation) -> Shape:
     if not same_type(operand.dtype, value.dtype):
         raise Impossible(f"pad fills {operand.dtype} with {value.dtype}")
     sizes = []
-    for padding, size in zip(paddings, operand.dims, strict=True):
-        if not isinstance(padding, Padding):
-            raise Unknowable
-        low, high, interior = padding
+    for (low, high, interior), size in zip(paddings, operand.dims, strict=True):
         if interior < 0:
             raise Impossible(f"pad with an interior of {interior}")
         padded = size + low + high + max(size - 1, 0) * interior
@@ -237,6 +218,11 @@ def _dynamic_slice(operation: Operation) -> Shape:
     for dim, (size, whole) in enumerate(zip(sizes, operand.dims, strict=True)):
         if size < 0 or (whole != UNBOUNDED and size > whole):
             raise Impossible(f"dynamic-slice of {size} out of {whole} in dimension {dim}")
+    return _sliced(operand, sizes)
+
+
+def _sliced(operand: ArrayShape, sizes: Sequence[int]) -> ArrayShape:
+    """A slice of these sizes; a dimension that is taken whole stays dynamic."""
     dynamic = [
         flag and size == whole
         for flag, size, whole in zip(flags(operand), sizes, operand.dims, strict=True)
@@ -283,10 +269,6 @@ def _demand_dims(name: str, dims: Sequence[int], rank: int, *, ordered: bool = T
     demand_in_range(dims, rank, name + " names {}, there are {} dimensions")
 
 
-def _index_dims(indices: ArrayShape, vector: int) -> list[int]:
-    return [dim for dim in range(indices.rank) if dim != vector]
-
-
 def _demand_indices(operation: Operation, indices: ArrayShape) -> int:
     demand_known(indices.dtype)
     if not is_integer(indices.dtype):
@@ -298,21 +280,19 @@ def _demand_indices(operation: Operation, indices: ArrayShape) -> int:
 
 
 def _demand_index_map(
-    name: str, mapped: Sequence[int], indices: ArrayShape, vector: int, operand: ArrayShape
+    name: str, operation: Operation, indices: ArrayShape, vector: int, rank: int
 ) -> None:
+    mapped = operation.integers(name, ())
     size = indices.dims[vector] if vector < indices.rank else 1
     if not same_size(len(mapped), size):
         raise Impossible(f"{name} has {len(mapped)} numbers, each index has {size}")
-    _demand_dims(name, mapped, operand.rank, ordered=False)
+    _demand_dims(name, mapped, rank, ordered=False)
 
 
 def _demand_batching(
-    indices: ArrayShape,
-    vector: int,
-    names: tuple[str, str],
-    pairs: tuple[Sequence[int], Sequence[int]],
+    names: tuple[str, str], operation: Operation, indices: ArrayShape, vector: int
 ) -> None:
-    of_operand, of_indices = pairs
+    of_operand, of_indices = (operation.integers(name, ()) for name in names)
     _demand_dims(names[1], of_indices, indices.rank, ordered=False)
     if vector in of_indices:
         raise Impossible(f"{names[1]} names index_vector_dim")
@@ -326,17 +306,16 @@ def _gather(operation: Operation) -> Shape:
     offsets = operation.integers("offset_dims", ())
     collapsed = operation.integers("collapsed_slice_dims", ())
     batching = operation.integers("operand_batching_dims", ())
-    index_batching = operation.integers("start_indices_batching_dims", ())
-    mapped = operation.integers("start_index_map", ())
     sizes = operation.integers("slice_sizes")
 
-    result_rank = len(offsets) + len(_index_dims(indices, vector))
+    from_indices = other_dims(indices.rank, [vector])
+    result_rank = len(offsets) + len(from_indices)
     _demand_dims("offset_dims", offsets, result_rank)
-    _demand_index_map("start_index_map", mapped, indices, vector, operand)
+    _demand_index_map("start_index_map", operation, indices, vector, operand.rank)
     _demand_dims("collapsed_slice_dims", collapsed, operand.rank)
     _demand_dims("operand_batching_dims", batching, operand.rank)
     names = ("operand_batching_dims", "start_indices_batching_dims")
-    _demand_batching(indices, vector, names, (batching, index_batching))
+    _demand_batching(names, operation, indices, vector)
     if len(sizes) != operand.rank:
         raise Impossible(f"slice_sizes has {len(sizes)} numbers for {operand}")
     if len(offsets) + len(collapsed) + len(batching) != operand.rank:
@@ -351,31 +330,12 @@ def _gather(operation: Operation) -> Shape:
         if dim in gone and size > 1:
             raise Impossible(f"slice_sizes takes {size} in dimension {dim}, which the result drops")
 
-    windows = [dim for dim in range(operand.rank) if dim not in gone]
-    return _assembled(operand, indices, vector, offsets, windows, sizes)
-
-
-def _assembled(
-    operand: ArrayShape,
-    indices: ArrayShape,
-    vector: int,
-    offsets: Sequence[int],
-    windows: Sequence[int],
-    sizes: Sequence[int],
-) -> Shape:
-    from_window, from_indices = iter(windows), iter(_index_dims(indices, vector))
-    dims, dynamic = [], []
-    places = set(offsets)
-    for place in range(len(offsets) + len(_index_dims(indices, vector))):
-        if place in places:
-            dim = next(from_window)
-            dims.append(sizes[dim])
-            dynamic.append(operand.is_dynamic(dim) and sizes[dim] == operand.dims[dim])
-        else:
-            dim = next(from_indices)
-            dims.append(indices.dims[dim])
-            dynamic.append(indices.is_dynamic(dim))
-    return array_without_layout(operand.dtype, dims, dynamic)
+    window = _sliced(operand, sizes)
+    of_window = [(window, dim) for dim in other_dims(operand.rank, collapsed, batching)]
+    dims = dict(zip(offsets, of_window, strict=False))
+    of_indices = [(indices, dim) for dim in from_indices]
+    dims |= zip(other_dims(result_rank, offsets), of_indices, strict=True)
+    return array_of(operand.dtype, [dims[place] for place in range(result_rank)])
 
 
 def _scatter(operation: Operation) -> Shape:
@@ -406,9 +366,7 @@ def _demand_scatter_dims(
     windows = operation.integers("update_window_dims", ())
     inserted = operation.integers("inserted_window_dims", ())
     batching = operation.integers("input_batching_dims", ())
-    index_batching = operation.integers("scatter_indices_batching_dims", ())
-    mapped = operation.integers("scatter_dims_to_operand_dims", ())
-    scattered = _index_dims(indices, vector)
+    scattered = other_dims(indices.rank, [vector])
 
     if len(scattered) + len(windows) != update.rank:
         raise Impossible(
@@ -424,20 +382,18 @@ def _demand_scatter_dims(
             f"update_window_dims, inserted_window_dims and input_batching_dims have to be "
             f"{operand.rank} numbers together"
         )
-    _demand_index_map("scatter_dims_to_operand_dims", mapped, indices, vector, operand)
+    _demand_index_map("scatter_dims_to_operand_dims", operation, indices, vector, operand.rank)
     names = ("input_batching_dims", "scatter_indices_batching_dims")
-    _demand_batching(indices, vector, names, (batching, index_batching))
+    _demand_batching(names, operation, indices, vector)
 
-    gone = {*inserted, *batching}
-    into = [dim for dim in range(operand.rank) if dim not in gone]
+    into = other_dims(operand.rank, inserted, batching)
     for ours, theirs in zip(windows, into, strict=True):
         if update.dims[ours] > operand.dims[theirs] >= 0:
             raise Impossible(
                 f"dimension {ours} of the updates has {update.dims[ours]} elements, dimension "
                 f"{theirs} of the operand {operand.dims[theirs]}"
             )
-    of_window = set(windows)
-    free = [dim for dim in range(update.rank) if dim not in of_window]
+    free = other_dims(update.rank, windows)
     for ours, theirs in zip(free, scattered, strict=True):
         if not same_size(update.dims[ours], indices.dims[theirs]):
             raise Impossible(

@@ -124,14 +124,11 @@ def _done_of_collective(operation: Operation) -> Shape:
 
 
 def _done_of_all_reduce(operation: Operation) -> Shape:
-    taken = operation.shape(0)
-    if (
-        isinstance(taken, TupleShape)
-        and taken.elements
-        and isinstance(taken.elements[0], TupleShape)
-    ):
-        return _async_parts(taken)[1]  # an async-done, printed by its wrapped opcode
-    return taken
+    match taken := operation.shape(0):
+        case TupleShape((TupleShape(), *_)):
+            return _async_parts(taken)[1]  # an async-done, printed by its wrapped opcode
+        case _:
+            return taken
 
 
 def sugar(opcode: str, part: str, wrapped: Inference) -> Inference:

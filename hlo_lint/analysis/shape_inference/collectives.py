@@ -104,11 +104,8 @@ def _differs_only_along(operation: Operation, printed: Shape) -> None:
         if UNBOUNDED in (*operand.dims, *given.dims):
             continue
         alike = same_type(given.dtype, operand.dtype) and given.rank == operand.rank
-        if not alike or any(
-            a != b
-            for d, (a, b) in enumerate(zip(operand.dims, given.dims, strict=True))
-            if d != along
-        ):
+        others = [dims[:along] + dims[along + 1 :] for dims in (operand.dims, given.dims)]
+        if not alike or others[0] != others[1]:
             raise Impossible(f"{operation.opcode} of {_plain(operand)} cannot give {_plain(given)}")
         small, large = sorted((operand.dims[along], given.dims[along]))
         grows = given.dims[along] >= operand.dims[along]
@@ -123,11 +120,11 @@ def _differs_only_along(operation: Operation, printed: Shape) -> None:
 
 def _all_to_all(operation: Operation) -> Shape:
     arrays = operation.arrays()
+    try:
+        devices = _group_size(operation)
+    except Unknowable:
+        devices = 0
     if operation.text("dimensions") is None:
-        try:
-            devices = _group_size(operation)
-        except Unknowable:
-            devices = 0
         # HandleAllToAll: without a dimension there is one operand for each device of a group.
         if devices and len(arrays) != devices:
             raise Impossible(f"all-to-all has {len(arrays)} operands for groups of {devices}")
@@ -141,11 +138,7 @@ def _all_to_all(operation: Operation) -> Shape:
         raise Impossible(f"all-to-all along a dimension takes one operand, got {len(arrays)}")
     along = operation.dimension(arrays[0].rank)
     size = arrays[0].dims[along]
-    try:
-        devices = _group_size(operation)
-    except Unknowable:
-        devices = 1
-    if size != UNBOUNDED and size % devices:
+    if devices and size != UNBOUNDED and size % devices:
         raise Impossible(f"all-to-all of {size} elements in dimension {along} to {devices} devices")
     return _plain(arrays[0])
 
@@ -201,13 +194,10 @@ def _start(operation: Operation, printed: Shape) -> None:
 def _all_reduce_start(operation: Operation, printed: Shape) -> None:
     """Demand the result of all-reduce; or the type of async-start, which is printed alike."""
     expected = _same(operation)
-    wrapped = TupleShape((TupleShape(operation.shapes()), expected))
-    if (
-        isinstance(printed, TupleShape)
-        and printed.elements
-        and isinstance(printed.elements[0], TupleShape)
-    ):
-        printed, expected = TupleShape(printed.elements[:2]), wrapped
+    match printed:
+        case TupleShape((TupleShape(), *_)):
+            expected = TupleShape((TupleShape(operation.shapes()), expected))
+            printed = TupleShape(printed.elements[:2])
     demand_compatible(expected, printed, wrong_result(operation.opcode), any_precision=True)
 
 

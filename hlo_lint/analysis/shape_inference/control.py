@@ -59,7 +59,11 @@ def _call(operation: Operation) -> Shape:
 
 def _while(operation: Operation) -> Shape:
     carried = operation.shape(0)
-    condition, body = _while_parts(operation)
+    condition, body = operation.callee(0), operation.callee(1)
+    if len(operation.callees) != 2:
+        raise Unknowable
+    if operation.tail.find("body=") <= operation.tail.find("condition="):
+        condition, body = body, condition
     for name, called in (("condition", condition), ("body", body)):
         if len(called.parameters) != 1:
             raise Impossible(f"the {name} of while has {len(called.parameters)} parameters")
@@ -68,15 +72,6 @@ def _while(operation: Operation) -> Shape:
     demand_pred("the condition of while", condition.root)
     demand_compatible(carried, known(body.root), "while carries {}, its body returns {}")
     return carried
-
-
-def _while_parts(operation: Operation) -> tuple[Signature, Signature]:
-    """Condition and body, in whichever order they are named."""
-    first, second = operation.callee(0), operation.callee(1)
-    if len(operation.callees) != 2:
-        raise Unknowable
-    condition_first = operation.tail.find("condition=") < operation.tail.find("body=")
-    return (first, second) if condition_first else (second, first)
 
 
 def _conditional(operation: Operation) -> Shape:
@@ -109,11 +104,7 @@ def _conditional(operation: Operation) -> Shape:
 
 def _infeed(operation: Operation, printed: Shape) -> None:
     operation.token(0)
-    if (
-        not isinstance(printed, TupleShape)
-        or len(printed.elements) != 2
-        or printed.elements[1] != TOKEN
-    ):
+    if not isinstance(printed, TupleShape) or printed.elements[1:] != (TOKEN,):
         raise Impossible(f"infeed returns data and a token, got {brief(printed)}")
 
 

@@ -142,8 +142,7 @@ def _no_stretching(operation: Operation, printed: Shape) -> None:
 def _complex(operation: Operation) -> Shape:
     left, right = operation.array(0), operation.array(1)
     together = _together(operation, left, right)
-    demand_known(left.dtype)
-    demand_known(right.dtype)
+    demand_known(left.dtype, right.dtype)
     if left.dtype != right.dtype or left.dtype not in COMPLEX_OF_PART:
         raise Impossible(f"there is no complex type of {left.dtype} and {right.dtype}")
     return together._replace(dtype=COMPLEX_OF_PART[left.dtype], layout=None)
@@ -204,8 +203,7 @@ def _reinterpreted(operation: Operation, printed: Shape) -> None:
     """A narrower type adds a last dimension for the parts; a wider type removes it."""
     operand = operation.array(0)
     result = operation.as_array(printed, "the result")
-    demand_known(operand.dtype)
-    demand_known(result.dtype)
+    demand_known(operand.dtype, result.dtype)
     if is_complex(operand.dtype) != is_complex(result.dtype):
         raise Impossible(f"bitcast-convert of {operand.dtype} cannot give {result.dtype}")
     for before in _widths(operand.dtype):
@@ -296,16 +294,8 @@ def _rng_bit_generator(operation: Operation, printed: Shape) -> None:
 
 
 OPCODES: Table = {
-    **{
-        opcode: Inference(_unary, _no_stretching, arity=1)
-        for opcodes in _UNARY.values()
-        for opcode in opcodes.split()
-    },
-    **{
-        opcode: Inference(_binary, _no_stretching, arity=2)
-        for opcodes in _BINARY.values()
-        for opcode in opcodes.split()
-    },
+    **dict.fromkeys(" ".join(_UNARY.values()).split(), Inference(_unary, _no_stretching, 1)),
+    **dict.fromkeys(" ".join(_BINARY.values()).split(), Inference(_binary, _no_stretching, 2)),
     "compare": Inference(_binary, _no_stretching, arity=2),
     "complex": Inference(_complex, _no_stretching, arity=2),
     "clamp": Inference(_clamp, arity=3),

@@ -12,10 +12,12 @@ from hlo_lint.analysis.shape_inference.operation import (
     Unknowable,
 )
 from hlo_lint.analysis.shape_inference.types import (
+    array_of,
     array_without_layout,
     demand_elements,
     demand_in_range,
     demand_known,
+    other_dims,
     part_of,
     promote_types,
     same_dims,
@@ -27,11 +29,9 @@ from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Shape, TupleShape
 from hlo_lint.text.phrases import counted
 
 
-def _sides(
-    operation: Operation, left: ArrayShape, right: ArrayShape
-) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Batch and contracting dimensions of either side, each in range and named once."""
-    sides = []
+def _sides(operation: Operation, left: ArrayShape, right: ArrayShape) -> list[tuple[int, ...]]:
+    """Batch and contracting dimensions of either side, each in range and named once; in pairs."""
+    sides: list[tuple[int, ...]] = []
     for side, shape in (("lhs", left), ("rhs", right)):
         batch = operation.integers(f"{side}_batch_dims", ())
         contracting = operation.integers(f"{side}_contracting_dims", ())
@@ -41,18 +41,9 @@ def _sides(
         if len(set(together)) != len(together):
             raise Impossible(f"the {side} has a batch or contracting dimension twice")
         sides += [batch, contracting]
-    left_batch, left_contracting, right_batch, right_contracting = sides
-    return left_batch, left_contracting, right_batch, right_contracting
-
-
-def _assembled(
-    left: ArrayShape, right: ArrayShape, places: Sequence[tuple[ArrayShape, int]]
-) -> ArrayShape:
-    return array_without_layout(
-        promote_types(left.dtype, right.dtype),
-        [shape.dims[dim] for shape, dim in places],
-        [shape.is_dynamic(dim) for shape, dim in places],
-    )
+    _demand_pairs("contracting", left, sides[1], right, sides[3])
+    _demand_pairs("batch", left, sides[0], right, sides[2])
+    return sides
 
 
 def _demand_pairs(
@@ -76,14 +67,11 @@ def _dot(operation: Operation) -> Shape:
 
 def _product(operation: Operation, left: ArrayShape, right: ArrayShape) -> ArrayShape:
     left_batch, left_contracting, right_batch, right_contracting = _sides(operation, left, right)
-    _demand_pairs("contracting", left, left_contracting, right, right_contracting)
-    _demand_pairs("batch", left, left_batch, right, right_batch)
-    gone = {*left_batch, *left_contracting}
-    places = [(left, dim) for dim in left_batch]
-    places += [(left, dim) for dim in range(left.rank) if dim not in gone]
-    gone = {*right_batch, *right_contracting}
-    places += [(right, dim) for dim in range(right.rank) if dim not in gone]
-    return _assembled(left, right, places)
+    free = other_dims(left.rank, left_batch, left_contracting)
+    places = [(left, dim) for dim in (*left_batch, *free)]
+    free = other_dims(right.rank, right_batch, right_contracting)
+    places += [(right, dim) for dim in free]
+    return array_of(promote_types(left.dtype, right.dtype), places)
 
 
 def _scaled_dot(operation: Operation) -> Shape:
@@ -127,8 +115,6 @@ def _ragged_dot(operation: Operation) -> Shape:
     if not groups.rank:
         raise Impossible("the sizes of groups of ragged-dot need a dimension")
     left_batch, left_contracting, right_batch, right_contracting = _sides(operation, left, right)
-    _demand_pairs("contracting", left, left_contracting, right, right_contracting)
-    _demand_pairs("batch", left, left_batch, right, right_batch)
     if set(group_dims) & {*right_batch, *right_contracting}:
         raise Impossible("rhs_group_dims names a batch or contracting dimension")
     count = groups.dims[-1]
@@ -139,18 +125,17 @@ def _ragged_dot(operation: Operation) -> Shape:
         raise Impossible(
             f"ragged-dot has {right.dims[group_dims[0]]} right sides for {count} groups"
         )
-    taken = {*left_batch, *left_contracting}
-    free = [dim for dim in range(left.rank) if dim not in taken]
+    free = other_dims(left.rank, left_batch, left_contracting)
     before = dims_before_ragged(ragged[0], left_batch, free, left_contracting)
     wanted = (*(left.dims[dim] for dim in before), count)
     if groups.rank > 1 and groups.dims != wanted:
         raise Impossible(f"ragged-dot takes sizes of groups of {wanted}, got {groups.dims}")
-    gone = {*right_batch, *right_contracting, *group_dims}
     places = [(left, dim) for dim in (*left_batch, *free)]
-    places += [(right, dim) for dim in range(right.rank) if dim not in gone]
+    free = other_dims(right.rank, right_batch, right_contracting, group_dims)
+    places += [(right, dim) for dim in free]
     if ragged[0] in left_contracting:
         places.insert(0, (groups, groups.rank - 1))
-    return _assembled(left, right, places)
+    return array_of(promote_types(left.dtype, right.dtype), places)
 
 
 def dims_before_ragged(

@@ -7,14 +7,16 @@ and `Unknowable` where the text lacks a fact that it needs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
 
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
-from hlo_lint.hlo.attributes.splitting import split_attributes
+from hlo_lint.hlo.attributes.splitting import attribute_span, split_attributes
 from hlo_lint.hlo.shape import ArrayShape, OpaqueShape, Shape, TupleShape, shape_or_none
 
 if TYPE_CHECKING:
     from hlo_lint.hlo.attributes.reading import AttributeValue
+
+T = TypeVar("T")
 
 TOKEN: Final = OpaqueShape("token")
 PRED: Final = ArrayShape("pred", ())
@@ -61,28 +63,16 @@ class Inference(NamedTuple):
     """True if the printed element type counts, not the inferred one; `check` may bound it."""
 
 
-class Operation:
+class Operation(NamedTuple):
     """The operands, attributes and callees of an instruction. Unknown shapes are None."""
 
-    __slots__ = ("_spans", "callees", "is_typed", "opcode", "operands", "tail")
-
-    def __init__(
-        self,
-        opcode: str,
-        operands: tuple[Shape | None, ...],
-        tail: str = "",
-        callees: tuple[Signature | None, ...] = (),
-        *,
-        is_typed: bool = True,
-    ) -> None:
-        self.opcode = opcode
-        self.operands = operands
-        self.tail = tail
-        self.callees = callees
-        """The computations it calls, in the order of the text."""
-        self.is_typed = is_typed
-        """False if the text leaves the type out, so that XLA's parser infers it."""
-        self._spans: dict[str, tuple[int, int]] | None = None
+    opcode: str
+    operands: tuple[Shape | None, ...]
+    tail: str
+    callees: tuple[Signature | None, ...]
+    """The computations it calls, in the order of the text."""
+    is_typed: bool = True
+    """False if the text leaves the type out, so that XLA's parser infers it."""
 
     # Operands
 
@@ -101,10 +91,7 @@ class Operation:
 
     def array(self, number: int) -> ArrayShape:
         """The shape of an operand that has to be an array."""
-        shape = self.shape(number)
-        if isinstance(shape, ArrayShape):
-            return shape
-        return self.as_array(shape, f"operand {number}")
+        return self.as_array(self.shape(number), f"operand {number}")
 
     def as_array(self, shape: Shape, what: str) -> ArrayShape:
         """Demand the shape of an array; for a buffer, raise `Unknowable`."""
@@ -131,14 +118,10 @@ class Operation:
         """An attribute's value as it is spelled; None where it is not there."""
         if f"{name}=" not in self.tail:
             return None
-        if self._spans is None:
-            self._spans = split_attributes(self.tail)
-        span = self._spans.get(name)
-        if span is None:
-            if "" in self._spans:
-                raise Unknowable  # it may be in text that cannot be split
-            return None
-        return self.tail[span[0] : span[1]]
+        span = attribute_span(self.tail, name)
+        if span is None and "" in split_attributes(self.tail):
+            raise Unknowable  # it may be in text that cannot be split
+        return None if span is None else self.tail[slice(*span)]
 
     def attribute(self, name: str) -> AttributeValue | None:
         """An attribute's value; None where it is not there."""
@@ -154,15 +137,16 @@ class Operation:
 
     def integers(self, name: str, absent: tuple[int, ...] | None = None) -> tuple[int, ...]:
         """A list of integers; without `absent` the attribute has to be there."""
-        value = self.attribute(name)
-        if value is None and absent is not None:
+        if absent is not None and self.attribute(name) is None:
             return absent
-        if not isinstance(value, tuple):
+        return self.parts(name, int)
+
+    def parts(self, name: str, kind: type[T]) -> tuple[T, ...]:
+        """The values of a list, all of one type."""
+        value = self.attribute(name)
+        if not isinstance(value, tuple) or not all(isinstance(part, kind) for part in value):
             raise Unknowable
-        numbers = tuple([number for number in value if isinstance(number, int)])
-        if len(numbers) != len(value):
-            raise Unknowable
-        return numbers
+        return cast("tuple[T, ...]", value)
 
     def integer(self, name: str, absent: int | None = None) -> int:
         """An integer; without `absent` the attribute has to be there."""
@@ -190,9 +174,7 @@ class Operation:
 
     def callee(self, number: int = 0) -> Signature:
         """The signature of a called computation."""
-        if number >= len(self.callees):
-            raise Unknowable
-        signature = self.callees[number]
+        signature = self.callees[number] if number < len(self.callees) else None
         if signature is None:
             raise Unknowable
         return signature

@@ -16,6 +16,7 @@ from hlo_lint.analysis.shape_inference.operation import (
     known,
 )
 from hlo_lint.analysis.shape_inference.types import (
+    array_of,
     array_without_layout,
     brief,
     compatible,
@@ -24,6 +25,7 @@ from hlo_lint.analysis.shape_inference.types import (
     demand_known,
     demand_pred,
     flags,
+    other_dims,
     promote_types,
     same_dims,
     same_size,
@@ -74,11 +76,11 @@ def demand_reducer(
             raise Impossible(
                 f"{what} returns {scalar} and takes {accumulated} as parameter {index}"
             )
-        for shape, of in (
-            (initial[index], "starts with"),
-            (array_without_layout(inputs[index].dtype, ()), "folds"),
+        element = array_without_layout(inputs[index].dtype, ())
+        for of, shape, against in (
+            ("starts with", initial[index], scalar),
+            ("folds", element, taken),
         ):
-            against = scalar if of == "starts with" else taken
             if not compatible(against, shape.with_layout(None), any_precision=True):
                 raise Impossible(f"{operation.opcode} {of} {shape}, its computation has {against}")
         if not compatible(scalar, taken, any_precision=True):
@@ -130,12 +132,10 @@ def _reduce(operation: Operation) -> Shape:
     folded = demand_reducer(operation, initial, arrays)
     dims = operation.integers("dimensions")
     demand_in_range(dims, first, "dimensions={} of reduce is not a dimension of {}")
-    gone = set(dims)
-    if len(gone) != len(dims):
+    if len(set(dims)) != len(dims):
         raise Impossible("dimensions of reduce names a dimension twice")
-    kept = [dim for dim in range(first.rank) if dim not in gone]
-    sizes, dynamic = [first.dims[dim] for dim in kept], [first.is_dynamic(dim) for dim in kept]
-    results = tuple(array_without_layout(array.dtype, sizes, dynamic) for array in folded)
+    kept = [(first, dim) for dim in other_dims(first.rank, dims)]
+    results = tuple(array_of(array.dtype, kept) for array in folded)
     return as_folded(operation, results)
 
 
@@ -245,19 +245,11 @@ def _demand_step(operation: Operation, carried: int, results: tuple[Shape, ...])
 def _window(operation: Operation, rank: int) -> tuple[WindowDimension, ...]:
     from hlo_lint.hlo.attributes.windows import WindowDimension  # with the first window
 
-    window = operation.attribute("window")
-    if window is None:
-        window = ()
-    if not isinstance(window, tuple):
-        raise Unknowable
+    is_there = operation.attribute("window") is not None
+    window = operation.parts("window", WindowDimension) if is_there else ()
     if len(window) != rank:
         raise Impossible(f"{operation.opcode} takes a window of rank {rank}, got {len(window)}")
-    dimensions = []
-    for dimension in window:
-        if not isinstance(dimension, WindowDimension):
-            raise Unknowable
-        dimensions.append(dimension)
-    return tuple(dimensions)
+    return window
 
 
 def _spread(size: int, distance: int) -> int:
@@ -278,16 +270,14 @@ def _places(size: int, window: WindowDimension) -> int:
     return 0 if whole < taken or whole <= 0 else (whole - taken) // window.stride + 1
 
 
-def _moved_over(array: ArrayShape, window: Sequence[WindowDimension]) -> tuple[int, ...]:
-    return tuple(
-        _places(size, dimension) for size, dimension in zip(array.dims, window, strict=True)
-    )
+def _moved_over(operation: Operation, array: ArrayShape) -> tuple[int, ...]:
+    return tuple(map(_places, array.dims, _window(operation, array.rank)))
 
 
 def _reduce_window(operation: Operation) -> Shape:
     arrays, initial = _inputs(operation)
     demand_reducer(operation, initial, arrays)
-    dims = _moved_over(arrays[0], _window(operation, arrays[0].rank))
+    dims = _moved_over(operation, arrays[0])
     results = tuple(array_without_layout(array.dtype, dims, flags(arrays[0])) for array in initial)
     return as_folded(operation, results)
 
@@ -299,9 +289,7 @@ def _select_and_scatter(operation: Operation) -> Shape:
     demand_parameters("select", select, [operand, operand])
     demand_pred("select", select.root)
     demand_reducer(operation, [initial], [source], 1 - select_last)
-    places = array_without_layout(
-        operand.dtype, _moved_over(operand, _window(operation, operand.rank))
-    )
+    places = array_without_layout(operand.dtype, _moved_over(operation, operand))
     if not compatible(source, places, any_precision=True):
         raise Impossible(f"the window of select-and-scatter takes {places}, operand 1 is {source}")
     return operand.with_layout(None)
@@ -316,8 +304,7 @@ def _convolution(operation: Operation) -> Shape:
     numbers = operation.attribute("dim_labels")
     if not isinstance(numbers, ConvolutionDimensionNumbers):
         raise Unknowable
-    demand_known(left.dtype)
-    demand_known(right.dtype)
+    demand_known(left.dtype, right.dtype)
     rank = len(numbers.input_spatial) + 2
     for number, array in ((0, left), (1, right)):
         if array.rank != rank:

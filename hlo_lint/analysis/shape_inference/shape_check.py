@@ -149,12 +149,10 @@ def check_shape(
     inferred = _infer(inference, operation)
     if isinstance(inferred, Refusal):
         return ShapeCheck(inferred, (inferred.message,))
-    if opcode in IGNORES_TYPE and not isinstance(inferred, Open):
+    if not isinstance(inferred, Open) and (opcode in IGNORES_TYPE or not printed):
         return ShapeCheck(inferred, _errors(inference, operation, inferred, inferred)[0])
     if shape is None:
-        if printed or isinstance(inferred, Open):
-            return ShapeCheck(inferred)
-        return ShapeCheck(inferred, _errors(inference, operation, inferred, inferred)[0])
+        return ShapeCheck(inferred)
     if inference.free_type and isinstance(inferred, ArrayShape) and isinstance(shape, ArrayShape):
         inferred = inferred._replace(dtype=shape.dtype)
     if inferred == shape and inference.check is None:

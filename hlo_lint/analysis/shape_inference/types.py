@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from hlo_lint.analysis.shape_inference.operation import (
@@ -33,9 +33,9 @@ from hlo_lint.hlo.shape import (
 )
 
 
-def demand_known(dtype: str) -> None:
+def demand_known(*dtypes: str) -> None:
     """Raise `Unknowable` for an element type of a release that is not known here."""
-    if dtype not in BITS:
+    if not BITS.keys() >= {*dtypes}:
         raise Unknowable
 
 
@@ -58,8 +58,7 @@ def promote_types(left: str, right: str) -> str:
     """The type of larger range; ties are decided by precision, then bits, then signedness."""
     if left == right:
         return left
-    demand_known(left)
-    demand_known(right)
+    demand_known(left, right)
     if left in PART_OF_COMPLEX or right in PART_OF_COMPLEX:
         part = promote_types(part_of(left), part_of(right))
         return COMPLEX_OF_PART.get(part, part)
@@ -88,6 +87,22 @@ def array_without_layout(
 ) -> ArrayShape:
     """An array without a layout."""
     return ArrayShape(dtype, tuple(dims), None, tuple(dynamic) if any(dynamic) else ())
+
+
+def array_of(dtype: str, dims: Iterable[tuple[ArrayShape, int]]) -> ArrayShape:
+    """An array of dimensions of other arrays, each with its size and whether it is dynamic."""
+    places = tuple(dims)
+    return array_without_layout(
+        dtype,
+        [shape.dims[dim] for shape, dim in places],
+        [shape.is_dynamic(dim) for shape, dim in places],
+    )
+
+
+def other_dims(rank: int, *groups: Sequence[int]) -> list[int]:
+    """The dimensions of an array of a rank that are in no group."""
+    grouped = set().union(*groups)
+    return [dim for dim in range(rank) if dim not in grouped]
 
 
 def flags(shape: ArrayShape) -> tuple[bool, ...]:
@@ -191,9 +206,6 @@ def layout_mismatch(
     """
     if left is None or right is None or left == right:
         return ""
-    if isinstance(left, ArrayShape) and isinstance(right, ArrayShape):
-        is_same = _same_layout(left, right, exact=exact, filled=filled or exact)
-        return "" if is_same else message.format(left, right)
     theirs = dict(leaves(right))
     for index, ours in leaves(left):
         counterpart = theirs.get(index)
