@@ -136,6 +136,9 @@ reduce                  | f32[3,4]; s32[3,4]; f32[]; s32[] | dimensions={1}, to_
 (f32[3], s32[3])
 reduce-window           | f32[9,8]; f32[]                 | window={size=3x2 stride=2x1 pad=1_1x0_1 \
 rhs_dilate=2x1}, to_apply=%add | f32[4,8]
+scatter                 | f32[4,5]; s32[4,1]; f32[4]      | update_window_dims={}, \
+inserted_window_dims={0}, input_batching_dims={0}, scatter_indices_batching_dims={0}, \
+scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=%add | f32[4,5]
 select-and-scatter      | f32[4,5]; f32[2,5]; f32[]       | window={size=3x1 stride=2x1 pad=0_1x0_0}, \
 select=%less, scatter=%add | f32[4,5]
 sort                    | f32[3,4]                        | dimensions={1}, to_apply=%less | f32[3,4]

@@ -387,7 +387,8 @@ def _demand_scatter_dims(
     _demand_batching(names, operation, indices, vector)
 
     into = other_dims(operand.rank, inserted, batching)
-    for ours, theirs in zip(windows, into, strict=True):
+    # XLA counts a dimension twice that is inserted and a batch.
+    for ours, theirs in zip(windows, into, strict=False):
         if update.dims[ours] > operand.dims[theirs] >= 0:
             raise Impossible(
                 f"dimension {ours} of the updates has {update.dims[ours]} elements, dimension "
