@@ -8,6 +8,7 @@ from itertools import chain, compress, count, repeat
 from operator import contains
 from typing import Final
 
+from hlo_lint.analysis.grouping import grouped
 from hlo_lint.hlo.ir import (
     CALLING_ATTRIBUTES,
     Computation,
@@ -46,11 +47,11 @@ def opcodes_of(module: Module) -> frozenset[str]:
 @cached_analysis
 def holders(module: Module) -> Mapping[str, Sequence[Computation]]:
     """The computations that hold each opcode."""
-    holders: dict[str, list[Computation]] = {}
-    for computation in module.computations:
-        for opcode in computation.opcodes:
-            holders.setdefault(opcode, []).append(computation)
-    return holders
+    return grouped(
+        (opcode, computation)
+        for computation in module.computations
+        for opcode in computation.opcodes
+    )
 
 
 def instructions_of(module: Module, opcode: str) -> Iterator[Instruction]:
@@ -100,14 +101,12 @@ def calls_of(computation: Computation) -> Mapping[int, tuple[str, ...]]:
         return {}
     callers = filter(may_call, computation.opcodes - _CALLS_NOTHING)
     inline, rows = computation.inline, computation.rows
-    numbers = chain.from_iterable(map(computation.positions, callers))
-    calls: dict[int, tuple[str, ...]] = {}
-    for number in sorted(numbers):
-        if number in inline:
-            calls[number] = computation.at(number).called_computations
-        else:
-            calls[number] = _called_by(attributes_of(rows[number]))
-    return calls
+    return {
+        number: computation.at(number).called_computations
+        if number in inline
+        else _called_by(attributes_of(rows[number]))
+        for number in positions_of(computation, callers)
+    }
 
 
 def callees_of(

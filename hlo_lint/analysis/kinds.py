@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Final, TypeAlias, TypeVar
 
 from hlo_lint.analysis.calls import calls_of, holders
+from hlo_lint.analysis.grouping import grouped
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.kinds import OPCODE, RowKind, kind_at, reading_of, types_of
 from hlo_lint.hlo.records import attributes_before_metadata
@@ -75,10 +76,8 @@ class _Numbers(dict[str, int]):
 def kinds_of(module: Module) -> Mapping[str, Sequence[RowKind]]:
     """The different kinds of instructions of each opcode in a module."""
     readings = map(reading_of, module.computations)
-    by_opcode: dict[str, list[RowKind]] = {}
-    for kind in dict.fromkeys(chain.from_iterable([reading.kinds for reading in readings])):
-        by_opcode.setdefault(kind[OPCODE], []).append(kind)
-    return by_opcode
+    kinds = dict.fromkeys(chain.from_iterable([reading.kinds for reading in readings]))
+    return grouped((kind[OPCODE], kind) for kind in kinds)
 
 
 def without_channel(attributes: str) -> str:

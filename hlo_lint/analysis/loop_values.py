@@ -7,13 +7,13 @@ calls, async starts and loop-carried values. It is None if the walk fails.
 from __future__ import annotations
 
 import operator
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, repeat
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 from hlo_lint.analysis.calls import calls_of
+from hlo_lint.analysis.grouping import grouped
 from hlo_lint.analysis.loops import COMPARISONS, read_loop, state_element
 from hlo_lint.analysis.walks import operands_first, reached
 from hlo_lint.hlo.attributes.plain import Slice
@@ -78,15 +78,13 @@ class LoopValues:
     def __init__(self, module: Module) -> None:
         self._module = module
         self._entry = module.entry
-        self._callers: dict[str, list[Instruction]] = defaultdict(list)
-        for computation in module.computations:
-            if computation.opcodes.isdisjoint(_CALLERS):
-                continue
-            for opcode in _CALLERS:
-                for call in computation.with_opcode(opcode):
-                    body = self._body(call)
-                    if body is not None:
-                        self._callers[body.name].append(call)
+        self._callers = grouped(
+            (body.name, call)
+            for computation in module.computations
+            for opcode in _CALLERS
+            for call in computation.with_opcode(opcode)
+            if (body := self._body(call)) is not None
+        )
 
     def contexts(self, computation: Computation) -> Iterator[Context | None]:
         """The ways into a computation: iterations 0, 1, 2 and the last of each enclosing loop.

@@ -17,6 +17,7 @@ from hlo_lint.analysis.buffers import (
     element_taken,
     input_output_aliases,
 )
+from hlo_lint.analysis.grouping import grouped
 from hlo_lint.analysis.sequential_calls import sequential_calls
 from hlo_lint.analysis.shared_buffers import (
     PASSES_ON,
@@ -283,10 +284,11 @@ class _Readers:
             return ((0, ()),)
         operands = self._operands.get(number)
         if operands is None:
-            operands = self._operands[number] = {}
-            for operand, reference in enumerate(references):
-                source, *elements = reference.split("#")
-                operands.setdefault(source, []).append((operand, tuple(map(int, elements))))
+            operands = self._operands[number] = grouped(
+                (source, (operand, tuple(map(int, elements))))
+                for operand, reference in enumerate(references)
+                for source, *elements in [reference.split("#")]
+            )
         return operands.get(name, ())
 
     def _handed_on(self, position: int, index: Index, number: int) -> Iterator[NumberedPart]:
@@ -308,8 +310,8 @@ class _Readers:
         """The places in a start, an update or a done that hold a value."""
         values = self._values.get(number)
         if values is None:
-            values = self._values[number] = {}
-            for index in arrays_in(type_of(self._computation.rows[number])):
-                source = source_place(self._computation, number, index)
-                values.setdefault(source, []).append((number, index))
+            values = self._values[number] = grouped(
+                (source_place(self._computation, number, index), (number, index))
+                for index in arrays_in(type_of(self._computation.rows[number]))
+            )
         return values.get(value, ())

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from hlo_lint.analysis.buffers import ResultPart, operand_position
 from hlo_lint.analysis.calls import with_opcodes
+from hlo_lint.analysis.grouping import grouped
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import CONTROL_FLOW
 
@@ -14,10 +15,8 @@ from hlo_lint.hlo.opcodes import CONTROL_FLOW
 @cached_analysis
 def parameters_of(computation: Computation) -> Mapping[int | None, Sequence[int]]:
     """The positions of a computation's parameters, by number; None for an unreadable number."""
-    positions: dict[int | None, list[int]] = {}
-    for parameter in computation.with_opcode("parameter"):
-        positions.setdefault(parameter.parameter_number, []).append(parameter.number)
-    return positions
+    parameters = computation.with_opcode("parameter")
+    return grouped((parameter.parameter_number, parameter.number) for parameter in parameters)
 
 
 class Calls:
@@ -32,17 +31,12 @@ class Calls:
     @cached_property
     def _callers(self) -> Mapping[str, Sequence[Instruction]]:
         # Reducers and comparators run once for each element: they have no schedule of their own.
-        callers: dict[str, list[Instruction]] = {}
-        for computation in self.computations:
-            opcodes = [
-                opcode
-                for opcode in computation.opcodes
-                if opcode in CONTROL_FLOW or opcode.endswith("-start")
-            ]
-            for caller in with_opcodes(computation, opcodes):
-                for callee in self.callees(caller):
-                    callers.setdefault(callee.name, []).append(caller)
-        return callers
+        return grouped(
+            (callee.name, caller)
+            for computation in self.computations
+            for caller in with_opcodes(computation, filter(_runs, computation.opcodes))
+            for callee in self.callees(caller)
+        )
 
     def callees(self, caller: Instruction) -> tuple[Computation, ...]:
         """The computations that a caller runs; for a loop, the body first."""
@@ -83,6 +77,10 @@ class Calls:
             callees = [callee.name for callee in self.callees(caller)]
             number = callees.index(parameter.computation.name) + 1
         return None if number is None else operand_position(caller, number, ())
+
+
+def _runs(opcode: str) -> bool:
+    return opcode in CONTROL_FLOW or opcode.endswith("-start")
 
 
 def _attribute(instruction: Instruction, name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
+from hlo_lint.analysis.grouping import grouped
 from hlo_lint.hlo.attributes.splitting import control_predecessors
 from hlo_lint.hlo.ir import Computation, cached_analysis
 from hlo_lint.hlo.records import attributes_of
@@ -106,8 +107,8 @@ def without_readers(
 @cached_analysis
 def control_successors(computation: Computation) -> Mapping[str, Sequence[int]]:
     """The positions of the control successors of each instruction, by its name."""
-    successors: dict[str, list[int]] = {}
-    for number, row in enumerate(computation.rows):
-        for name in control_predecessors(attributes_of(row)):
-            successors.setdefault(name, []).append(number)
-    return successors
+    return grouped(
+        (name, number)
+        for number, row in enumerate(computation.rows)
+        for name in control_predecessors(attributes_of(row))
+    )

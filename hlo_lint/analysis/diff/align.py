@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from hlo_lint.analysis.diff.structural_hash import Body, Read
+from hlo_lint.analysis.grouping import grouped
 from hlo_lint.hlo.records import name_of, opcode_of
 
 NOTHING: Final = -1
@@ -58,13 +59,12 @@ class _Pairs:
         """Pair equal values; among several, by name, then in order."""
         ours, theirs = self.before.values, self.after.values
         names = _names(self.before), _names(self.after)
-        same = defaultdict(list)
-        for position in self.before.positions:
-            same[ours[position]].append(position)
-        others = defaultdict(list)
-        for position in self.after.positions:
-            if theirs[position] in same:
-                others[theirs[position]].append(position)
+        same = grouped((ours[position], position) for position in self.before.positions)
+        others = grouped(
+            (theirs[position], position)
+            for position in self.after.positions
+            if theirs[position] in same
+        )
         # A value number covers the whole tree of operands, so equal numbers suffice.
         # Names decide among copies, as long as both runs kept them.
         for value, right in others.items():

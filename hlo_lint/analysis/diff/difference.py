@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -11,6 +10,7 @@ from itertools import zip_longest
 from hlo_lint.analysis.diff.align import NOTHING, align
 from hlo_lint.analysis.diff.normalize import PROVENANCE, literal_meaning, meaning, shape_meaning
 from hlo_lint.analysis.diff.structural_hash import Body, Read, Structure, Structures
+from hlo_lint.analysis.grouping import grouped
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS, NO_KERNEL
 from hlo_lint.hlo.records import name_of, opcode_of
@@ -180,9 +180,7 @@ def paired_computations(before: Structure, after: Structure) -> list[Pair]:
         waiting.clear()
 
     settle()
-    by_content: dict[int, list[str]] = defaultdict(list)
-    for name, body in right.items():
-        by_content[body.number].append(name)
+    by_content = grouped((body.number, name) for name, body in right.items())
     # pop() takes from the end: names of the first module come first, and stay for their namesakes.
     for same in by_content.values():
         same.sort(key=lambda name: name in left, reverse=True)

@@ -6,13 +6,13 @@ and only where structure does not contradict. An instruction whose fate is unkno
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from typing import Final, TypeVar
 
 from hlo_lint.analysis.calls import calls_of
+from hlo_lint.analysis.grouping import grouped
 from hlo_lint.analysis.pass_pairs import ChangedComputation, PassPair
 from hlo_lint.analysis.step_map.links import Link, LinkKind
 from hlo_lint.analysis.step_map.value_classes import Place, ValueClasses
@@ -219,12 +219,12 @@ class StepMap:
 
     @cached_property
     def _runners(self) -> Mapping[str, Sequence[Place]]:
-        runners: dict[str, list[Place]] = defaultdict(list)
-        for computation in self._pair.added:
-            for number, names in calls_of(computation).items():
-                for name in names:
-                    runners[name].append((computation, number))
-        return runners
+        return grouped(
+            (name, (computation, number))
+            for computation in self._pair.added
+            for number, names in calls_of(computation).items()
+            for name in names
+        )
 
     def _named(self, gone: Sequence[Instruction]) -> Iterator[Link]:
         """Links to instructions of the same name and opcode, whose operands changed."""
@@ -282,19 +282,17 @@ class StepMap:
 
     def _moved(self, gone: Sequence[Instruction]) -> Iterator[Link]:
         """Links to clones elsewhere: the same opcode, type and name, up to the number."""
-        wanted = defaultdict(list)
-        for old in gone:
-            wanted[_clone_key(old.row)].append(old)
+        wanted = grouped((_clone_key(old.row), old) for old in gone)
         # A name is cut only where opcode and type fit: most rows are of other kinds.
         kinds = {identity[:2] for identity in wanted}
 
         def unnamed(*, is_before: bool) -> Mapping[tuple[str, ...], Sequence[Place]]:
-            places: dict[tuple[str, ...], list[Place]] = defaultdict(list)
-            for computation, number in self._unnamed(is_before=is_before):
-                row = computation.rows[number]
-                if (opcode_of(row), type_of(row)) in kinds:
-                    places[_clone_key(row)].append((computation, number))
-            return places
+            return grouped(
+                (_clone_key(row), (computation, number))
+                for computation, number in self._unnamed(is_before=is_before)
+                for row in [computation.rows[number]]
+                if (opcode_of(row), type_of(row)) in kinds
+            )
 
         others, clones = unnamed(is_before=True), unnamed(is_before=False)
         for identity, candidates in clones.items():

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any, Final, TypeVar
 
 from hlo_lint.analysis.calls import calls_of, positions_of
+from hlo_lint.analysis.grouping import grouped
 from hlo_lint.analysis.kinds import template_of
 from hlo_lint.analysis.pass_pairs import ChangedComputation, PassPair, bare_type
 from hlo_lint.analysis.value_attributes import choosing_attributes
@@ -332,11 +333,13 @@ class _Side:
     @cached_property
     def alike(self) -> Mapping[Hashable, Sequence[Place]]:
         """The instructions of equal opcode, type and operands."""
-        alike: dict[Hashable, list[Place]] = {}
-        for number, places in self.members.items():
-            label, operands = self._classes.nodes[number]
-            alike.setdefault((*label[:2], operands), []).extend(places)
-        return alike
+        nodes = self._classes.nodes
+        return grouped(
+            ((*label[:2], operands), place)
+            for number, places in self.members.items()
+            for label, operands in [nodes[number]]
+            for place in places
+        )
 
     @cached_property
     def alike_of(self) -> Mapping[Place, Sequence[Hashable]]:
@@ -440,8 +443,4 @@ def _like_changed(body: ChangedComputation) -> set[int]:
 
 
 def _inverted(members: Mapping[T, Sequence[Place]]) -> Mapping[Place, Sequence[T]]:
-    inverse: dict[Place, list[T]] = {}
-    for key, places in members.items():
-        for place in places:
-            inverse.setdefault(place, []).append(key)
-    return inverse
+    return grouped((place, key) for key, places in members.items() for place in places)

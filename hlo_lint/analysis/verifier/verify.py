@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import Final, NamedTuple, TypeAlias
 
 from hlo_lint.analysis.calls import callees_in, calls_of, may_call
+from hlo_lint.analysis.grouping import grouped
 from hlo_lint.analysis.kinds import RowPlace, template_of, without_channel
 from hlo_lint.analysis.shape_inference import Signature, inference_in, signature_of
 from hlo_lint.analysis.stage import Stage
@@ -55,9 +56,7 @@ def verify(module: Module, stage: Stage, checks: Checks, memo: VerifierMemo) -> 
     if stage.final and stage.backend == "gpu":
         # Buffer assignment gives layouts memory spaces, but not those in bodies of fusions.
         violations = [violation for violation in violations if "S(1)" not in violation.message]
-    by_check: dict[str, list[Violation]] = {}
-    for violation in violations:
-        by_check.setdefault(violation.check, []).append(violation)
+    by_check = grouped((violation.check, violation) for violation in violations)
     return Violations(module, {check: tuple(held) for check, held in by_check.items()})
 
 
@@ -155,16 +154,10 @@ class _Verifier:
     def _check_each(self, computations: Sequence[Computation]) -> None:
         if not computations:
             return
-        batch = Batch()
-        for computation in computations:
-            batch.add(computation)
-        violations: dict[Computation, list[tuple[int, Violation]]] = {}
-        for computation, number, violation in self._of_instructions(batch):
-            violations.setdefault(computation, []).append((number, violation))
-        for of_instructions in violations.values():
-            of_instructions.sort(key=itemgetter(0))
-        for computation, number, violation in self._of_attributes(batch):
-            violations.setdefault(computation, []).append((number, violation))
+        batch = _Batch(computations)
+        of_instructions = sorted(self._of_instructions(batch), key=itemgetter(1))
+        located = chain(of_instructions, self._of_attributes(batch))
+        violations = grouped((computation, violation) for computation, _, violation in located)
         enabled = [(check, mark) for check, mark in self.checks.computations if self._binds(mark)]
         whole: dict[frozenset[str], list[tuple[ComputationCheck, bool]]] = {}
         """By opcodes, the checks that they concern, each with its `Mark.is_of_names`."""
@@ -183,13 +176,12 @@ class _Verifier:
                 for check, is_of_names in whole[opcodes]:
                     if not (is_sound and is_of_names):
                         of_whole += check(scope)
-            of_rows = [violation for _, violation in violations.get(computation, ())]
-            self._keep(computation, (*of_rows, *of_whole))
+            self._keep(computation, (*violations.get(computation, ()), *of_whole))
 
     def _binds(self, mark: Mark) -> bool:
         return not mark.option or getattr(self.stage, mark.option)
 
-    def _of_instructions(self, batch: Batch) -> Iterator[_Located]:
+    def _of_instructions(self, batch: _Batch) -> Iterator[_Located]:
         """The violations of single instructions: of types, of shapes, of other checks."""
         wrong = {text for text in {kind[TYPE] for kind in batch.kinds} if type_errors(text)}
         for place in batch.of_kinds({kind for kind in batch.kinds if kind[TYPE] in wrong}):
@@ -210,7 +202,11 @@ class _Verifier:
                         yield from self._by((check,), place)
 
     def _bad_kinds(
-        self, batch: Batch, opcode: str, kinds: Iterable[RowKind], local: Sequence[InstructionCheck]
+        self,
+        batch: _Batch,
+        opcode: str,
+        kinds: Iterable[RowKind],
+        local: Sequence[InstructionCheck],
     ) -> set[RowKind]:
         """The kinds of an opcode that have violations in some place. Kinds with equal types,
         attributes and callee signatures are judged once."""
@@ -265,7 +261,7 @@ class _Verifier:
             for violation in check(self._scope(computation), computation.at(number)):
                 yield computation, number, violation
 
-    def _of_attributes(self, batch: Batch) -> Iterator[_Located]:
+    def _of_attributes(self, batch: _Batch) -> Iterator[_Located]:
         texts = {
             opcode: "\n".join({kind[ATTRIBUTES] for kind in kinds})
             for opcode, kinds in batch.by_opcode.items()
@@ -302,30 +298,19 @@ def _without_numbers(attributes: str) -> str:
 _sub_predecessors = late(r", control-predecessors=\{[^{}]*\}").sub
 
 
-class Batch:
-    """Instructions to check, of some computations."""
+class _Batch:
+    """The instructions of some computations, to be checked."""
 
-    def __init__(self) -> None:
+    def __init__(self, computations: Sequence[Computation]) -> None:
+        self._computations = computations
+        self._examples: dict[Computation, Mapping[int, int]] = {}
         self.kinds: dict[RowKind, tuple[Computation, int]] = {}
         """The kinds, and a computation that holds each with its number there."""
-        self._computations: list[Computation] = []
-        self._examples: dict[Computation, Mapping[int, int]] = {}
-
-    def add(self, computation: Computation) -> None:
-        """Add the instructions of a computation."""
-        self._computations.append(computation)
-        kinds = reading_of(computation).kinds
-        self.kinds.update(
-            zip(kinds, zip(repeat(computation), shared_range(len(kinds))), strict=False)
-        )
-
-    @cached_property
-    def by_opcode(self) -> dict[str, list[RowKind]]:
-        """The kinds of each opcode, once all instructions are added."""
-        by_opcode: dict[str, list[RowKind]] = {}
-        for kind in self.kinds:
-            by_opcode.setdefault(kind[OPCODE], []).append(kind)
-        return by_opcode
+        for computation in computations:
+            kinds = reading_of(computation).kinds
+            places = zip(repeat(computation), shared_range(len(kinds)), strict=False)
+            self.kinds.update(zip(kinds, places, strict=False))
+        self.by_opcode = grouped((kind[OPCODE], kind) for kind in self.kinds)
 
     def place(self, kind: RowKind) -> RowPlace:
         """An instruction of a kind."""
@@ -341,12 +326,12 @@ class Batch:
             yield from zip(repeat(computation), computation.positions(opcode))
 
     @cached_property
-    def _holders(self) -> dict[str, list[Computation]]:
-        holders: dict[str, list[Computation]] = {}
-        for computation in self._computations:
-            for opcode in computation.opcodes:
-                holders.setdefault(opcode, []).append(computation)
-        return holders
+    def _holders(self) -> Mapping[str, Sequence[Computation]]:
+        return grouped(
+            (opcode, computation)
+            for computation in self._computations
+            for opcode in computation.opcodes
+        )
 
     def of_kinds(self, kinds: Collection[RowKind]) -> Iterator[RowPlace]:
         """The instructions of some kinds."""
