@@ -297,7 +297,7 @@ def _calls(layers: int) -> Counter[str]:
 
     def count(frame: FrameType, event: str, _: object) -> None:
         if event == "call" and (
-            "/analysis/" in (path := frame.f_code.co_filename) or "kinds" in path
+            "/hlo_lint/analysis/" in (path := frame.f_code.co_filename) or "kinds" in path
         ):
             calls[frame.f_code.co_qualname] += 1
 
