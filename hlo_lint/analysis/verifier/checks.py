@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from typing import ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from hlo_lint.analysis.stage import Stage
@@ -71,12 +70,11 @@ def on(
     `concerns`; with a `word`, kinds that have it in the attributes before the metadata.
     """
     if word:
-        concerns = partial(_holds, word)
+
+        def concerns(kind: RowKind) -> bool:
+            return word in kind[ATTRIBUTES]
+
     return _marked(Mark("opcode", opcodes, option=option, concerns=concerns, is_local=local))
-
-
-def _holds(word: str, kind: RowKind) -> bool:
-    return word in kind[ATTRIBUTES]
 
 
 def on_attribute(

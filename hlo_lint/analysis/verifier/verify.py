@@ -74,9 +74,8 @@ class _Verifier:
         self.header = header_of(module, stage)
         self.checks = checks
         self.memo = memo.of(stage, self.header)
-        self._scopes: dict[Computation, Scope] = {}
         self._outcomes: dict[Computation, tuple[Violation, ...]] = {}
-        self._callees_of: dict[Computation, Mapping[str, Computation | None]] = {}
+        self._callees_of: dict[Computation, Callees] = {}
 
     def of_module(self) -> Iterator[Violation]:
         """The violations of the module and its header."""
@@ -90,38 +89,26 @@ class _Verifier:
 
     def violations(self) -> Iterator[Violation]:
         """The violations of all computations; results hold while the callees are the same."""
-        self._check([part for part in self.module.computations if self._outcome(part) is None])
+        waiting = []
+        for computation in self.module.computations:
+            outcome = self.memo.outcomes.get((computation, self._callees(computation)))
+            if outcome is None:
+                waiting.append(computation)
+            else:
+                self._outcomes[computation] = outcome
+        self._check(waiting)
         for computation in self.module.computations:
             yield from self._outcomes[computation]
 
-    def _outcome(self, computation: Computation) -> tuple[Violation, ...] | None:
-        outcome = self._outcomes.get(computation)
-        if outcome is None:
-            held = self.memo.outcomes.get(computation)
-            if held is not None:
-                outcome = held.get(tuple(self._callees(computation).values()))
-                if outcome is not None:
-                    self._outcomes[computation] = outcome
-        return outcome
-
-    def _callees(self, computation: Computation) -> Mapping[str, Computation | None]:
-        calls = calls_of(computation)
-        if not calls:
-            return {}
+    def _callees(self, computation: Computation) -> Callees:
         callees = self._callees_of.get(computation)
         if callees is None:
-            names = dict.fromkeys(chain.from_iterable(calls.values()))
-            callees = {name: self.module.computation(name) for name in names}
-            self._callees_of[computation] = callees
+            names = dict.fromkeys(chain.from_iterable(calls_of(computation).values()))
+            callees = self._callees_of[computation] = tuple(map(self.module.computation, names))
         return callees
 
     def _scope(self, computation: Computation) -> Scope:
-        scope = self._scopes.get(computation)
-        if scope is None:
-            scope = self._scopes[computation] = Scope(
-                computation, self.module, self.stage, self.header
-            )
-        return scope
+        return Scope(computation, self.module, self.stage, self.header)
 
     def _check(self, computations: Sequence[Computation]) -> None:
         """Find the violations of computations that were not checked with these callees.
@@ -148,8 +135,7 @@ class _Verifier:
 
     def _keep(self, computation: Computation, outcome: tuple[Violation, ...]) -> None:
         self._outcomes[computation] = outcome
-        held = self.memo.outcomes.setdefault(computation, {})
-        held[tuple(self._callees(computation).values())] = outcome
+        self.memo.outcomes[computation, self._callees(computation)] = outcome
 
     def _check_each(self, computations: Sequence[Computation]) -> None:
         if not computations:
@@ -359,8 +345,8 @@ class BoundMemo:
     """The instructions of each opcode that passed, without their names."""
     attributes: dict[str, set[tuple[str, str, str]]] = field(default_factory=dict)
     """Opcode, type and attributes of instructions that passed the checks of a word."""
-    outcomes: dict[Computation, dict[Callees, tuple[Violation, ...]]] = field(default_factory=dict)
-    """The violations of each computation, by its callees."""
+    outcomes: dict[tuple[Computation, Callees], tuple[Violation, ...]] = field(default_factory=dict)
+    """The violations of each computation with some callees."""
 
 
 @dataclass(eq=False, repr=False)
@@ -377,8 +363,4 @@ class VerifierMemo:
         """Forget all other computations."""
         kept = set(computations)
         for memo in self.bound.values():
-            memo.outcomes = {
-                computation: outcomes
-                for computation, outcomes in memo.outcomes.items()
-                if computation in kept
-            }
+            memo.outcomes = {key: held for key, held in memo.outcomes.items() if key[0] in kept}
