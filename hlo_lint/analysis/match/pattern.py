@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple, TypeAlias
 
+from hlo_lint.analysis.calls import with_opcodes
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import demands_on
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, parse_shape, part, spelled_index
@@ -336,14 +337,7 @@ def candidates(pattern: Pattern, where: Searched) -> Iterator[Instruction]:
         case _:
             computations = where
     for computation in computations:
-        if not pattern.opcodes:
-            yield from computation.instructions
-            continue
-        opcodes = dict.fromkeys(pattern.opcodes)
-        instructions = [row for name in opcodes for row in computation.with_opcode(name)]
-        if len(opcodes) > 1:
-            instructions.sort(key=lambda instruction: instruction.number)
-        yield from instructions
+        yield from with_opcodes(computation, pattern.opcodes or computation.opcodes)
 
 
 def explain(pattern: Pattern, instruction: Instruction) -> str:
