@@ -11,7 +11,7 @@ from hlo_lint.analysis.calls import positions_of
 from hlo_lint.hlo.ir import Computation, Instruction, cached_analysis
 from hlo_lint.hlo.kinds import types_of
 from hlo_lint.hlo.opcodes import KEEPS_LAYOUT
-from hlo_lint.hlo.records import name_in, name_of, opcode_of, operands_of, references_of, type_of
+from hlo_lint.hlo.records import name_in, name_of, operands_of, references_of, type_of
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, arrays, shape_or_none
 
 _PAIRED: Final = frozenset({"all-reduce", "sort"})
@@ -51,26 +51,15 @@ def turned(instruction: Instruction) -> tuple[LayoutMismatch, ...]:
     """
     if instruction.opcode not in KEEPS_LAYOUT:
         return ()
-    row, rows, index = instruction.row, instruction.computation.rows, instruction.computation.index
-    places = [index.get(reference) for reference in references_of(row)]
-    if None in places:  # an element of a tuple, or an undefined name
-        operands = tuple(operand.shape for operand in instruction.operands)
-        return _turned(opcode_of(row), instruction.shape_or_none, operands)
-    types = tuple([type_of(rows[place]) for place in places if place is not None])
-    return _turned_types(opcode_of(row), type_of(row), types)
+    operands = tuple([operand.shape for operand in instruction.operands])
+    return _turned(instruction.opcode, instruction.shape_or_none, operands)
 
 
 @lru_cache(maxsize=1 << 14)
-def _turned_types(
-    opcode: str, result: str, operands: tuple[str, ...]
-) -> tuple[LayoutMismatch, ...]:
-    """The mismatches for types as they are spelled, cached: dumps repeat them."""
-    return _turned(opcode, shape_or_none(result), tuple(map(shape_or_none, operands)))
-
-
 def _turned(
     opcode: str, result: Shape | None, operands: tuple[Shape | None, ...]
 ) -> tuple[LayoutMismatch, ...]:
+    """The mismatches of some types, cached: dumps repeat them."""
     mismatches = []
     for number, before in enumerate(operands):
         # A scatter reads n arrays, the indices, then n updates.
