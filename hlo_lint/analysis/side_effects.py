@@ -57,24 +57,17 @@ def runs_of(module: Module) -> Mapping[str, Sequence[EffectRun]]:
 
     An effect with more than 64 chains, or in a recursion, is left out.
     """
-    if not any(
-        effect_of(instruction.row)
-        for computation in module.computations
-        for instruction in with_opcodes(computation, REPEATED)
-    ):
-        return {}
     calls = sequential_calls(module)
     runs: dict[str, list[EffectRun]] = {}
     unknown = set[str]()
     for computation in calls.computations:
         for instruction in with_opcodes(computation, REPEATED):
-            effect = effect_of(instruction.row)
-            chains = _chains(computation, calls, module) if effect else ()
-            if chains is None:
-                unknown.add(effect)
-            else:
-                places = runs.setdefault(effect, []) if effect else []
-                places += [EffectRun(instruction, chain) for chain in chains]
+            if effect := effect_of(instruction.row):
+                chains = _chains(computation, calls, module)
+                if chains is None:
+                    unknown.add(effect)
+                places = runs.setdefault(effect, [])
+                places += [EffectRun(instruction, chain) for chain in chains or ()]
     return {effect: places for effect, places in runs.items() if effect not in unknown}
 
 
