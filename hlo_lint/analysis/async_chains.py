@@ -34,19 +34,15 @@ def _begins(opcode: str) -> bool:
     return opcode.endswith("-start") or opcode in TRANSFERS
 
 
-def _ends(opcode: str) -> bool:
-    return opcode.endswith("-done")
-
-
 @cache
 def is_async(opcode: str) -> bool:
     """True for the opcode of a start, an update or a done."""
-    return _begins(opcode) or opcode.endswith("-update") or _ends(opcode)
+    return _begins(opcode) or opcode.endswith(("-update", "-done"))
 
 
 def has_async(module: Module) -> bool:
     """True if a module has starts or dones."""
-    return any(_begins(opcode) or _ends(opcode) for opcode in opcodes_of(module))
+    return any(_begins(opcode) or opcode.endswith("-done") for opcode in opcodes_of(module))
 
 
 def is_update(instruction: Instruction) -> bool:
@@ -56,7 +52,7 @@ def is_update(instruction: Instruction) -> bool:
 
 def is_done(instruction: Instruction) -> bool:
     """True if it waits for an asynchronous operation."""
-    return _ends(instruction.opcode)
+    return instruction.opcode.endswith("-done")
 
 
 class LiveInterval(NamedTuple):
@@ -122,7 +118,8 @@ def starts(computation: Computation) -> Iterator[Instruction]:
 
 def dones(computation: Computation) -> Iterator[Instruction]:
     """The dones of a computation, in the order of the text."""
-    return with_opcodes(computation, filter(_ends, computation.opcodes))
+    ends = (opcode for opcode in computation.opcodes if opcode.endswith("-done"))
+    return with_opcodes(computation, ends)
 
 
 _MAX_INDEX_DEPTH = 100
@@ -241,11 +238,9 @@ def source_in_chain(
     """
     if is_done(instruction):
         return result_in_start(instruction, index, source)
-    return (
-        operand_in_start(instruction, index)
-        if is_start(instruction)
-        else operand_position(instruction, 0, index)
-    )
+    if is_start(instruction):
+        return operand_in_start(instruction, index)
+    return operand_position(instruction, 0, index)
 
 
 def operand_in_start(start: Instruction, index: Index) -> ResultPart | None:

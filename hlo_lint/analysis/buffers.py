@@ -10,7 +10,7 @@ from hlo_lint.analysis.walks import chain
 from hlo_lint.hlo.attributes.plain import Alias, Donor
 from hlo_lint.hlo.ir import Computation, Instruction, Module, Operand
 from hlo_lint.hlo.records import attributes_of, opcode_of, references_of
-from hlo_lint.hlo.shape import ArrayShape, Index, array_indices, arrays
+from hlo_lint.hlo.shape import ArrayShape, Index, array_indices, arrays, spelled_index
 from hlo_lint.text.patterns import late
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class ResultArray:
     shape: ArrayShape
 
     def __str__(self) -> str:
-        return "{" + ",".join(map(str, self.index)) + "}"
+        return spelled_index(self.index)
 
 
 def results(instruction: Instruction) -> tuple[ResultArray, ...]:
@@ -117,11 +117,7 @@ def source_of(
 ) -> Instruction | None:
     """The instruction that computes an operand, behind instructions that only rename it."""
     source = None if operand is None else operand.instruction
-    return (
-        source
-        if source is None or source.opcode not in renames
-        else renamed_source(source, renames)
-    )
+    return None if source is None else renamed_source(source, renames)
 
 
 def renamed_source(instruction: Instruction, renames: Collection[str]) -> Instruction | None:

@@ -186,9 +186,6 @@ def _loses_bits(step: Instruction, source: Instruction) -> bool:
 def _is_free(condition: Instruction | None) -> bool:
     """True if a condition compares two parameters, or is a parameter."""
     if condition is not None and condition.opcode == "compare":
-        sides = condition.operand_names
-        opcodes = {
-            operand.instruction.opcode for operand in condition.operands if operand.instruction
-        }
-        return opcodes == {"parameter"} and len(set(sides)) == 2
+        opcodes = {source.opcode for source in condition.producers}
+        return opcodes == {"parameter"} and len(set(condition.operand_names)) == 2
     return condition is not None and condition.opcode == "parameter"

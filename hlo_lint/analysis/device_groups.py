@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import Final, NamedTuple, assert_never
 
-from hlo_lint.analysis.calls import opcodes_of, with_opcodes
+from hlo_lint.analysis.calls import with_opcodes
 from hlo_lint.analysis.verifier.scope import device_list_error, header_counts
 from hlo_lint.hlo.attributes.devices import (
     MAX_DEVICES,
@@ -96,10 +96,7 @@ def _error(groups: tuple[tuple[int, ...], ...], ids: list[int]) -> tuple[str, st
 @cached_analysis
 def all_communicating(module: Module) -> tuple[Instruction, ...]:
     """The instructions of a module that exchange data with other devices or the host."""
-    if COMMUNICATES.isdisjoint(opcodes_of(module)):
-        return ()
-    holding = (part for part in module.computations if not COMMUNICATES.isdisjoint(part.opcodes))
-    return tuple(chain.from_iterable(map(communicating, holding)))
+    return tuple(chain.from_iterable(map(communicating, module.computations)))
 
 
 @cached_analysis

@@ -20,7 +20,7 @@ from hlo_lint.analysis.sequential_calls import Calls, sequential_calls
 from hlo_lint.analysis.walks import chain
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import CONTROL_FLOW, NO_KERNEL, SAME_MEMORY
-from hlo_lint.hlo.shape import Index, array_indices, part
+from hlo_lint.hlo.shape import Index, array_indices, part, spelled_index
 
 if TYPE_CHECKING:
     from hlo_lint.dumps.artefacts.buffer_assignment import AssignedValue, BufferAssignment
@@ -44,7 +44,7 @@ class MemoryAccess(NamedTuple):
 
     def __str__(self) -> str:
         verb = "writes" if self.writes else "reads"
-        index = "{" + ",".join(map(str, self.value.index)) + "}" if self.value.index else ""
+        index = spelled_index(self.value.index) if self.value.index else ""
         name = f"%{self.value.instruction}{index}"
         if self.value.instruction == self.instruction.name:
             name = f"its result {index}".rstrip()
@@ -220,12 +220,9 @@ class Accesses:
         elif opcode not in CONTROL_FLOW:
             yield from self._reads(instruction)
             yield from self._writes(instruction)
-        yield from self._nested(instruction)
-
-    def _nested(self, caller: Instruction) -> Iterator[MemoryAccess]:
-        for callee in self._calls.callees(caller):
-            for instruction in callee.instructions:
-                yield from self.touches(instruction)
+        for callee in self._calls.callees(instruction):
+            for inside in callee.instructions:
+                yield from self.touches(inside)
 
     def _reads(
         self, instruction: Instruction, first: int = 0, last: int | None = None

@@ -66,9 +66,8 @@ def scheduled_collectives(module: Module, *, unrolled: bool = False) -> list[Col
     Raises:
         LookupError: if a loop to be unrolled has an unknown trip count, or runs too many.
     """
-    return (
-        [] if module.entry is None else _CollectiveTrace(module, unrolled).collectives(module.entry)
-    )
+    entry = module.entry
+    return [] if entry is None else _CollectiveTrace(module, unrolled).collectives(entry)
 
 
 _Steps: TypeAlias = list[tuple[Instruction, Sequence[Computation]]]
@@ -155,10 +154,8 @@ def _collective(instruction: Instruction, opcode: str, module: Module) -> Collec
     devices: object = sorted(device_groups(instruction, module)) or tuple(spelled)
     # A send of a pipelined permute has its pairs in a frontend attribute, not in an attribute.
     if TRANSFER_PAIRS in pairs:
-        devices = pairs = (
-            TRANSFER_PAIRS + pairs.partition(TRANSFER_PAIRS)[2].partition("}}")[0] + "}}"
-        )
-        spelled.append(pairs)
+        devices = TRANSFER_PAIRS + pairs.partition(TRANSFER_PAIRS)[2].partition("}}")[0] + "}}"
+        spelled.append(devices)
     shapes = f"({', '.join(str(operand.shape) for operand in instruction.operands)})"
     reducer = module.callee(instruction)
     if reducer is not None and reducer.root is not None:
