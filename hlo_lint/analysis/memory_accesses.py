@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.analysis.async_chains import (
@@ -16,7 +15,7 @@ from hlo_lint.analysis.async_chains import (
     source_in_chain,
 )
 from hlo_lint.analysis.buffers import ResultPart, handed_on
-from hlo_lint.analysis.sequential_calls import Calls, sequential_calls
+from hlo_lint.analysis.sequential_calls import sequential_calls
 from hlo_lint.analysis.walks import chain
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import CONTROL_FLOW, NO_KERNEL, SAME_MEMORY
@@ -76,8 +75,6 @@ class Life(NamedTuple):
 
     first: int
     last: int
-    begin: int
-    end: int
     read: MemoryAccess
     reader: Instruction
 
@@ -87,14 +84,10 @@ class Accesses:
 
     def __init__(self, module: Module, buffers: BufferAssignment) -> None:
         self._buffers = buffers
-        self._module = module
+        self._calls = sequential_calls(module)
         self._touches: dict[Instruction, tuple[MemoryAccess, ...]] = {}
         self._values: dict[ResultPart, tuple[AssignedValue, ...]] = {}
         self._spans: dict[Computation, dict[int, list[Life]]] = {}
-
-    @cached_property
-    def _calls(self) -> Calls:
-        return sequential_calls(self._module)
 
     def races(self, chain: AsyncChain) -> Iterator[Race]:
         """The instructions that conflict with an operation, once for each kind of conflict."""
@@ -141,13 +134,11 @@ class Accesses:
         results = {touch.value.id for touch in own}
         lives = self.lives(start.computation)
         for ours in own:
-            begin, end = ours.value.offset, ours.value.slice.end
             for life in lives.get(ours.value.slice.allocation, ()):
                 if (
                     life.first < start.number
                     and life.last > done.number
-                    and life.begin < end
-                    and begin < life.end
+                    and life.read.value.slice.overlaps(ours.value.slice)
                     and life.read.value.id not in results
                 ):
                     yield Clobber(chain, ours, life.read, life.reader)
@@ -191,7 +182,7 @@ class Accesses:
             if number in first and place.size:
                 # The computation's result is needed after its last instruction.
                 end = len(computation.rows) if reader is root else reader.number
-                life = Life(first[number], end, place.offset, place.end, read, reader)
+                life = Life(first[number], end, read, reader)
                 lives.setdefault(place.allocation, []).append(life)
         self._spans[computation] = lives
         return lives
