@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import pairwise
@@ -120,9 +120,7 @@ class _Counts:
     def step(
         self, dump: PassDump, before: Module | None, module: Module, microseconds: int | None
     ) -> PassStats:
-        opcodes: Counter[str] = Counter()
-        for computation in module.computations:
-            opcodes += _opcodes(computation)
+        opcodes = sum(map(_opcodes, module.computations), Counter[str]())
         stats = PassStats(
             *(dump, Effect.FIRST, opcodes.total(), opcodes["fusion"], self._held),
             microseconds=microseconds,
@@ -137,14 +135,8 @@ class _Counts:
         # Dumps of a directory share repeated pieces, so this compares references first.
         if before.pieces == module.pieces or before.text == module.text:
             return replace(stats, effect=Effect.NOTHING)
-        difference: Counter[str] = Counter()
-        for sign, computation in _exchanged(before.computations, module.computations):
-            for opcode, count in _opcodes(computation).items():
-                difference[opcode] += sign * count
-        arrays: Counter[str] = Counter()
-        for sign, computation in _exchanged(_running(before), _running(module)):
-            for shape, count in _arrays(computation).items():
-                arrays[shape] += sign * count
+        difference = _change(before.computations, module.computations, _opcodes)
+        arrays = _change(_running(before), _running(module), _arrays)
         effect = Effect.CHANGED
         if not any(difference.values()):
             # Equal counts do not imply equal graphs: operands may have been exchanged.
@@ -193,15 +185,19 @@ def _running(module: Module) -> list[Computation]:
     return [computation for computation in module.computations if computation in run]
 
 
-def _exchanged(
-    before: Sequence[Computation], after: Sequence[Computation]
-) -> Iterator[tuple[int, Computation]]:
-    """New computations, with 1, and removed computations, with -1."""
+def _change(
+    before: Iterable[Computation],
+    after: Iterable[Computation],
+    counts_of: Callable[[Computation], Counter[str]],
+) -> Counter[str]:
+    """The increase of each count, by the computations that are new or gone."""
     ours, theirs = Counter(before), Counter(after)
-    for computation, count in (theirs - ours).items():
-        yield count, computation
-    for computation, count in (ours - theirs).items():
-        yield -count, computation
+    change: Counter[str] = Counter()
+    for sign, exchanged in ((1, theirs - ours), (-1, ours - theirs)):
+        for computation, times in exchanged.items():
+            for name, count in counts_of(computation).items():
+                change[name] += sign * times * count
+    return change
 
 
 def stats_as_dict(step: PassStats) -> dict[str, Any]:
