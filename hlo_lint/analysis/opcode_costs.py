@@ -119,16 +119,17 @@ _has_workspace = late(r'custom_call_target="__cu(?:blas|dnn)\$').search
 
 
 def _other_flops(opcode: str, types: Sequence[Shape | None]) -> int:
-    size = _elements(types[0] if types else None)
+    first = types[0] if types else None
+    size, side = _elements(first), 0
+    if isinstance(first, ArrayShape) and first.dims:
+        side = first.dims[-1]
     match opcode:
         case "sort":
             return size * max(0, size - 1).bit_length()
         case "cholesky":
-            array = types[0] if types else None
-            side = array.dims[-1] if isinstance(array, ArrayShape) and array.dims else 0
             return size * side // 3
-        case "triangular-solve" if len(types) > 1 and isinstance(types[0], ArrayShape):
-            return _elements(types[1]) * (types[0].dims[-1] if types[0].dims else 0)
+        case "triangular-solve" if len(types) > 1:
+            return _elements(types[1]) * side
         case "fft":
             return 5 * size * max(0, size - 1).bit_length()
         case _:
@@ -263,8 +264,7 @@ def _attribute(attributes: str, name: str) -> str:
 def library_cost(call: Instruction) -> Cost:
     """The flops of a GEMM or a convolution that a library computes."""
     target, results = call.custom_call_target, list(arrays(call.shape_or_none))
-    types = [operand.shape for operand in call.operands[:2]]
-    left, right = (*types, None, None)[:2]
+    left, right = call.operand_shape(0), call.operand_shape(1)
     if not results or not isinstance(left, ArrayShape) or not isinstance(right, ArrayShape):
         return NOTHING
     flops = 0
