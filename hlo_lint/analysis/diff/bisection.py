@@ -149,19 +149,13 @@ def _key(dump: PassDump) -> tuple[str, str]:
     return name.pipeline, unnumbered(name.after)
 
 
-def _disables(compilation: Compilation, name: str) -> bool:
-    """True if a run was told to leave out a pass, or a pipeline."""
-    return compilation.options is not None and bool(name) and compilation.options.disabled(name)
-
-
 def _notes(first: BisectionStep | None, before: Compilation, after: Compilation) -> Iterator[str]:
     if first is not None:
         for dump, side, compilation in ((first.before, "A", before), (first.after, "B", after)):
             if dump is not None:
                 continue
-            disabled = [
-                name for name in (first.name, first.pipeline) if _disables(compilation, name)
-            ]
+            options, names = compilation.options, filter(None, (first.name, first.pipeline))
+            disabled = [name for name in names if options is not None and options.disabled(name)]
             if disabled:
                 yield f"{side} disables {disabled[0]}"
             else:

@@ -92,17 +92,15 @@ class Difference:
     def counts(self) -> dict[str, int]:
         """The numbers of instructions removed, added, changed and moved; all instructions of a
         computation that only one module has."""
-        counts = dict.fromkeys(("removed", "added", "changed", "moved"), 0)
-        for computation in self.computations:
-            counts["changed"] += len(computation.changed)
-            counts["moved"] += len(computation.moved)
-            counts["removed"] += (
-                len(computation.removed) if computation.after else computation.instructions
-            )
-            counts["added"] += (
-                len(computation.added) if computation.before else computation.instructions
-            )
-        return counts
+        parts = self.computations
+        return {
+            "removed": sum(
+                len(part.removed) if part.after else part.instructions for part in parts
+            ),
+            "added": sum(len(part.added) if part.before else part.instructions for part in parts),
+            "changed": sum(len(part.changed) for part in parts),
+            "moved": sum(len(part.moved) for part in parts),
+        }
 
 
 def diff(before: Module, after: Module) -> Difference:
@@ -124,9 +122,7 @@ def compare(before: Structure, after: Structure) -> Difference:
     partners = {left.computation.name: right.computation.name for left, right, _ in pairs}
     sides = _Sides(before, after, partners)
     scheduled = before.module.is_scheduled and after.module.is_scheduled
-    fused = frozenset[str]()
-    if scheduled:
-        fused = before.module.fusion_computations | after.module.fusion_computations
+    fused = before.module.fusion_computations | after.module.fusion_computations
     compared = [
         _compared(left, right, pair, sides, scheduled and not in_fusion)
         for left, right, pair in pairs
@@ -290,15 +286,14 @@ def _operand_changes(
     control, its_control = reads[split:], others[other_split:]
     partners = sorted((pair[read], path) for read, path in control)
     if partners != sorted(its_control):
-        before, after = (
-            ", ".join(str(_shown(body, read)) for read in edges) or None
-            for body, edges in ((left, control), (right, its_control))
-        )
-        numbers = (
+        sides = (left, control), (right, its_control)
+        values, its_values = (
             sorted(body.values[read] if read >= 0 else -1 for read, _ in edges)
-            for body, edges in ((left, control), (right, its_control))
+            for body, edges in sides
         )
-        if len({tuple(side) for side in numbers}) > 1:
+        if values != its_values:
+            names = (", ".join(str(_shown(body, read)) for read in edges) for body, edges in sides)
+            before, after = (side or None for side in names)
             yield Change("control-predecessors", before, after)
 
 

@@ -10,8 +10,7 @@ from math import prod
 from typing import Final
 
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Instruction
-from hlo_lint.hlo.shape import ArrayShape, BufferShape, Layout, Shape, ShapeSyntaxError, TupleShape
-from hlo_lint.hlo.shape import parse_shape as _parse_shape
+from hlo_lint.hlo.shape import ArrayShape, BufferShape, Layout, Shape, TupleShape, shape_or_none
 
 PROVENANCE: Final = frozenset(
     "metadata original_value origin statistics debug_attributes origin_recovery_table".split()
@@ -91,9 +90,7 @@ def _frozen(value: object) -> Hashable:
             return value.groups if 0 < prod(sizes) <= _MAX_LISTED else value
         case TiledSharding(devices=Iota(dims)) if prod(dims) <= _MAX_LISTED:
             return replace(value, devices=device_numbers(value.devices), metadata=())
-        case TiledSharding():
-            return replace(value, metadata=())
-        case NamedSharding():
+        case TiledSharding() | NamedSharding():
             return replace(value, metadata=())
         case TupleSharding():
             return ("shardings", *map(_frozen, value.elements))
@@ -105,9 +102,7 @@ def _frozen(value: object) -> Hashable:
             return _frozen(value.values)
         case Mapping():
             return frozenset((str(key), _frozen(item)) for key, item in value.items())
-        case list():
-            return tuple(map(_frozen, value))
-        case tuple() if type(value) is tuple:
+        case list() | tuple() if type(value) in (list, tuple):
             return tuple(map(_frozen, value))
         case _:
             return value
@@ -139,10 +134,8 @@ def shape_meaning(text: str) -> Hashable:
     >>> shape_meaning("f32[8,4]") == shape_meaning("f32[8,4]{1,0}")
     True
     """
-    try:
-        return with_layout(_parse_shape(text))
-    except ShapeSyntaxError:
-        return squeezed(text)
+    shape = shape_or_none(text)
+    return squeezed(text) if shape is None else with_layout(shape)
 
 
 def with_layout(shape: Shape) -> Shape:

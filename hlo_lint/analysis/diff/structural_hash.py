@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 from hlo_lint.analysis.buffers import element_taken
 from hlo_lint.analysis.cycles import cycles_of
@@ -54,8 +54,7 @@ The position is -1 if the computation does not define the name.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class _Surface:
+class _Surface(NamedTuple):
     """The rows of a computation, without their references."""
 
     labels: list[int]
