@@ -313,7 +313,7 @@ PROPERTIES: Final = (
         _VALIDATION,
         _iterations,
         frozenset({LinkKind.CONVERTED, LinkKind.REPLACED}),
-        fits=lambda link: any(_VALIDATION in part.attributes_text for part in link.parts),
+        fits=_still(_VALIDATION),
         is_same=lambda _: True,
     ),
     _row("api_version", has_value=True, is_of_call=True),

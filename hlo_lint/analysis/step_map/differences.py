@@ -136,15 +136,15 @@ def _keeps_bitcasts(pair: PassPair) -> bool:
 
     With a bitcast, a reduction of one dimension may be that of two (reduction-dimension-grouper).
     """
-    types = Counter[tuple[str, str | None]](), Counter[tuple[str, str | None]]()
-    for counts, is_before in zip(types, (True, False), strict=True):
+    counts = Counter[tuple[str, str | None]]()
+    for is_before in (True, False):
         for computation, numbers, _ in pair.changed_places(is_before=is_before):
-            bitcasts = computation.positions("bitcast")
-            for number in set(numbers).intersection(bitcasts) if bitcasts else ():
+            for number in set(computation.positions("bitcast")).intersection(numbers):
                 bitcast = computation.at(number)
                 source = bitcast.producer()
-                counts[bitcast.type_text, source.type_text if source else None] += 1
-    return types[0] == types[1]
+                types = bitcast.type_text, source.type_text if source else None
+                counts[types] += 1 if is_before else -1
+    return not any(counts.values())
 
 
 def _local(pair: PassPair) -> Set[Ends]:

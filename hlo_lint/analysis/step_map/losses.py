@@ -129,15 +129,12 @@ def _lost_as_inlined(link: Link, pair: PassPair) -> tuple[str, ...]:
 
 def _result_without_sharding(pair: PassPair) -> tuple[Instruction, Instruction] | None:
     """The old and the new root of the entry, if the result lost its sharding."""
-    before, after = pair.before.entry, pair.after.entry
-    if before is None or after is None:
-        return None
-    old, new = before.root, after.root
+    entries = pair.before.entry, pair.after.entry
+    old, new = (None if entry is None else entry.root for entry in entries)
     if old is None or new is None or "sharding=" not in old.attributes_text:
         return None
-    if "sharding" not in old.attributes or "sharding" in new.attributes:
-        return None
-    return old, new
+    is_lost = "sharding" in old.attributes and "sharding" not in new.attributes
+    return (old, new) if is_lost else None
 
 
 def may_lose(record: InstructionRecord) -> bool:
