@@ -305,7 +305,7 @@ def _last_texts(rank: Rank) -> dict[str, tuple[Path, bool]]:
             compilations.setdefault(key, []).append((name, path))
         elif parse_name(path.name) is None and path.suffix == ".hlo":
             loose[str(path.relative_to(rank.path))] = path, True
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     last: dict[str, tuple[Path, bool]] = {}
     written: Counter[tuple[int, str]] = Counter()
     for key in sorted(compilations):
@@ -315,7 +315,8 @@ def _last_texts(rank: Rank) -> dict[str, tuple[Path, bool]]:
             continue
         dumps = compilations[key]
         name, path = max(dumps, key=lambda dump: (dump[0].is_final, dump[0].step or 0))
-        number = counts[name.module] = counts.get(name.module, 0) + 1
+        counts[name.module] += 1
+        number = counts[name.module]
         title = name.module if number == 1 else f"{name.module} ({number})"
         last[title] = path, name.is_final
     return {**last, **loose}
@@ -336,13 +337,10 @@ def _digest(path: Path) -> str:
 
 def _compilation_of(path: Path) -> Compilation | None:
     """The compilation that ends in a text; None for a file name that is not from a compiler."""
-    name = parse_name(path.name)
-    if name is None:
+    if parse_name(path.name) is None:
         return None
-    for compilation in open_dump(path.parent):
-        if any(dump.path == path for dump in compilation.dumps):
-            return compilation
-    return None
+    compilations = open_dump(path.parent)
+    return next((run for run in compilations if path in [dump.path for dump in run.dumps]), None)
 
 
 def _differ_at_first(first: Variant, second: Variant) -> bool:
