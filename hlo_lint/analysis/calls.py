@@ -8,7 +8,7 @@ from itertools import chain, compress, count, repeat
 from operator import contains
 from typing import Final
 
-from hlo_lint.analysis.grouping import grouped
+from hlo_lint.analysis.grouping import by_key
 from hlo_lint.hlo.ir import (
     CALLING_ATTRIBUTES,
     Computation,
@@ -47,7 +47,7 @@ def opcodes_of(module: Module) -> frozenset[str]:
 @cached_analysis
 def holders(module: Module) -> Mapping[str, Sequence[Computation]]:
     """The computations that hold each opcode."""
-    return grouped(
+    return by_key(
         (opcode, computation)
         for computation in module.computations
         for opcode in computation.opcodes

@@ -9,10 +9,10 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 ValueT = TypeVar("ValueT")
 
 
-def grouped(pairs: Iterable[tuple[KeyT, ValueT]]) -> dict[KeyT, list[ValueT]]:
+def by_key(pairs: Iterable[tuple[KeyT, ValueT]]) -> dict[KeyT, list[ValueT]]:
     """The values of each key, both in the order of the pairs.
 
-    >>> grouped([("add", 0), ("dot", 1), ("add", 2)])
+    >>> by_key([("add", 0), ("dot", 1), ("add", 2)])
     {'add': [0, 2], 'dot': [1]}
     """
     groups: dict[KeyT, list[ValueT]] = {}

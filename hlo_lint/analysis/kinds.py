@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Final, TypeAlias, TypeVar
 
 from hlo_lint.analysis.calls import calls_of, holders
-from hlo_lint.analysis.grouping import grouped
+from hlo_lint.analysis.grouping import by_key
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.kinds import OPCODE, RowKind, kind_at, reading_of, types_of
 from hlo_lint.hlo.records import attributes_before_metadata
@@ -77,7 +77,7 @@ def kinds_of(module: Module) -> Mapping[str, Sequence[RowKind]]:
     """The different kinds of instructions of each opcode in a module."""
     readings = map(reading_of, module.computations)
     kinds = dict.fromkeys(chain.from_iterable([reading.kinds for reading in readings]))
-    return grouped((kind[OPCODE], kind) for kind in kinds)
+    return by_key((kind[OPCODE], kind) for kind in kinds)
 
 
 def without_channel(attributes: str) -> str:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 from hlo_lint.analysis.calls import calls_of
-from hlo_lint.analysis.grouping import grouped
+from hlo_lint.analysis.grouping import by_key
 from hlo_lint.analysis.loops import COMPARISONS, read_loop, state_element
 from hlo_lint.analysis.walks import operands_first, reached
 from hlo_lint.hlo.attributes.plain import Slice
@@ -78,7 +78,7 @@ class LoopValues:
     def __init__(self, module: Module) -> None:
         self._module = module
         self._entry = module.entry
-        self._callers = grouped(
+        self._callers = by_key(
             (body.name, call)
             for computation in module.computations
             for opcode in _CALLERS

@@ -17,7 +17,7 @@ from hlo_lint.analysis.buffers import (
     element_taken,
     input_output_aliases,
 )
-from hlo_lint.analysis.grouping import grouped
+from hlo_lint.analysis.grouping import by_key
 from hlo_lint.analysis.sequential_calls import sequential_calls
 from hlo_lint.analysis.shared_buffers import (
     PASSES_ON,
@@ -284,7 +284,7 @@ class _Readers:
             return ((0, ()),)
         operands = self._operands.get(number)
         if operands is None:
-            operands = self._operands[number] = grouped(
+            operands = self._operands[number] = by_key(
                 (source, (operand, tuple(map(int, elements))))
                 for operand, reference in enumerate(references)
                 for source, *elements in [reference.split("#")]
@@ -310,7 +310,7 @@ class _Readers:
         """The places in a start, an update or a done that hold a value."""
         values = self._values.get(number)
         if values is None:
-            values = self._values[number] = grouped(
+            values = self._values[number] = by_key(
                 (source_place(self._computation, number, index), (number, index))
                 for index in arrays_in(type_of(self._computation.rows[number]))
             )

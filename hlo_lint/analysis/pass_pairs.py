@@ -9,7 +9,7 @@ from itertools import compress, count
 from operator import not_
 from typing import TYPE_CHECKING
 
-from hlo_lint.analysis.grouping import grouped
+from hlo_lint.analysis.grouping import by_key
 from hlo_lint.analysis.walks import reached
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.records import InstructionRecord, name_of, opcode_of, references_of, type_of
@@ -228,7 +228,7 @@ def _only_in(module: Module, counterpart: Module) -> tuple[Computation, ...]:
     if not left:
         return ()
     # Dumps of a directory share equal computations, unless XLA did not print them.
-    named = grouped((computation.name, computation) for computation in counterpart.computations)
+    named = by_key((computation.name, computation) for computation in counterpart.computations)
     return tuple(
         computation
         for computation in left

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from hlo_lint.analysis.buffers import ResultPart, operand_position
 from hlo_lint.analysis.calls import with_opcodes
-from hlo_lint.analysis.grouping import grouped
+from hlo_lint.analysis.grouping import by_key
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import CONTROL_FLOW
 
@@ -16,7 +16,7 @@ from hlo_lint.hlo.opcodes import CONTROL_FLOW
 def parameters_of(computation: Computation) -> Mapping[int | None, Sequence[int]]:
     """The positions of a computation's parameters, by number; None for an unreadable number."""
     parameters = computation.with_opcode("parameter")
-    return grouped((parameter.parameter_number, parameter.number) for parameter in parameters)
+    return by_key((parameter.parameter_number, parameter.number) for parameter in parameters)
 
 
 class Calls:
@@ -31,7 +31,7 @@ class Calls:
     @cached_property
     def _callers(self) -> Mapping[str, Sequence[Instruction]]:
         # Reducers and comparators run once for each element: they have no schedule of their own.
-        return grouped(
+        return by_key(
             (callee.name, caller)
             for computation in self.computations
             for caller in with_opcodes(computation, filter(_runs, computation.opcodes))

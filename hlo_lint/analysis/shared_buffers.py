@@ -33,7 +33,7 @@ from hlo_lint.analysis.buffers import (
     operand_position,
 )
 from hlo_lint.analysis.calls import calls_of, holders
-from hlo_lint.analysis.grouping import grouped
+from hlo_lint.analysis.grouping import by_key
 from hlo_lint.analysis.kinds import template_of
 from hlo_lint.analysis.memory_accesses import DISJOINT
 from hlo_lint.analysis.sequential_calls import parameters_of, sequential_calls
@@ -174,7 +174,7 @@ class SharedBuffers:
         counts = Counter(sharing.values())
         if len(counts) == len(sharing):
             return {}
-        shared = grouped(
+        shared = by_key(
             (buffer, place)
             for place, buffer in sharing.items()
             if counts[buffer] > 1 and opcode_of(computation.rows[place[0]]) not in PASSES_ON

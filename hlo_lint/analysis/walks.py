@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from hlo_lint.analysis.grouping import grouped
+from hlo_lint.analysis.grouping import by_key
 from hlo_lint.hlo.attributes.splitting import control_predecessors
 from hlo_lint.hlo.ir import Computation, cached_analysis
 from hlo_lint.hlo.records import attributes_of
@@ -107,7 +107,7 @@ def without_readers(
 @cached_analysis
 def control_successors(computation: Computation) -> Mapping[str, Sequence[int]]:
     """The positions of the control successors of each instruction, by its name."""
-    return grouped(
+    return by_key(
         (name, number)
         for number, row in enumerate(computation.rows)
         for name in control_predecessors(attributes_of(row))

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from hlo_lint.analysis.diff.structural_hash import Body, Read
-from hlo_lint.analysis.grouping import grouped
+from hlo_lint.analysis.grouping import by_key
 from hlo_lint.hlo.records import name_of, opcode_of
 
 NOTHING: Final = -1
@@ -59,8 +59,8 @@ class _Pairs:
         """Pair equal values; among several, by name, then in order."""
         ours, theirs = self.before.values, self.after.values
         names = _names(self.before), _names(self.after)
-        same = grouped((ours[position], position) for position in self.before.positions)
-        others = grouped(
+        same = by_key((ours[position], position) for position in self.before.positions)
+        others = by_key(
             (theirs[position], position)
             for position in self.after.positions
             if theirs[position] in same

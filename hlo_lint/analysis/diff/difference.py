@@ -10,7 +10,7 @@ from itertools import zip_longest
 from hlo_lint.analysis.diff.align import NOTHING, align
 from hlo_lint.analysis.diff.normalize import PROVENANCE, literal_meaning, meaning, shape_meaning
 from hlo_lint.analysis.diff.structural_hash import Body, Read, Structure, Structures
-from hlo_lint.analysis.grouping import grouped
+from hlo_lint.analysis.grouping import by_key
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS, NO_KERNEL
 from hlo_lint.hlo.records import name_of, opcode_of
@@ -176,7 +176,7 @@ def paired_computations(before: Structure, after: Structure) -> list[Pair]:
         waiting.clear()
 
     settle()
-    by_content = grouped((body.number, name) for name, body in right.items())
+    by_content = by_key((body.number, name) for name, body in right.items())
     # pop() takes from the end: names of the first module come first, and stay for their namesakes.
     for same in by_content.values():
         same.sort(key=lambda name: name in left, reverse=True)

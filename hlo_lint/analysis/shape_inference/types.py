@@ -101,8 +101,8 @@ def array_of(dtype: str, dims: Iterable[tuple[ArrayShape, int]]) -> ArrayShape:
 
 def other_dims(rank: int, *groups: Sequence[int]) -> list[int]:
     """The dimensions of an array of a rank that are in no group."""
-    grouped = set().union(*groups)
-    return [dim for dim in range(rank) if dim not in grouped]
+    named = set().union(*groups)
+    return [dim for dim in range(rank) if dim not in named]
 
 
 def flags(shape: ArrayShape) -> tuple[bool, ...]:

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from hlo_lint.analysis.calls import calls_of
-from hlo_lint.analysis.grouping import grouped
+from hlo_lint.analysis.grouping import by_key
 from hlo_lint.analysis.pass_pairs import ChangedComputation, PassPair
 from hlo_lint.analysis.step_map.links import Link, LinkKind
 from hlo_lint.analysis.step_map.value_classes import Place, ValueClasses
@@ -219,7 +219,7 @@ class StepMap:
 
     @cached_property
     def _runners(self) -> Mapping[str, Sequence[Place]]:
-        return grouped(
+        return by_key(
             (name, (computation, number))
             for computation in self._pair.added
             for number, names in calls_of(computation).items()
@@ -282,12 +282,12 @@ class StepMap:
 
     def _moved(self, gone: Sequence[Instruction]) -> Iterator[Link]:
         """Links to clones elsewhere: the same opcode, type and name, up to the number."""
-        wanted = grouped((_clone_key(old.row), old) for old in gone)
+        wanted = by_key((_clone_key(old.row), old) for old in gone)
         # A name is cut only where opcode and type fit: most rows are of other kinds.
         kinds = {identity[:2] for identity in wanted}
 
         def unnamed(*, is_before: bool) -> Mapping[tuple[str, ...], Sequence[Place]]:
-            return grouped(
+            return by_key(
                 (_clone_key(row), (computation, number))
                 for computation, number in self._unnamed(is_before=is_before)
                 for row in [computation.rows[number]]

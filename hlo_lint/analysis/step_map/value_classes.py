@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, Final, TypeVar
 
 from hlo_lint.analysis.calls import calls_of, positions_of
-from hlo_lint.analysis.grouping import grouped
+from hlo_lint.analysis.grouping import by_key
 from hlo_lint.analysis.kinds import template_of
 from hlo_lint.analysis.pass_pairs import ChangedComputation, PassPair, bare_type
 from hlo_lint.analysis.value_attributes import choosing_attributes
@@ -334,7 +334,7 @@ class _Side:
     def alike(self) -> Mapping[Hashable, Sequence[Place]]:
         """The instructions of equal opcode, type and operands."""
         nodes = self._classes.nodes
-        return grouped(
+        return by_key(
             ((*label[:2], operands), place)
             for number, places in self.members.items()
             for label, operands in [nodes[number]]
@@ -443,4 +443,4 @@ def _like_changed(body: ChangedComputation) -> set[int]:
 
 
 def _inverted(members: Mapping[T, Sequence[Place]]) -> Mapping[Place, Sequence[T]]:
-    return grouped((place, key) for key, places in members.items() for place in places)
+    return by_key((place, key) for key, places in members.items() for place in places)

@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Final, NamedTuple, TypeAlias
 
 from hlo_lint.analysis.calls import callees_in, calls_of, may_call
-from hlo_lint.analysis.grouping import grouped
+from hlo_lint.analysis.grouping import by_key
 from hlo_lint.analysis.kinds import RowPlace, template_of, without_channel
 from hlo_lint.analysis.shape_inference import Signature, inference_in, signature_of
 from hlo_lint.analysis.stage import Stage
@@ -56,7 +56,7 @@ def verify(module: Module, stage: Stage, checks: Checks, memo: VerifierMemo) -> 
     if stage.final and stage.backend == "gpu":
         # Buffer assignment gives layouts memory spaces, but not those in bodies of fusions.
         violations = [violation for violation in violations if "S(1)" not in violation.message]
-    by_check = grouped((violation.check, violation) for violation in violations)
+    by_check = by_key((violation.check, violation) for violation in violations)
     return Violations(module, {check: tuple(held) for check, held in by_check.items()})
 
 
@@ -143,7 +143,7 @@ class _Verifier:
         batch = _Batch(computations)
         of_instructions = sorted(self._of_instructions(batch), key=itemgetter(1))
         located = chain(of_instructions, self._of_attributes(batch))
-        violations = grouped((computation, violation) for computation, _, violation in located)
+        violations = by_key((computation, violation) for computation, _, violation in located)
         enabled = [(check, mark) for check, mark in self.checks.computations if self._binds(mark)]
         whole: dict[frozenset[str], list[tuple[ComputationCheck, bool]]] = {}
         """By opcodes, the checks that they concern, each with its `Mark.is_of_names`."""
@@ -296,7 +296,7 @@ class _Batch:
             kinds = reading_of(computation).kinds
             places = zip(repeat(computation), shared_range(len(kinds)), strict=False)
             self.kinds.update(zip(kinds, places, strict=False))
-        self.by_opcode = grouped((kind[OPCODE], kind) for kind in self.kinds)
+        self.by_opcode = by_key((kind[OPCODE], kind) for kind in self.kinds)
 
     def place(self, kind: RowKind) -> RowPlace:
         """An instruction of a kind."""
@@ -313,7 +313,7 @@ class _Batch:
 
     @cached_property
     def _holders(self) -> Mapping[str, Sequence[Computation]]:
-        return grouped(
+        return by_key(
             (opcode, computation)
             for computation in self._computations
             for opcode in computation.opcodes
