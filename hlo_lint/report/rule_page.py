@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 from inspect import cleandoc
 
 from hlo_lint.dumps.names import parse_name
-from hlo_lint.rules.base import MARK, Bad, Example, Rule
+from hlo_lint.rules.base import Bad, Example, Rule, without_marks
 
 
 def render_page(rule: Rule) -> str:
@@ -49,12 +49,12 @@ def _text_of(example: Example) -> str:
     steps = [name for name in names if name is not None and name.step is not None]
     if len(steps) == len(names) == 2:
         ((_, before),) = example.beside.items()
-        changed = "\n".join(_changed_lines(cleandoc(before), example.shown))
+        changed = "\n".join(_changed_lines(without_marks(cleandoc(before)), example.shown))
         return f"`{steps[0].after}` of `{steps[0].pipeline}`:\n\n```diff\n{changed}\n```"
     named = f"`{example.file}`:\n\n" if example.file else ""
     parts = [f"{named}```\n{example.shown}\n```"]
     parts += [
-        f"Beside it `{name}`:\n\n```\n{cleandoc(text)}\n```"
+        f"Beside it `{name}`:\n\n```\n{without_marks(cleandoc(text))}\n```"
         for name, text in example.beside.items()
     ]
     return "\n\n".join(parts)
@@ -63,8 +63,7 @@ def _text_of(example: Example) -> str:
 def _changed_lines(before: str, after: str) -> Iterator[str]:
     """All lines: removed ones with `-`, added ones with `+`."""
     old, new = before.split("\n"), after.split("\n")
-    unmarked = [line.removesuffix(MARK).rstrip() for line in new]
-    matcher = SequenceMatcher(None, old, unmarked, autojunk=False)
+    matcher = SequenceMatcher(None, old, without_marks(after).split("\n"), autojunk=False)
     for tag, first, last, begin, end in matcher.get_opcodes():
         if tag != "equal":
             yield from (f"-{line}" for line in old[first:last])

@@ -39,6 +39,8 @@ Findings = Iterator[Finding]
 
 MARK = "// error"
 """The mark at the end of each line of an example in which the rule must find something."""
+_FINAL = "module_0001.m.sm_9.0a_gpu_after_optimizations.txt"
+"""The name of a final module of XLA:GPU, for an H100."""
 
 
 class FinalModule(NamedTuple):
@@ -138,6 +140,11 @@ def first_line(dump: PassDump) -> Span:
     return Span(start, start + len(line.partition(",")[0]))
 
 
+def without_marks(text: str) -> str:
+    """A text without the marks of an example."""
+    return "\n".join(line.removesuffix(MARK).rstrip() for line in text.split("\n"))
+
+
 def _whole_of(text: str) -> str:
     return _computation.sub(_spelled_out, cleandoc(text))
 
@@ -167,6 +174,11 @@ class Example:
         `add { ROOT s = f32[] add(f32[] a, f32[] b) }`.
         """
         return cls(instructions, as_module=_entry_of, **more)
+
+    @classmethod
+    def final(cls, instructions: str, **more: Any) -> Self:
+        """An example as for `entry` that is the final module of a run of XLA:GPU."""
+        return cls.entry(instructions, file=_FINAL, **more)
 
     @classmethod
     def step(
@@ -200,8 +212,7 @@ class Example:
     @property
     def source(self) -> str:
         """The text of the module without its marks."""
-        lines = self.shown.split("\n")
-        return "\n".join(line.removesuffix(MARK).rstrip() for line in lines) + "\n"
+        return f"{without_marks(self.shown)}\n"
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -226,11 +237,19 @@ class Bad(Example):
     @property
     def fixed_source(self) -> str:
         """The fixed source."""
-        return self.as_module(self.fixed) + "\n"
+        return f"{without_marks(self.as_module(self.fixed))}\n"
 
 
 class Good(Example):
-    """An example without findings, as close as possible to a bad example."""
+    """An example without findings, as close as possible to a bad example.
+
+    Marks in its text do not count, so that a template may serve for both.
+    """
+
+    @property
+    def shown(self) -> str:
+        """The text of the module."""
+        return without_marks(super().shown)
 
 
 def _without_sign(line: str) -> str:

@@ -1,8 +1,8 @@
-"""Operands and results with different layouts, around operations that cannot change layouts."""
+"""Operands whose layout an operation would have to change, although it cannot."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hlo_lint.analysis.layout_mismatches import in_other_orders, turned
 from hlo_lint.hlo.ir import Computation, Instruction, Module
@@ -12,18 +12,14 @@ from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule
 if TYPE_CHECKING:
     from hlo_lint.text.edits import Fix
 
-_DUMPED: Any = {
-    "file": "module_0001.m.0001.layout_normalization.after_reshape-decomposer."
-    "before_layout_normalization.txt",
-    "beside": {
-        "module_0001.m.sm_9.0_gpu_after_optimizations.txt": """
-        HloModule m
-
-        ENTRY e { ROOT p = f32[8,8]{1,0} parameter(0) }
-        """
-    },
-}
-"""A dump before layout_normalization, of a run that ended well."""
+_ADD = """
+// hlo-lint: stage gpu before=layout_normalization
+ROOT sum = f32[8,8]%s add(f32[8,8]%s p, f32[8,8]{0,1} q)  // error
+"""
+_CONVERT = """
+// hlo-lint: stage gpu before=layout_normalization
+ROOT c = u32[5,4]{0,1} bitcast-convert(u16[5,4,2]%s p)  // error
+"""
 
 
 class LayoutChanged(Rule):
@@ -53,20 +49,18 @@ class LayoutChanged(Rule):
     evidence = (RefusedByXla("Instruction shouldn't change layouts", passes="hlo-verifier"),)
     examples = (
         Bad.entry(
-            "ROOT sum = f32[8,8]{1,0} add(f32[8,8]{1,0} p, f32[8,8]{0,1} q)  // error",
+            _ADD % ("{1,0}", "{1,0}"),
             fixed="""
+            // hlo-lint: stage gpu before=layout_normalization
             p = f32[8,8]{1,0} parameter(0)
             q = f32[8,8]{0,1} parameter(1)
             sum.copy = f32[8,8]{1,0} copy(q)
             ROOT sum = f32[8,8]{1,0} add(p, sum.copy)
             """,
-            **_DUMPED,
         ),
-        Bad.entry(
-            "ROOT c = u32[5,4]{0,1} bitcast-convert(u16[5,4,2]{2,1,0} p)  // error", **_DUMPED
-        ),
-        Good.entry("ROOT c = u32[5,4]{0,1} bitcast-convert(u16[5,4,2]{2,0,1} p)", **_DUMPED),
-        Good.entry("ROOT sum = f32[8,8]{0,1} add(f32[8,8]{0,1} p, f32[8,8]{0,1} q)", **_DUMPED),
+        Bad.entry(_CONVERT % "{2,1,0}"),
+        Good.entry(_CONVERT % "{2,0,1}"),
+        Good.entry(_ADD % ("{0,1}", "{0,1}")),
     )
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
@@ -104,7 +98,8 @@ class LayoutChanged(Rule):
                 return None
             order = after.layout.minor_to_major
             copied = before.with_layout(before.layout._replace(minor_to_major=order))
-            read = instruction.operands[number]
-            copy = rewrite.insert_before(instruction, "copy", copied, [read])
+            copy = rewrite.insert_before(
+                instruction, "copy", copied, [instruction.operands[number]]
+            )
             rewrite.replace_operand(instruction, number, copy)
         return rewrite.fix("copy the operand into the layout of the result")

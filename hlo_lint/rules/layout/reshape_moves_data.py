@@ -1,10 +1,11 @@
-"""The precondition of LayoutNormalization on reshapes, and a fix that spells out the move."""
+"""The precondition of LayoutNormalization on reshapes: they move no byte."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
 from hlo_lint.analysis.buffers import source_of
+from hlo_lint.analysis.calls import instructions_of
 from hlo_lint.analysis.kinds import instructions_in
 from hlo_lint.analysis.rewrite import OperandValue, Rewrite
 from hlo_lint.analysis.stage import ANY_STAGE
@@ -145,10 +146,8 @@ class ReshapeMovesData(Rule):
         rewrite = Rewrite(module)
         value: OperandValue = instruction.operands[0]
         for opcode, shape, dimensions in steps:
-            permutation = dimensions if opcode == "transpose" else None
-            value = rewrite.insert_before(
-                instruction, opcode, shape, [value], dimensions=permutation
-            )
+            order = dimensions or None
+            value = rewrite.insert_before(instruction, opcode, shape, [value], dimensions=order)
         rewrite.replace(instruction, value)
         return rewrite.fix(f"spell the move out as {form} and bitcast")
 
@@ -188,7 +187,7 @@ def spell_out(operand: ArrayShape, result: ArrayShape) -> list[_Step]:
             return [("bitcast", _like(result, aligned.minor_to_major), ()), ("copy", result, ())]
     # Neither side can be aligned: move both, to and from the descending order.
     straight, reshaped = (
-        _like(shape, tuple(range(shape.rank - 1, -1, -1))) for shape in (operand, result)
+        _like(shape, shape.with_layout(None).minor_to_major) for shape in (operand, result)
     )
     steps: list[_Step] = [("copy", straight, ()), ("bitcast", reshaped, ()), ("copy", result, ())]
     return [
@@ -242,19 +241,14 @@ def _like(shape: ArrayShape, order: tuple[int, ...]) -> ArrayShape:
 
 def _can_be_moved(operand: ArrayShape, result: ArrayShape) -> bool:
     """True if both shapes hold the same element type in the same memory."""
-    if operand.dtype != result.dtype or operand.elements != result.elements:
-        return False
-    return packs_alike(_flat(operand), _flat(result))
+    is_same = operand.dtype == result.dtype and operand.elements == result.elements
+    return is_same and packs_alike(_flat(operand), _flat(result))
 
 
 def _flat(shape: ArrayShape) -> ArrayShape:
     """The shape flattened to rank 1, without tiles or dimension order."""
-    layout = shape.layout or Layout(())
-    return ArrayShape(
-        shape.dtype,
-        (shape.elements,),
-        Layout((0,), (), layout.element_size_in_bits, layout.memory_space),
-    )
+    layout = (shape.layout or Layout(()))._replace(minor_to_major=(0,), tiles=(), rest=())
+    return ArrayShape(shape.dtype, (shape.elements,), layout)
 
 
 def _may_move(kind: RowKind) -> bool:
@@ -291,9 +285,5 @@ def _feeder(operand: Operand) -> tuple[str, ...]:
 
 
 def _triton_gemms(module: Module) -> list[Instruction]:
-    return [
-        fusion
-        for computation in module.computations
-        for fusion in computation.with_opcode("fusion")
-        if TRITON_GEMM in fusion.attributes_text
-    ]
+    fusions = instructions_of(module, "fusion")
+    return [fusion for fusion in fusions if TRITON_GEMM in fusion.attributes_text]

@@ -1,4 +1,4 @@
-"""Reshapes that fusion left at top level and that were wrapped into kernels."""
+"""Reshapes at top level that were wrapped into kernels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ONE_RESHAPE = m.reshape(m.parameter())
 _PROGRAM = """
 HloModule left_behind, is_scheduled=true
 wrapped { ROOT s = f16[16,4096]{1,0} reshape(f16[2,8,4096]{%s} q) }
-ROOT r = f16[16,4096]{1,0} fusion(f16[2,8,4096]{%s} p), kind=kLoop, calls=wrapped%s
+ROOT r = f16[16,4096]{1,0} fusion(f16[2,8,4096]{%s} p), kind=kLoop, calls=wrapped  // error
 """
 _FREE = """
 HloModule left_behind, is_scheduled=true
@@ -60,8 +60,8 @@ class ReshapeRunsAsKernel(Rule):
         ),
     )
     examples = (
-        Bad.entry(_PROGRAM % ("2,1,0", "2,1,0", "  // error"), fixed=_FREE),
-        Bad.entry(_PROGRAM % ("2,0,1", "2,0,1", "  // error")),
+        Bad.entry(_PROGRAM % ("2,1,0", "2,1,0"), fixed=_FREE),
+        Bad.entry(_PROGRAM % ("2,0,1", "2,0,1")),
         Good.entry(_FREE),
     )
 
@@ -72,20 +72,15 @@ class ReshapeRunsAsKernel(Rule):
             if size is not None and size < self.min_bytes:
                 continue
             moved = sized(size) if size is not None else "an array"
-            if _is_free(operand, result):
-                yield Finding(
-                    fusion,
-                    f"this kernel copies {moved} for a reshape that moves nothing: "
-                    f"{operand} and {result} are the same bytes",
-                    operand=0,
-                )
-            else:
-                yield Finding(
-                    fusion,
-                    f"this reshape is a transpose kernel over {moved}: {operand} and {result} "
-                    "read memory in different orders",
-                    operand=0,
-                )
+            arrays = f"{operand} and {result}"
+            message = (
+                f"this kernel copies {moved} for a reshape that moves nothing: {arrays} are the "
+                "same bytes"
+                if _is_free(operand, result)
+                else f"this reshape is a transpose kernel over {moved}: {arrays} read memory in "
+                "different orders"
+            )
+            yield Finding(fusion, message, operand=0)
 
     def fix(self, instruction: Instruction, module: Module) -> Fix | None:
         """Replace a kernel that moves no data by a bitcast."""
@@ -106,10 +101,9 @@ def _all_wrapped(module: Module) -> Iterator[tuple[Instruction, ArrayShape, Arra
         if len(body.rows) == 2 and body.name in module.fusion_computations
     }
     for fusion, _ in fusions_of(module, bodies):
-        if next(m.find(LOOP_FUSION, fusion), None) is not None:
-            shapes = _wrapped(fusion, module)
-            if shapes is not None:
-                yield fusion, *shapes
+        is_loop = next(m.find(LOOP_FUSION, fusion), None) is not None
+        if is_loop and (shapes := _wrapped(fusion, module)) is not None:
+            yield fusion, *shapes
 
 
 def _wrapped(fusion: Instruction, module: Module) -> tuple[ArrayShape, ArrayShape] | None:
@@ -118,9 +112,10 @@ def _wrapped(fusion: Instruction, module: Module) -> tuple[ArrayShape, ArrayShap
     if body is None or len(body.rows) != 2 or next(m.find(ONE_RESHAPE, body), None) is None:
         return None
     match fusion.operand_shape(0), fusion.shape_or_none:
-        case ArrayShape() as operand, ArrayShape() as result:
-            if operand.has_places and result.has_places:
-                return operand, result
+        case ArrayShape() as before, ArrayShape() as after if (
+            before.has_places and after.has_places
+        ):
+            return before, after
     return None
 
 

@@ -8,20 +8,15 @@ from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule, Stage
 
-_FILE = (
-    "module_0001.m.0001.layout_normalization.after_move_copy_to_users.before_layout_normalization"
-    ".txt"
-)
 _PROGRAM = """
+// hlo-lint: stage gpu before=layout_normalization
 sum { ROOT s = f32[] add(f32[] a, f32[] b) }
 p = f32[8,4]{0,1} parameter(0)
 i = %s parameter(1)
 u = %s parameter(2)
 ROOT r = f32[8,4]{0,1} scatter(p, i, u), update_window_dims={%d}, inserted_window_dims={0}, \
-scatter_dims_to_operand_dims={0}, index_vector_dim=%d, to_apply=sum%s
+scatter_dims_to_operand_dims={0}, index_vector_dim=%d, to_apply=sum  // error
 """
-_PAIRS = "s32[2,3,1]{2,1,0}", "f32[2,3,4]{2,1,0}", 2, 2, "  // error"
-_ONE_ROW = "s32[6,1]{1,0}", "f32[6,4]{1,0}", 1, 1, ""
 
 
 class ScatterOffNormalForm(Rule):
@@ -42,8 +37,8 @@ class ScatterOffNormalForm(Rule):
         ),
     )
     examples = (
-        Bad.entry(_PROGRAM % _PAIRS, file=_FILE),
-        Good.entry(_PROGRAM % _ONE_ROW, file=_FILE),
+        Bad.entry(_PROGRAM % ("s32[2,3,1]{2,1,0}", "f32[2,3,4]{2,1,0}", 2, 2)),
+        Good.entry(_PROGRAM % ("s32[6,1]{1,0}", "f32[6,4]{1,0}", 1, 1)),
     )
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
@@ -63,7 +58,7 @@ def _reason(scatter: Instruction) -> str:
     with_layout = [array for array in arrays if array is not None]
     if count < 3 or count % 2 == 0 or len(with_layout) < count:
         return ""
-    if all(array.minor_to_major == tuple(range(array.rank - 1, -1, -1)) for array in with_layout):
+    if all(array.minor_to_major == array.with_layout(None).minor_to_major for array in with_layout):
         return ""
     operands, updates = with_layout[: count // 2], with_layout[count // 2 + 1 :]
     for name, group in (("operands", operands), ("updates", updates)):

@@ -11,8 +11,6 @@ from hlo_lint.hlo.shape import ArrayShape, spelled_index
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Stage
 from hlo_lint.text.edits import Fix
 
-_FINAL = {".ir-no-opt.ll": ""}
-
 
 class TransposeOffNormalForm(Rule):
     """A transpose between layouts that are not descending, after layout normalization.
@@ -32,26 +30,18 @@ class TransposeOffNormalForm(Rule):
     opcodes = frozenset({"transpose"})
     evidence = (PublicReport("openxla/xla#17276"),)
     examples = (
-        Bad.entry(
-            """
-                ROOT t = f32[4,2,3]{2,1,0} transpose(f32[2,3,4]{0,2,1} p),  // error
-                    dimensions={2,0,1}
-            """,
+        Bad.final(
+            "ROOT t = s8[4,2,3]{2,1,0} transpose(s8[2,3,4]{0,2,1} p), dimensions={2,0,1}  // error",
             fixed="""
-        t.bitcast = f32[3,4,2]{2,1,0} bitcast(f32[2,3,4]{0,2,1} p)
-        ROOT t = f32[4,2,3]{2,1,0} transpose(t.bitcast), dimensions={1,2,0}
-    """,
-            artefacts=_FINAL,
+            t.bitcast = s8[3,4,2]{2,1,0} bitcast(s8[2,3,4]{0,2,1} p)
+            ROOT t = s8[4,2,3]{2,1,0} transpose(t.bitcast), dimensions={1,2,0}
+            """,
         ),
-        Bad.entry(
+        Bad.final(
             "ROOT t = f32[3,2]{0,1} transpose(f32[2,3]{1,0} p), dimensions={1,0}  // error",
             fixed="ROOT t = f32[3,2]{0,1} bitcast(f32[2,3]{1,0} p)",
-            artefacts=_FINAL,
         ),
-        Good.entry(
-            "ROOT t = f32[3,2,1]{2,1,0} transpose(f32[2,1,3]{2,0,1} p), dimensions={2,0,1}",
-            artefacts=_FINAL,
-        ),
+        Good.final("ROOT t = f32[3,2,1] transpose(f32[2,1,3]{2,0,1} p), dimensions={2,0,1}"),
     )
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
