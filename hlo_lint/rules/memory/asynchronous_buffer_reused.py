@@ -1,4 +1,4 @@
-"""Uses of memory between the start and the done of an asynchronous operation."""
+"""Uses of the memory of an asynchronous operation in flight."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ s = (f32[512]{{0}}, f32[512]{{0}}, u32[]) copy-start(x)
 ROOT t = (f32[512]{{0}}, f32[512]{{0}}) tuple(d, y)
 """
 _DONE = "d = f32[512]{0} copy-done(s)"
-_COMPUTE = "y = f32[512]{0} sine(p)"
+_COMPUTE = "y = f32[512]{0} sine(p)  // error"
+_DURING = _PROGRAM.format(first=_COMPUTE, second=_DONE)
 _ASSIGNMENT = """
 BufferAssignment:
 allocation 0: size 2048, parameter 0, shape |f32[512]| at ShapeIndex {}:
@@ -33,10 +34,10 @@ allocation 2: size 8192, preallocated-temp:
  value: <3 s{0} @0> (size=2048,offset=%d): f32[512]{0}
  value: <4 y @0> (size=2048,offset=%d): f32[512]{0}
 """
-_APART = _ASSIGNMENT % (2048, 4096)
-_ON_SOURCE = _ASSIGNMENT % (6144, 1024)
-_ON_RESULT = _ASSIGNMENT % (2048, 3072)
-_ON_ITSELF = _ASSIGNMENT % (1024, 4096)
+_APART = {"-buffer-assignment.txt": _ASSIGNMENT % (2048, 4096)}
+_ON_SOURCE = {"-buffer-assignment.txt": _ASSIGNMENT % (6144, 1024)}
+_ON_RESULT = {"-buffer-assignment.txt": _ASSIGNMENT % (2048, 3072)}
+_ON_ITSELF = {"-buffer-assignment.txt": _ASSIGNMENT % (1024, 4096)}
 
 
 class AsynchronousBufferReused(Rule):
@@ -57,26 +58,13 @@ class AsynchronousBufferReused(Rule):
     mentions = ("-start", "-done", "send", "recv")
     evidence = (PublicReport("NVIDIA/Fuser (memory, there shared, reused while a copy fills it)"),)
     examples = (
+        Bad.entry(_DURING, artefacts=_ON_SOURCE),
+        Bad.entry(_DURING, artefacts=_ON_RESULT),
         Bad.entry(
-            _PROGRAM.format(first=_COMPUTE + "  // error", second=_DONE),
-            artefacts={"-buffer-assignment.txt": _ON_SOURCE},
+            _DURING.replace("  // error", "").replace("(x)", "(x)  // error"), artefacts=_ON_ITSELF
         ),
-        Bad.entry(
-            _PROGRAM.format(first=_COMPUTE + "  // error", second=_DONE),
-            artefacts={"-buffer-assignment.txt": _ON_RESULT},
-        ),
-        Bad.entry(
-            _PROGRAM.format(first=_COMPUTE, second=_DONE).replace("(x)", "(x)  // error"),
-            artefacts={"-buffer-assignment.txt": _ON_ITSELF},
-        ),
-        Good.entry(
-            _PROGRAM.format(first=_COMPUTE, second=_DONE),
-            artefacts={"-buffer-assignment.txt": _APART},
-        ),
-        Good.entry(
-            _PROGRAM.format(first=_DONE, second=_COMPUTE),
-            artefacts={"-buffer-assignment.txt": _ON_SOURCE},
-        ),
+        Good.entry(_DURING, artefacts=_APART),
+        Good.entry(_PROGRAM.format(first=_DONE, second=_COMPUTE), artefacts=_ON_SOURCE),
     )
 
     def is_applicable(self, module: Module) -> bool:
@@ -113,17 +101,12 @@ class AsynchronousBufferReused(Rule):
 
 
 def _message(race: Race) -> str:
-    theirs, ours = race.theirs, race.ours
+    theirs, ours, chain = race.theirs, race.ours, race.chain
+    verb, other = ("reads", "is still writing")
+    if theirs.writes:
+        verb, other = ("writes", "also writes" if ours.writes else "still reads")
     size = _common(theirs, ours)
-    start = race.chain.start
-    until = race.chain.until
-    if not ours.writes:
-        access = f"writes {size} bytes that %{start.name} still reads, until {until}"
-    elif theirs.writes:
-        access = f"writes {size} bytes that %{start.name} also writes, until {until}"
-    else:
-        access = f"reads {size} bytes that %{start.name} is still writing, until {until}"
-    return f"this {access}"
+    return f"this {verb} {size} bytes that %{chain.start.name} {other}, until {chain.until}"
 
 
 def _common(left: MemoryAccess, right: MemoryAccess) -> int:

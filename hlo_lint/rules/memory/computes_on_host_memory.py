@@ -11,10 +11,9 @@ from hlo_lint.hlo.attributes.shapes import ProgramShape
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.kinds import types_of
 from hlo_lint.hlo.opcodes import wrapped_opcode
-from hlo_lint.hlo.shape import Shape, arrays
+from hlo_lint.hlo.shape import HOST_MEMORY, Shape, arrays
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity, Stage
 
-_HOST: Final = 5
 _CARRIES: Final = frozenset(
     "add-dependency after-all async-done async-start async-update bitcast call conditional copy "
     "copy-done copy-start custom-call domain dynamic-slice dynamic-update-slice fusion "
@@ -106,7 +105,7 @@ custom_call_has_side_effect=true, frontend_attributes={_xla_buffer_placement="pi
             if _carries(instruction) or _is_on_the_host(instruction):
                 continue
             for number, operand in enumerate(instruction.operands):
-                if _HOST in _memories(operand.shape):
+                if HOST_MEMORY in _memories(operand.shape):
                     yield Finding(
                         instruction,
                         f"this {instruction.opcode} computes on %{operand.name}, which is in host "
@@ -115,16 +114,16 @@ custom_call_has_side_effect=true, frontend_attributes={_xla_buffer_placement="pi
                     )
                     break
             else:
-                if (
-                    _HOST in _memories(instruction.shape_or_none)
-                    and instruction.opcode != "constant"
-                ):
+                is_on_host = HOST_MEMORY in _memories(instruction.shape_or_none)
+                if is_on_host and instruction.opcode != "constant":
                     yield Finding(
                         instruction, f"this {instruction.opcode} writes its result to host memory"
                     )
 
     def _check_annotated(self, module: Module) -> Findings:
-        sources = (source for source in _annotated(module) if not _memories(source.shape) & {_HOST})
+        sources = (
+            source for source in _annotated(module) if not _memories(source.shape) & {HOST_MEMORY}
+        )
         seen = set()
         for value in reached(sources, _in_the_same_memory):
             for user in value.users:
@@ -140,14 +139,13 @@ custom_call_has_side_effect=true, frontend_attributes={_xla_buffer_placement="pi
 def _updated_elsewhere(update: Instruction) -> Findings:
     """A finding if an update in host memory begins as an array in device memory."""
     for array in update.operands[:1]:
-        if _HOST not in _memories(update.shape_or_none) - _memories(array.shape):
-            continue
-        yield Finding(
-            update,
-            f"this dynamic-update-slice is in host memory, but %{array.name}, the array that it "
-            "updates, is not",
-            operand=0,
-        )
+        if HOST_MEMORY in _memories(update.shape_or_none) - _memories(array.shape):
+            yield Finding(
+                update,
+                f"this dynamic-update-slice is in host memory, but %{array.name}, the array that "
+                "it updates, is not",
+                operand=0,
+            )
 
 
 def _annotated(module: Module) -> Iterator[Instruction]:
@@ -156,14 +154,13 @@ def _annotated(module: Module) -> Iterator[Instruction]:
     parameters = module.entry.parameters if module.entry is not None else ()
     if isinstance(stated, ProgramShape):
         for parameter, shape in zip(parameters, stated.parameters, strict=False):
-            if _memories(shape) == {_HOST}:
+            if _memories(shape) == {HOST_MEMORY}:
                 yield parameter
     yield from filter(_is_moved, instructions_of(module, "custom-call"))
 
 
 def _carries(instruction: Instruction) -> bool:
-    opcode = instruction.opcode
-    return (wrapped_opcode(opcode) or opcode) in _CARRIES
+    return (wrapped_opcode(instruction.opcode) or instruction.opcode) in _CARRIES
 
 
 def _is_moved(call: Instruction) -> bool:

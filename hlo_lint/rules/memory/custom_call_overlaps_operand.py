@@ -23,7 +23,7 @@ MATRIX, PRODUCT = 2, ((), (0,))
 _PROGRAM = """
 HloModule shared, is_scheduled=true
 x = f32[512]{0} negate(f32[512]{0} p)
-ROOT c = f32[512]{0} custom-call(x), custom_call_target="kernel"%s
+ROOT c = f32[512]{0} custom-call(x), custom_call_target="kernel"%s  // error
 """
 _ASSIGNMENT = """
 BufferAssignment:
@@ -33,6 +33,7 @@ allocation 1: size 4096, output shape is |f32[512]|, maybe-live-out:
  value: <1 x @0> (size=2048,offset=0): f32[512]{0}
  value: <2 c @0> (size=2048,offset=%d): f32[512]{0}
 """
+_IN_PLACE = {"-buffer-assignment.txt": _ASSIGNMENT % 0}
 
 
 class CustomCallOverlapsOperand(Rule):
@@ -51,31 +52,20 @@ class CustomCallOverlapsOperand(Rule):
         PublicReport("NVIDIA/TransformerEngine#2730", "payloads/shared_with_operand_legacy"),
     )
     examples = (
-        Bad.entry(
-            _PROGRAM % "  // error", artefacts={"-buffer-assignment.txt": _ASSIGNMENT % 1024}
-        ),
+        Bad.entry(_PROGRAM % "", artefacts={"-buffer-assignment.txt": _ASSIGNMENT % 1024}),
         Good.entry(_PROGRAM % "", artefacts={"-buffer-assignment.txt": _ASSIGNMENT % 2048}),
-        Good.entry(
-            _PROGRAM % ", output_to_operand_aliasing={{}: (0, {})}",
-            artefacts={"-buffer-assignment.txt": _ASSIGNMENT % 0},
-        ),
+        Good.entry(_PROGRAM % ", output_to_operand_aliasing={{}: (0, {})}", artefacts=_IN_PLACE),
         Good.entry(
             _PROGRAM.replace("kernel", "__cublas$lt$matmul").replace("call(x)", "call(p, p, x)")
             % ', backend_config={"gemm_backend_config":{"beta":1}}',
-            artefacts={"-buffer-assignment.txt": _ASSIGNMENT % 0},
+            artefacts=_IN_PLACE,
         ),
-        Good.entry(
-            _PROGRAM.replace("kernel", "ConcatBitcast") % "",
-            artefacts={"-buffer-assignment.txt": _ASSIGNMENT % 0},
-        ),
+        Good.entry(_PROGRAM.replace("kernel", "ConcatBitcast") % "", artefacts=_IN_PLACE),
     )
 
     def is_applicable(self, module: Module) -> bool:
         """True if the module has a custom call outside fusions."""
-        return any(
-            "custom-call" in nonfusion_computation.opcodes
-            for nonfusion_computation in module.nonfusion_computations
-        )
+        return any("custom-call" in part.opcodes for part in module.nonfusion_computations)
 
     def check(self, final: FinalModule, buffers: BufferAssignment) -> Findings:
         """Results and operands that overlap without a declared alias."""

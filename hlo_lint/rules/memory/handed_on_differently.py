@@ -10,11 +10,10 @@ from hlo_lint.analysis.kinds import types_in
 from hlo_lint.hlo.attributes.shapes import ProgramShape
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.kinds import types_of
-from hlo_lint.hlo.shape import ArrayShape, Index, Shape, leaves, part, spelled_index
+from hlo_lint.hlo.shape import HOST_MEMORY, ArrayShape, Index, Shape, leaves, part, spelled_index
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity, Stage
 
 _HANDS_ON: Final = ("tuple", "get-tuple-element", "opt-barrier", "copy-done")
-_HOST: Final = 5
 _CALLS: Final = ("call", "conditional", "fusion", "while")
 
 
@@ -83,11 +82,11 @@ def _in_header(module: Module) -> Findings:
     """The root of the entry, if the header states a different memory space."""
     root = None if module.entry is None else module.entry.root
     program = module.attribute_or_none("entry_computation_layout")
-    if root is not None and isinstance(program, ProgramShape):
-        place = _other_memory(root.shape_or_none, program.result)
-        if place is not None:
-            ours, theirs = place
-            yield Finding(root, f"this returns {ours}, but entry_computation_layout says {theirs}")
+    if root is None or not isinstance(program, ProgramShape):
+        return
+    if place := _other_memory(root.shape_or_none, program.result):
+        ours, theirs = place
+        yield Finding(root, f"this returns {ours}, but entry_computation_layout says {theirs}")
 
 
 def _passed(
@@ -95,11 +94,9 @@ def _passed(
 ) -> Findings:
     """Calls and dynamic-update-slices whose operands and results disagree about memory spaces."""
     for update in computation.with_opcode("dynamic-update-slice"):
-        if update.operands:
-            place = _other_memory(update.operands[0].shape, update.shape_or_none)
-            if place is not None:
-                ours, theirs = place
-                yield Finding(update, f"this writes into {ours}, but returns {theirs}", operand=0)
+        if place := _other_memory(update.operand_shape(0), update.shape_or_none):
+            ours, theirs = place
+            yield Finding(update, f"this writes into {ours}, but returns {theirs}", operand=0)
     for opcode in _CALLS:
         for call in computation.with_opcode(opcode):
             names = call.called_computations
@@ -113,13 +110,11 @@ def _passed(
 
 
 def _at_boundary(call: Instruction, callee: Computation) -> tuple[ArrayShape, ArrayShape] | None:
-    operands = call.operands
-    for parameter in callee.parameters:
+    # The operands of a conditional belong to different branches.
+    for parameter in callee.parameters if call.opcode != "conditional" else ():
         number = parameter.parameter_number
-        if call.opcode == "conditional" or number is None or number >= len(operands):
-            continue  # the operands of a conditional belong to different branches
-        place = _other_memory(operands[number].shape, parameter.shape_or_none)
-        if place is not None:
+        taken = None if number is None else call.operand_shape(number)
+        if place := _other_memory(taken, parameter.shape_or_none):
             return place
     is_condition = call.attributes.get("condition", "").lstrip("%") == callee.name
     if callee.root is None or is_condition:
@@ -131,7 +126,10 @@ def _other_memory(taken: Shape | None, given: Shape | None) -> tuple[ArrayShape,
     """The first array that only the operand or only the result places in host memory."""
     for _, source, ours in _common_arrays(taken, given):
         # Only host memory counts: XLA:TPU writes its own memory spaces into fusion bodies late.
-        if _memory_differs(source, ours) and _HOST in (source.memory_space, ours.memory_space):
+        if _memory_differs(source, ours) and HOST_MEMORY in (
+            source.memory_space,
+            ours.memory_space,
+        ):
             return source, ours
     return None
 

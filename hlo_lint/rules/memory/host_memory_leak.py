@@ -1,4 +1,4 @@
-"""Values in host memory before HostOffloader, and slices that would move data between memories."""
+"""Values that are in host memory although neither HostOffloader nor a copy moved them."""
 
 from __future__ import annotations
 
@@ -10,24 +10,10 @@ from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.kinds import types_of
 from hlo_lint.hlo.opcodes import FIRST_INDEX
 from hlo_lint.hlo.records import opcode_of, type_of
-from hlo_lint.hlo.shape import arrays, shape_or_none
+from hlo_lint.hlo.shape import HOST_MEMORY, arrays, shape_or_none
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule, Stage
 
-HOST: Final = 5
 FAST: Final = 1
-
-_EARLY = (
-    "module_0001.m.0001.layout_normalization.after_reshape-decomposer.before_layout_normalization"
-    ".txt"
-)
-_AFTER = {
-    "module_0001.m.sm_9.0_gpu_after_optimizations.txt": """
-        HloModule m
-
-        ENTRY e { ROOT p = f32[8]{0} parameter(0) }
-        """
-}
-_FINAL = {".ir-no-opt.ll": ""}
 
 
 class HostMemoryLeak(Rule):
@@ -51,21 +37,20 @@ class HostMemoryLeak(Rule):
         ),
     )
     examples = (
-        Bad.entry(
-            "ROOT c = f32[8]{0:S(5)} copy(f32[8]{0} p)  // error", file=_EARLY, beside=_AFTER
-        ),
-        Bad.entry(
-            """
+        Bad.entry("""
+            // hlo-lint: stage gpu before=layout_normalization
+            ROOT c = f32[8]{0:S(5)} copy(f32[8]{0} p)  // error
+        """),
+        Bad.final("""
             p = f32[8]{0} parameter(0)
             i = s32[] parameter(1)
             ROOT d = f32[4]{0:S(5)} dynamic-slice(p, i), dynamic_slice_sizes={4}  // error
-            """,
-            artefacts=_FINAL,
-        ),
-        Good.entry(
-            "ROOT d = f32[4]{0} dynamic-slice(f32[8]{0:S(5)} p, s32[] i), dynamic_slice_sizes={4}",
-            artefacts=_FINAL,
-        ),
+        """),
+        Good.final("""
+            p = f32[8]{0:S(5)} parameter(0)
+            i = s32[] parameter(1)
+            ROOT d = f32[4]{0} dynamic-slice(p, i), dynamic_slice_sizes={4}
+        """),
     )
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
@@ -98,8 +83,8 @@ def _crossings(instruction: Instruction, backend: str | None) -> Findings:
         if before is None:
             continue
         was, becomes = before.memory_space, after.memory_space
-        to_host = not is_update and was != HOST == becomes
-        from_host = is_update and not number and was == HOST != becomes
+        to_host = not is_update and was != HOST_MEMORY == becomes
+        from_host = is_update and not number and was == HOST_MEMORY != becomes
         # On TPU, space 1 is VMEM, and memory-space assignment moves slices between it and HBM.
         fast = backend != "tpu" and was == FAST != becomes
         if to_host or from_host or fast:
@@ -114,4 +99,4 @@ def _is_placed(text: str) -> bool:
 @lru_cache(maxsize=1 << 12)
 def _holds_host(text: str) -> bool:
     placed = arrays(shape_or_none(text)) if _is_placed(text) else ()
-    return any(array.memory_space == HOST for array in placed)
+    return any(array.memory_space == HOST_MEMORY for array in placed)

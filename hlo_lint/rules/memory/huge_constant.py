@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from hlo_lint.analysis.calls import holders
 from hlo_lint.hlo.records import type_of
 from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, Rule, Severity
@@ -46,26 +44,19 @@ class HugeConstant(Rule):
 
     def check(self, final: FinalModule) -> Findings:
         """A finding at the largest constant, if all of them reach the limit."""
-        holding = holders(final.module).get("constant", ())
-        counts = Counter(
-            [
-                type_of(computation.rows[number])
-                for computation in holding
-                for number in computation.positions("constant")
-            ]
-        )
-        total = sum(_size(text) * count for text, count in counts.items())
-        if total < self.min_bytes:
-            return
-        largest = max(map(_size, counts))
-        first = next(
-            computation.at(number)
-            for computation in holding
+        places = [
+            (computation, number)
+            for computation in holders(final.module).get("constant", ())
             for number in computation.positions("constant")
-            if _size(type_of(computation.rows[number])) == largest
-        )
-        others = f", and all constants {sized(total)}" if total > largest else ""
-        yield Finding(first, f"this constant takes {sized(largest)}{others}")
+        ]
+        sizes = [_size(type_of(computation.rows[number])) for computation, number in places]
+        total = sum(sizes)
+        if total >= self.min_bytes:
+            largest = max(sizes)
+            computation, number = places[sizes.index(largest)]
+            others = f", and all constants {sized(total)}" if total > largest else ""
+            message = f"this constant takes {sized(largest)}{others}"
+            yield Finding(computation.at(number), message)
 
 
 def _size(text: str) -> int:

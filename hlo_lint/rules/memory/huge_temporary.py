@@ -71,15 +71,10 @@ class HugeTemporary(Rule):
         if not sizes:
             return
         largest, first = max(sizes, key=lambda value: value[0])
-        others = [(size, value) for size, value in sizes if value is not first]
-        notes = first_of(
-            [f"%{value.name}: {sized(size)}" for size, value in others],
-            f"more values of at least {sized(self.min_bytes)}",
-            _MAX_NAMED,
-        )
-        yield Finding(
-            first, f"this {first.opcode} returns {first.type_text}: {sized(largest)}", notes
-        )
+        others = [f"%{value.name}: {sized(size)}" for size, value in sizes if value is not first]
+        notes = first_of(others, f"more values of at least {sized(self.min_bytes)}", _MAX_NAMED)
+        message = f"this {first.opcode} returns {first.type_text}: {sized(largest)}"
+        yield Finding(first, message, notes)
 
 
 def _temporaries(module: Module, least: int) -> Iterator[tuple[int, Instruction]]:

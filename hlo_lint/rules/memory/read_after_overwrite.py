@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import Final
 
 from hlo_lint.analysis.calls import uncalled_computations
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.hlo.shape import spelled_index
+from hlo_lint.hlo.shape import Index, spelled_index
 from hlo_lint.rules.base import Bad, Compilation, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding, Severity
-
-if TYPE_CHECKING:
-    from hlo_lint.analysis.overwrites import Overwrite
 
 _COPIED: Final = "after_removing_unnecessary_copies"
 _PROGRAM = """
@@ -22,7 +20,7 @@ x = f32[8]{{0}} negate(f32[8]{{0}} p)
 {second}
 ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple(d, y)
 """
-_UPDATE = "d = f32[8]{0} dynamic-update-slice(x, f32[4]{0} u, s32[] i)"
+_UPDATE = "d = f32[8]{0} dynamic-update-slice(x, f32[4]{0} u, s32[] i)  // error"
 _READ = "y = f32[8]{0} sine(x)"
 _UNSCHEDULED = """
 x = f32[8]{0} negate(f32[8]{0} p)
@@ -51,7 +49,7 @@ HloModule m, is_scheduled=true, input_output_alias={{ {{}}: (0, {{}}, may-alias)
 p = f32[8]{{0}} parameter(0)
 q = f32[8]{{0}} parameter(1)
 c = f32[8]{{0}} copy(q)
-ROOT t = f32[8]{{0}} bitcast({result}){mark}
+ROOT t = f32[8]{{0}} bitcast({result})  // error
 """
 _FUSED = """
 HloModule m, is_scheduled=true
@@ -61,7 +59,7 @@ f {{
   ROOT r = (f32[8]{{0}}, f32[8]{{0}}) tuple(n, w)
 }}
 x = f32[8]{{0}} negate(f32[8]{{0}} p)
-d = (f32[8]{{0}}, f32[8]{{0}}) fusion(x, f32[4]{{0}} u, s32[] i), kind=kLoop, calls=f{mark}
+d = (f32[8]{{0}}, f32[8]{{0}}) fusion(x, f32[4]{{0}} u, s32[] i), kind=kLoop, calls=f  // error
 y = f32[8]{{0}} sine(x)
 ROOT t = ((f32[8]{{0}}, f32[8]{{0}}), f32[8]{{0}}) tuple(d, y)
 """
@@ -78,7 +76,7 @@ HloModule m, is_scheduled=true
 twice {{ ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple(f32[8]{{0}} a, a) }}
 again {{
   n = f32[8]{{0}} negate(f32[8]{{0}} b)
-  c = f32[8]{{0}} {opcode}(n){mark}
+  c = f32[8]{{0}} {opcode}(n)  // error
   ROOT u = (f32[8]{{0}}, f32[8]{{0}}) tuple(n, c)
 }}
 k = f32[8]{{0}} copy(f32[8]{{0}} p)
@@ -115,18 +113,18 @@ class ReadAfterOverwrite(Rule):
     mentions = ("output_to_operand_aliasing=", "input_output_alias=")
     evidence = (PublicReport("openxla/xla@dadbe2c566"),)
     examples = (
-        Bad.entry(_PROGRAM.format(first=_UPDATE + "  // error", second=_READ)),
+        Bad.entry(_PROGRAM.format(first=_UPDATE, second=_READ)),
         Good.entry(_PROGRAM.format(first=_READ, second=_UPDATE)),
         Bad.entry(_UNSCHEDULED, file=f"module_0001.m.0001.copy-insertion.{_COPIED}.txt"),
         Bad.entry(_LOOP.format(given="y, x", init="k", mark="  // error", at_loop="")),
         Bad.entry(_LOOP.format(given="n, y", init="p", mark="", at_loop="  // error")),
         Good.entry(_LOOP.format(given="n, y", init="k", mark="", at_loop="")),
         Good.entry(_LOOP.format(given="y, y", init="q", mark="", at_loop="")),
-        Bad.entry(_GIVEN.format(result="q", mark="  // error")),
-        Good.entry(_GIVEN.format(result="c", mark="")),
-        Bad.entry(_FUSED.format(updated="a", mark="  // error")),
-        Good.entry(_FUSED.format(updated="n", mark="")),
-        Bad.entry(_IN_FLIGHT.format(first=_UPDATE + "  // error", second=_COPY_DONE)),
+        Bad.entry(_GIVEN.format(result="q")),
+        Good.entry(_GIVEN.format(result="c")),
+        Bad.entry(_FUSED.format(updated="a")),
+        Good.entry(_FUSED.format(updated="n")),
+        Bad.entry(_IN_FLIGHT.format(first=_UPDATE, second=_COPY_DONE)),
         Good.entry(_IN_FLIGHT.format(first=_COPY_DONE, second=_UPDATE)),
         Good.entry("""
             HloModule m, is_scheduled=true
@@ -137,8 +135,8 @@ class ReadAfterOverwrite(Rule):
             }
             ROOT r = f32[8]{0} negate(f32[8]{0} p)
         """),
-        Bad.entry(_BRANCHES.format(opcode="sine", mark="  // error")),
-        Good.entry(_BRANCHES.format(opcode="copy", mark="")),
+        Bad.entry(_BRANCHES.format(opcode="sine")),
+        Good.entry(_BRANCHES.format(opcode="copy")),
     )
 
     def check(self, final: FinalModule) -> Findings:
@@ -160,22 +158,19 @@ class ReadAfterOverwrite(Rule):
 def _all(module: Module, severity: Severity | None, file: int = 0) -> Findings:
     from hlo_lint.analysis import overwrites as shared  # few texts are scheduled
 
+    finding = partial(Finding, severity=severity, file=file)
     swapped = list(shared.swapped_elements(module))
     for root, element, target in swapped:
-        yield Finding(
+        yield finding(
             root,
             f"this returns element {element} of the loop's state as element {target} without a "
             "copy: each element keeps its buffer in all iterations",
-            severity=severity,
-            file=file,
         )
     for root, index, value in shared.swapped_results(module):
-        yield Finding(
+        yield finding(
             root,
             f"result {spelled_index(index)} is %{value.name}, but aliases a different parameter: a "
             "copy is missing",
-            severity=severity,
-            file=file,
         )
     if swapped:
         return  # their buffers are merged: all further overwrites follow from that
@@ -187,24 +182,17 @@ def _all(module: Module, severity: Severity | None, file: int = 0) -> Findings:
         reader = overwrite.reader
         is_result = reader.opcode == "tuple" and reader.is_root
         after = "the computation returns" if is_result else f"%{reader.name} reads later"
-        message = f"this overwrites {_spelled(overwrite)}, which {after}"
-        note = f"both share a buffer, and no copy preserves {_spelled(overwrite)}"
-        yield Finding(overwrite.writer, message, (note,), severity=severity, file=file)
+        place = _spelled(*overwrite.value)
+        note = f"both share a buffer, and no copy preserves {place}"
+        yield finding(overwrite.writer, f"this overwrites {place}, which {after}", (note,))
     for writer, (kept, index) in shared.kept_writes(module):
         # Handwritten modules often initialize a loop's counter with a constant.
         is_counter = severity is Severity.WARNING and kept.type_text.endswith("[]")
         if writer not in writers and not (is_counter and kept.opcode == "constant"):
-            place = f"%{kept.name}" + (spelled_index(index) if index else "")
             reason = "is a constant" if kept.opcode == "constant" else "is not donated"
-            yield Finding(
-                writer,
-                f"this overwrites {place}, which {reason}",
-                ("both share a buffer, without a copy between them",),
-                severity=severity,
-                file=file,
-            )
+            message = f"this overwrites {_spelled(kept, index)}, which {reason}"
+            yield finding(writer, message, ("both share a buffer, without a copy between them",))
 
 
-def _spelled(overwrite: Overwrite) -> str:
-    instruction, index = overwrite.value
+def _spelled(instruction: Instruction, index: Index) -> str:
     return f"%{instruction.name}" + (spelled_index(index) if index else "")

@@ -1,4 +1,4 @@
-"""Starts and dones of asynchronous operations, which must form pairs."""
+"""Pairs of asynchronous operations: every start has its done."""
 
 from __future__ import annotations
 
