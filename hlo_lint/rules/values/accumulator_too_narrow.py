@@ -15,11 +15,11 @@ from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity, Wr
 _SUM = """
 sum {{ ROOT s = {type}[] add({type}[] a, {type}[] b) }}
 zero = {type}[] constant(0)
-ROOT r = {type}[4] reduce({type}[4,1000] p, zero), dimensions={{1}}, to_apply=sum{mark}
+ROOT r = {type}[4] reduce({type}[4,1000] p, zero), dimensions={{1}}, to_apply=sum  // error
 """
 _DOT = """
 ROOT d = {type}[8,8] dot(s8[8,{size}] p, s8[{size},8] q), lhs_contracting_dims={{1}}, \
-rhs_contracting_dims={{0}}{mark}
+rhs_contracting_dims={{0}}  // error
 """
 
 
@@ -38,11 +38,11 @@ class AccumulatorTooNarrow(Rule):
     mentions = ("s8[", "u8[", "s16[", "u16[", "s4[", "u4[", "s2[", "u2[")
     evidence = (WrongValues(),)
     examples = (
-        Bad.entry(_SUM.format(type="u8", mark="  // error")),
-        Bad.entry(_DOT.format(size=512, type="s8", mark="  // error")),
-        Good.entry(_SUM.format(type="u16", mark="")),
-        Good.entry(_DOT.format(size=512, type="s32", mark="")),
-        Good.entry(_DOT.format(size=64, type="s8", mark="")),
+        Bad.entry(_SUM.format(type="u8")),
+        Bad.entry(_DOT.format(size=512, type="s8")),
+        Good.entry(_SUM.format(type="u16")),
+        Good.entry(_DOT.format(size=512, type="s32")),
+        Good.entry(_DOT.format(size=64, type="s8")),
     )
 
     def check(self, module: Module) -> Findings:

@@ -24,12 +24,12 @@ less {{
   b = s32[] parameter(1)
   i = s32[] parameter(2)
   j = s32[] parameter(3)
-  first = pred[] compare(a, b), direction={direction}
+  first = pred[] compare({}), direction={}
   same = pred[] compare(a, b), direction=EQ
   second = pred[] compare(i, j), direction=LT
-  ROOT c = pred[] {root}
+  ROOT c = pred[] {}
 }}
-ROOT s = (s32[64], s32[64]) sort(s32[64] p, s32[64] q), dimensions={{0}}, to_apply=less{mark}
+ROOT s = (s32[64], s32[64]) sort(s32[64] p, s32[64] q), dimensions={{0}}, to_apply=less  // error
 """
 
 
@@ -49,18 +49,12 @@ class ComparatorNotStrict(Rule):
     opcodes = frozenset({"sort"})
     evidence = (RefusedByXla("SIGSEGV", by="cpu 0.10.2"),)
     examples = (
-        Bad.entry(_PROGRAM.format(direction="LE", root="copy(first)", mark="  // error")),
-        Bad.entry(_PROGRAM.format(direction="NE", root="copy(first)", mark="  // error")),
-        Bad.entry(
-            _PROGRAM.format(direction="GE", root="select(same, first, second)", mark="  // error")
-        ),
-        Bad.entry(
-            _PROGRAM.format(direction="LT", root="copy(first)", mark="  // error").replace(
-                *("compare(a, b)", "compare(a, i)")
-            )
-        ),
-        Good.entry(_PROGRAM.format(direction="LT", root="copy(first)", mark="")),
-        Good.entry(_PROGRAM.format(direction="GT", root="select(same, second, first)", mark="")),
+        Bad.entry(_PROGRAM.format("a, b", "LE", "copy(first)")),
+        Bad.entry(_PROGRAM.format("a, b", "NE", "copy(first)")),
+        Bad.entry(_PROGRAM.format("a, b", "GE", "select(same, first, second)")),
+        Bad.entry(_PROGRAM.format("a, i", "LT", "copy(first)")),
+        Good.entry(_PROGRAM.format("a, b", "LT", "copy(first)")),
+        Good.entry(_PROGRAM.format("a, b", "GT", "select(same, second, first)")),
     )
 
     def check(self, module: Module) -> Findings:

@@ -1,10 +1,11 @@
-"""Gathers and scatters with wrong `unique_indices` or `indices_are_sorted`."""
+"""Untrue claims of gathers or scatters about their indices: unique, sorted."""
 
 from __future__ import annotations
 
 from collections import Counter
 from itertools import pairwise
 from math import prod
+from operator import attrgetter
 from typing import Final
 
 from hlo_lint.analysis.pass_pairs import PassPair
@@ -35,16 +36,14 @@ ENTRY e {{
   u = f32[3] parameter(1)
   i = s32[3,1] {indices}
   ROOT {name} = f32[8] scatter(p, i, u), update_window_dims={{}}, inserted_window_dims={{0}}, \
-scatter_dims_to_operand_dims={{0}}, index_vector_dim=1{claim}, to_apply=set{mark}
+scatter_dims_to_operand_dims={{0}}, index_vector_dim=1{claim}, to_apply=set  // error
 }}
 """
 
 
-def _program(
-    indices: str = "parameter(2)", *, claim: str = "", name: str = "s", mark: str = ""
-) -> str:
+def _program(indices: str = "parameter(2)", *, claim: str = "", name: str = "s") -> str:
     claim = f", {claim}=true" if claim else ""
-    return _PROGRAM.format(indices=indices, claim=claim, name=name, mark=mark)
+    return _PROGRAM.format(indices=indices, claim=claim, name=name)
 
 
 class IndexClaimUntrue(Rule):
@@ -66,13 +65,9 @@ class IndexClaimUntrue(Rule):
     opcodes = frozenset(INDEX_MAPS)
     skip_fusion_bodies = False
     examples = (
-        Bad(_program("constant({{1}, {1}, {2}})", claim="unique_indices", mark="  // error")),
-        Bad(_program("constant({{4}, {1}, {2}})", claim="indices_are_sorted", mark="  // error")),
-        Bad(
-            _program(claim="unique_indices", name="t", mark="  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _program()},
-        ),
+        Bad(_program("constant({{1}, {1}, {2}})", claim="unique_indices")),
+        Bad(_program("constant({{4}, {1}, {2}})", claim="indices_are_sorted")),
+        Bad(_program(claim="unique_indices", name="t"), file=_AFTER, beside={_BEFORE: _program()}),
         Good(
             _program(claim="unique_indices", name="t"),
             file=_AFTER,
@@ -136,12 +131,7 @@ def _may_be_any(indices: Instruction) -> bool:
     shape = indices.shape_or_none
     if not isinstance(shape, ArrayShape) or prod(shape.dims) <= max(shape.dims[-1:], default=1):
         return False
-    cone = reached(
-        [indices],
-        lambda value: [
-            operand for operand in map(value.producer, range(len(value.operands))) if operand
-        ],
-    )
+    cone = reached([indices], attrgetter("producers"))
     return all(value.opcode in _MOVES for value in cone)
 
 

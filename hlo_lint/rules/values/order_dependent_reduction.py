@@ -29,12 +29,12 @@ MAX_WHOLE: Final = 32
 _NEUTRAL: Final = {"add": "0", "multiply": "1"}
 """The neutral initial value of each operation."""
 _PROGRAM = """
-step {{ ROOT s = f32[] {step} }}
-zero = f32[] constant(0)
-ROOT r = f32[] reduce(f32[64] p, zero), dimensions={{0}}, to_apply=step{mark}
+step {{ ROOT s = f32[] {step}(f32[] a, f32[] b) }}
+zero = f32[] constant({first})
+ROOT r = f32[] reduce(f32[64] p, zero), dimensions={{0}}, to_apply=step  // error
 """
 _ARGMAX = """
-argmax {{
+best {{
   a = f32[] parameter(0)
   i = s32[] parameter(1)
   b = f32[] parameter(2)
@@ -51,7 +51,7 @@ argmax {{
 n = s32[64] iota(), iota_dimension=0
 least = f32[] constant(-inf)
 zero = s32[] constant(0)
-ROOT r = (f32[], s32[]) reduce(f32[64] p, n, least, zero), dimensions={{0}}, to_apply=argmax{mark}
+ROOT r = (f32[], s32[]) reduce(f32[64] p, n, least, zero), dimensions={{0}}, to_apply=best  // error
 """
 
 
@@ -85,16 +85,12 @@ class OrderDependentReduction(Rule):
         PublicReport("openxla/xla#47374 (a side effect)"),
     )
     examples = (
-        Bad.entry(_PROGRAM.format(step="subtract(f32[] a, f32[] b)", mark="  // error")),
-        Bad.entry(
-            _PROGRAM.format(step="add(f32[] a, f32[] b)", mark="  // error").replace(
-                *("constant(0)", "constant(1)")
-            )
-        ),
-        Bad.entry(_ARGMAX.format(test="greater", mark="  // error")),
-        Good.entry(_ARGMAX.format(test="chosen", mark="")),
-        Good.entry(_PROGRAM.format(step="add(f32[] a, f32[] b)", mark="")),
-        Good.entry(_PROGRAM.format(step="maximum(f32[] a, f32[] b)", mark="")),
+        Bad.entry(_PROGRAM.format(step="subtract", first=0)),
+        Bad.entry(_PROGRAM.format(step="add", first=1)),
+        Bad.entry(_ARGMAX.format(test="greater")),
+        Good.entry(_ARGMAX.format(test="chosen")),
+        Good.entry(_PROGRAM.format(step="add", first=0)),
+        Good.entry(_PROGRAM.format(step="maximum", first=0)),
         Bad.entry("""
             first {
               ROOT a = f32[] parameter(0)
@@ -130,17 +126,15 @@ class OrderDependentReduction(Rule):
                             templates[template] = _reducer(callee)
                         steps[name] = templates[template]
                     applied, effect, other = steps[name]
+                    wrong, severity = "", None
                     if effect:
-                        yield Finding(
-                            computation.at(number),
-                            f"this {opcode} applies %{name} any number of times, but {effect} has "
-                            "a side effect",
+                        wrong = (
+                            f"applies %{name} any number of times, but {effect} has a side effect"
                         )
                     elif other and opcode.startswith(_COLLECTIVES) and stage.backend != "tpu":
-                        yield Finding(
-                            computation.at(number),
-                            f"this {opcode} applies %{name}, which {other}: collectives of XLA:CPU "
-                            "and XLA:GPU reduce by add, multiply, maximum or minimum",
+                        wrong = (
+                            f"applies %{name}, which {other}: collectives of XLA:CPU and XLA:GPU "
+                            "reduce by add, multiply, maximum or minimum"
                         )
                     elif applied in _NEUTRAL:
                         names = references_of(rows[number])
@@ -149,18 +143,16 @@ class OrderDependentReduction(Rule):
                             value = computation.at(initial)
                             yield from _counted(computation.at(number), value, applied)
                     elif applied == "tuple":
-                        yield Finding(
-                            computation.at(number),
-                            f"this {opcode} does not break ties: %{name} compares only values, so "
-                            "either of two equal elements may win",
-                            severity=Severity.INFO,  # harmless where no two are equal
+                        wrong = (
+                            f"does not break ties: %{name} compares only values, so either of two "
+                            "equal elements may win"
                         )
+                        severity = Severity.INFO  # harmless where no two are equal
                     elif applied in _ORDERED:
-                        yield Finding(
-                            computation.at(number),
-                            f"this {opcode} applies %{name} in any order, but {applied} is not "
-                            "associative",
-                        )
+                        wrong = f"applies %{name} in any order, but {applied} is not associative"
+                    if wrong:
+                        place = computation.at(number)
+                        yield Finding(place, f"this {opcode} {wrong}", severity=severity)
 
 
 class _Reducer(NamedTuple):

@@ -27,7 +27,7 @@ _PROGRAM: Final = """
 a = bf16[8,8] convert(f32[8,8] p)
 b = bf16[8,8] convert(f32[8,8] q)
 ROOT d = f32[8,8] dot(a, b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}, \
-operand_precision={{{asked},{asked}}}, algorithm={algorithm}{mark}
+operand_precision={{{asked},{asked}}}, algorithm={algorithm}  // error
 """
 
 
@@ -44,11 +44,9 @@ class PrecisionDisagrees(Rule):
     opcodes = frozenset({"dot"})
     evidence = (PublicReport("openxla/xla@224a478aa9"),)
     examples = (
-        Bad.entry(
-            _PROGRAM.format(asked="highest", algorithm="dot_bf16_bf16_f32", mark="  // error")
-        ),
-        Good.entry(_PROGRAM.format(asked="default", algorithm="dot_bf16_bf16_f32", mark="")),
-        Good.entry(_PROGRAM.format(asked="highest", algorithm="dot_bf16_bf16_f32_x9", mark="")),
+        Bad.entry(_PROGRAM.format(asked="highest", algorithm="dot_bf16_bf16_f32")),
+        Good.entry(_PROGRAM.format(asked="default", algorithm="dot_bf16_bf16_f32")),
+        Good.entry(_PROGRAM.format(asked="highest", algorithm="dot_bf16_bf16_f32_x9")),
     )
 
     def check(self, module: Module) -> Findings:

@@ -1,4 +1,4 @@
-"""Products and reductions that a pass replaced with less precision."""
+"""Precision that a pass took from a product or a reduction."""
 
 from __future__ import annotations
 

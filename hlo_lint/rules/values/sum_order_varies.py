@@ -12,14 +12,13 @@ from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Bad, Compilation, Finding, Findings, Good, Rule, Severity
 from hlo_lint.rules.evidence import MeasuredHarm
 
-_FILE: Final = "module_0001.m.sm_9.0a_gpu_after_optimizations.txt"
 _SCATTER: Final = """
 HloModule m, is_scheduled=true
 op {{ ROOT c = {dtype}[] {opcode}({dtype}[] a, {dtype}[] b) }}
 f {{
   ROOT s = {dtype}[64]{{0}} scatter({dtype}[64]{{0}} p, s32[16,1]{{1,0}} i, {dtype}[16]{{0}} u), \
 update_window_dims={{}}, inserted_window_dims={{0}}, scatter_dims_to_operand_dims={{0}}, \
-index_vector_dim=1{claim}, to_apply=op{mark}
+index_vector_dim=1{claim}, to_apply=op  // error
 }}
 ROOT r = {dtype}[64]{{0}} fusion({dtype}[64]{{0}} p, s32[16,1]{{1,0}} i, {dtype}[16]{{0}} u), \
 kind=kLoop, calls=f
@@ -56,18 +55,12 @@ class SumOrderVaries(Rule):
         ),
     )
     examples = (
-        Bad.entry(
-            _SCATTER.format(dtype="f32", opcode="add", claim="", mark="  // error"), file=_FILE
-        ),
-        Good.entry(_SCATTER.format(dtype="s32", opcode="add", claim="", mark=""), file=_FILE),
-        Good.entry(_SCATTER.format(dtype="f32", opcode="maximum", claim="", mark=""), file=_FILE),
-        Good.entry(
-            _SCATTER.format(dtype="f32", opcode="add", claim=", unique_indices=true", mark=""),
-            file=_FILE,
-        ),
-        Good.entry(
-            _SCATTER.format(dtype="f32", opcode="add", claim="", mark=""),
-            file=_FILE,
+        Bad.final(_SCATTER.format(dtype="f32", opcode="add", claim="")),
+        Good.final(_SCATTER.format(dtype="s32", opcode="add", claim="")),
+        Good.final(_SCATTER.format(dtype="f32", opcode="maximum", claim="")),
+        Good.final(_SCATTER.format(dtype="f32", opcode="add", claim=", unique_indices=true")),
+        Good.final(
+            _SCATTER.format(dtype="f32", opcode="add", claim=""),
             beside={"module_0001.m.debug_options": f"{FIXED_BY[0]}: true"},
         ),
     )
@@ -86,10 +79,8 @@ class SumOrderVaries(Rule):
 def _open_sums(module: Module, compilation: Compilation) -> Iterator[tuple[Instruction, str]]:
     if not _is_set(compilation, *SCATTERS_FIXED_BY):
         for scatter in instructions_of(module, "scatter"):
-            if (
-                _adds_floats(scatter, module)
-                and "unique_indices=true" not in scatter.attributes_text
-            ):
+            is_unique = "unique_indices=true" in scatter.attributes_text
+            if _adds_floats(scatter, module) and not is_unique:
                 yield (
                     scatter,
                     "this scatter adds floats in any order: its indices are not known to be unique",
