@@ -21,7 +21,7 @@ from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.validation import validate
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.engine.findings import Diagnostic
-from hlo_lint.rules.base import Bad, Good, Rule, without_marks
+from hlo_lint.rules.base import Bad, Good, Rule
 
 __all__ = ["check_example", "check_examples", "check_page", "write_example"]
 
@@ -133,8 +133,8 @@ def write_example(example: Bad | Good, folder: Path) -> Path:
     """
     if example.file:
         (folder / example.file).write_text(example.source, "utf-8")
-        for name, text in example.beside.items():
-            (folder / name).write_text(without_marks(cleandoc(text)) + "\n", "utf-8")
+        for name, text in example.others.items():
+            (folder / name).write_text(text + "\n", "utf-8")
         return folder
     if not example.artefacts:
         endings = [ending for mark, ending in _ENDINGS.items() if mark in example.source]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from difflib import SequenceMatcher
-from inspect import cleandoc
 
 from hlo_lint.dumps.names import parse_name
 from hlo_lint.rules.base import Bad, Example, Rule, without_marks
@@ -48,15 +47,13 @@ def _text_of(example: Example) -> str:
     names = [parse_name(name) for name in (example.file, *example.beside)]
     steps = [name for name in names if name is not None and name.step is not None]
     if len(steps) == len(names) == 2:
-        ((_, before),) = example.beside.items()
-        changed = "\n".join(_changed_lines(without_marks(cleandoc(before)), example.shown))
+        (before,) = example.others.values()
+        changed = "\n".join(_changed_lines(before, example.shown))
         return f"`{steps[0].after}` of `{steps[0].pipeline}`:\n\n```diff\n{changed}\n```"
     named = f"`{example.file}`:\n\n" if example.file else ""
     parts = [f"{named}```\n{example.shown}\n```"]
-    parts += [
-        f"Beside it `{name}`:\n\n```\n{without_marks(cleandoc(text))}\n```"
-        for name, text in example.beside.items()
-    ]
+    others = example.others.items()
+    parts += [f"Beside it `{name}`:\n\n```\n{text}\n```" for name, text in others]
     return "\n\n".join(parts)
 
 

@@ -161,7 +161,7 @@ class Example:
     file: str = ""
     """The file name of the text in its dump directory, if the rule depends on it."""
     beside: Mapping[str, str] = field(default_factory=dict)
-    """Other files of that directory by name, if `file` is set."""
+    """Other files of that directory by name, if `file` is set; computations may be lines."""
 
     @classmethod
     def entry(cls, instructions: str, **more: Any) -> Self:
@@ -182,7 +182,12 @@ class Example:
 
     @classmethod
     def step(
-        cls, lines: str, by: str = "algsimp", pipeline: str = "simplification", **more: Any
+        cls,
+        lines: str,
+        by: str = "algsimp",
+        pipeline: str = "simplification",
+        beside: Mapping[str, str] | None = None,
+        **more: Any,
     ) -> Self:
         """An example of a pass: it removed the lines that begin with `-`, and added those with `+`.
 
@@ -198,8 +203,8 @@ class Example:
             side = "\n".join(map(_without_sign, kept))
             sides.append(side if side.startswith("HloModule") else f"HloModule m\n\n{side}")
         name = f"module_0001.m.000%d.{pipeline}.after_%s.before_%s.txt"
-        beside = {name % (1, "pipeline-start", by): _whole_of(sides[0])}
-        return cls(sides[1], file=name % (2, by, "pipeline-end"), beside=beside, **more)
+        others = {name % (1, "pipeline-start", by): sides[0], **(beside or {})}
+        return cls(sides[1], file=name % (2, by, "pipeline-end"), beside=others, **more)
 
     def __repr__(self) -> str:
         return in_a_line(f"<{type(self).__name__} {self.shown.strip().partition(chr(10))[0]}>")
@@ -213,6 +218,11 @@ class Example:
     def source(self) -> str:
         """The text of the module without its marks."""
         return f"{without_marks(self.shown)}\n"
+
+    @property
+    def others(self) -> Mapping[str, str]:
+        """The files beside it, spelled out and without marks."""
+        return {name: without_marks(_whole_of(text)) for name, text in self.beside.items()}
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

@@ -9,17 +9,12 @@ from hlo_lint.rules.base import Bad, Compilation, Findings, Good, Rule, first_li
 from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding, Severity
 
-_MODULE = """
-HloModule jit_f
+_KEPT = """
+HloModule m  // error
 
-ENTRY %main (x: f32[8]) -> f32[8] {
-  %x = f32[8]{0} parameter(0)
-  ROOT %y = f32[8]{0} OPCODE(%x)
-}
+ENTRY e { ROOT n = f32[8] negate(f32[8] p) }
 """
-_BEFORE = "module_0001.jit_f.0006.fusion.after_priority-fusion.before_algsimp.txt"
-_AFTER = "module_0001.jit_f.0007.fusion.after_algsimp.before_dce.txt"
-_OPTIONS = {"module_0001.jit_f.debug_options": 'xla_dump_hlo_pass_re: ".*"'}
+_OPTIONS = {"module_0001.m.debug_options": 'xla_dump_hlo_pass_re: ".*"'}
 _WITHOUT_METADATA = {
     name: f"{text}\nxla_dump_disable_metadata: true" for name, text in _OPTIONS.items()
 }
@@ -39,22 +34,15 @@ class ChangeWithoutEffect(Rule):
     severity = Severity.INFO
     evidence = (PublicReport("openxla/xla#17257"),)
     examples = (
-        Bad(
-            "HloModule jit_f  // error\n"
-            + _MODULE.partition("HloModule jit_f\n")[2].replace("OPCODE", "negate"),
-            file=_AFTER,
-            beside={_BEFORE: _MODULE.replace("OPCODE", "negate"), **_OPTIONS},
+        Bad.step(_KEPT, beside=_OPTIONS),
+        Good.step(
+            """
+            - ROOT n = f32[8] negate(f32[8] p)
+            + ROOT n = f32[8] exponential(f32[8] p)
+            """,
+            beside=_OPTIONS,
         ),
-        Good(
-            _MODULE.replace("OPCODE", "negate"),
-            file=_AFTER,
-            beside={_BEFORE: _MODULE.replace("OPCODE", "exponential"), **_OPTIONS},
-        ),
-        Good(
-            _MODULE.replace("OPCODE", "negate"),
-            file=_AFTER,
-            beside={_BEFORE: _MODULE.replace("OPCODE", "negate"), **_WITHOUT_METADATA},
-        ),
+        Good.step(_KEPT, beside=_WITHOUT_METADATA),
     )
 
     def check(self, compilation: Compilation) -> Findings:

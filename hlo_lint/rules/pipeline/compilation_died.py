@@ -1,4 +1,4 @@
-"""The pass in which a compilation stopped, with what stopped it in the module."""
+"""The pass in which a compilation stopped."""
 
 from __future__ import annotations
 
@@ -31,10 +31,7 @@ SHOWN = 3
 _GIVEN = """
 HloModule m
 
-ENTRY e {
-  p = f32[3,8]{1,0} parameter(0)
-  ROOT r = f32[24]{0} reshape(p)
-}
+ENTRY e { ROOT r = f32[24]{0} reshape(f32[3,8]{1,0} p) }
 """
 _LAYOUTS = "layout_normalization.after_pipeline-start.before_move_copy_to_users"
 _SPREAD = "layout_assignment.after_layout-assignment.before_sub-byte-size-setter"

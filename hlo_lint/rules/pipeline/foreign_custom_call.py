@@ -36,11 +36,8 @@ _PLATFORMS: Final = {
     "xla_python_gpu_callback": "gpu",
 }
 """The backend of targets, by the start of their names."""
-_FINAL_GPU: Final = "module_0001.m.sm_9.0_gpu_after_optimizations.txt"
 _PROGRAM = """
-p = f32[8,8]{{1,0}} parameter(0)
-{first}
-ROOT c = f32[8,8]{{1,0}} custom-call(p), custom_call_target="{target}"{mark}
+ROOT c = f32[8,8]{1,0} custom-call(f32[8,8]{1,0} p), custom_call_target="%s"  // error
 """
 
 
@@ -62,18 +59,13 @@ class ForeignCustomCall(Rule):
     opcodes = frozenset({"custom-call"})
     evidence = (RefusedByXla("No registered implementation for custom call to lapack_spotrf_ffi"),)
     examples = (
-        Bad.entry(
-            _PROGRAM.format(first="", target="lapack_spotrf_ffi", mark="  // error"),
-            file=_FINAL_GPU,
-        ),
+        Bad.final(_PROGRAM % "lapack_spotrf_ffi"),
         Bad.entry("""
             q = f32[8,8]{1,0} custom-call(f32[8,8]{1,0} p), custom_call_target="__cublas$gemm"
             ROOT c = f32[8,8]{1,0} custom-call(p), custom_call_target="lapack_spotrf_ffi"  // error
         """),
-        Good.entry(
-            _PROGRAM.format(first="", target="cusolver_potrf_ffi", mark=""), file=_FINAL_GPU
-        ),
-        Good.entry(_PROGRAM.format(first="", target="lapack_spotrf_ffi", mark="")),
+        Good.final(_PROGRAM % "cusolver_potrf_ffi"),
+        Good.entry(_PROGRAM % "lapack_spotrf_ffi"),
     )
 
     def check(self, module: Module, stage: Stage) -> Findings:

@@ -10,14 +10,7 @@ from hlo_lint.rules.base import Bad, DumpFolder, Finding, Findings, Good, Rule, 
 from hlo_lint.rules.evidence import MeasuredHarm
 from hlo_lint.text.source import whole_number
 
-_MODULE = """
-HloModule jit_f
-
-ENTRY %main (x: f32[8]) -> f32[8] {
-  ROOT %x = f32[8]{0} parameter(0)
-}
-"""
-_FINAL = "module_0001.jit_f.cpu_after_optimizations.txt"
+_MODULE = "HloModule m  // error\nROOT p = f32[8] parameter(0)"
 
 
 class IncompleteDump(Rule):
@@ -42,16 +35,10 @@ class IncompleteDump(Rule):
         ),
     )
     examples = (
-        Bad(
-            "HloModule jit_f  // error\n" + _MODULE.partition("HloModule jit_f\n")[2],
-            file=_FINAL,
-            beside={"module_0001.jit_f.debug_options": "xla_dump_hlo_as_long_text: false"},
+        Bad.final(
+            _MODULE, beside={"module_0001.m.debug_options": "xla_dump_hlo_as_long_text: false"}
         ),
-        Good(
-            _MODULE,
-            file=_FINAL,
-            beside={"module_0001.jit_f.debug_options": 'xla_dump_hlo_pass_re: ".*"'},
-        ),
+        Good.final(_MODULE, beside={"module_0001.m.debug_options": 'xla_dump_hlo_pass_re: ".*"'}),
     )
 
     def check(self, folder: DumpFolder) -> Findings:
@@ -84,12 +71,9 @@ def _gaps(compilations: Sequence[Compilation]) -> Iterator[tuple[str, str]]:
     if 0 < most <= len(modules):
         gap = f"{len(modules)} modules, the limit of xla_dump_max_hlo_modules={most}"
         yield gap, "--xla_dump_max_hlo_modules=-1"
-    mixed = _mixed(compilations)
-    if mixed:
-        yield (
-            f"more than one run wrote into this folder: {mixed}",
-            "--xla_dump_to=FOLDER_OF_ITS_OWN",
-        )
+    if mixed := _mixed(compilations):
+        gap = f"more than one run wrote into this folder: {mixed}"
+        yield gap, "--xla_dump_to=FOLDER_OF_ITS_OWN"
 
 
 def _mixed(compilations: Sequence[Compilation]) -> str:

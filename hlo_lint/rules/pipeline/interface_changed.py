@@ -1,4 +1,4 @@
-"""Parameters and results of the program whose type, layout, memory or donation a pass changes."""
+"""Changes of the program's interface: types, layouts, memories, donations."""
 
 from __future__ import annotations
 
@@ -26,12 +26,9 @@ from hlo_lint.text.phrases import listed
 from hlo_lint.text.source import Span
 
 _DONATED = """
-HloModule m{donation}{mark}
+HloModule m%s  // error
 
-ENTRY e {{
-  p = f32[8]{{0}} parameter(0)
-  ROOT n = f32[8]{{0}} negate(p)
-}}
+ENTRY e { ROOT n = f32[8]{0} negate(f32[8]{0} p) }
 """
 _STEP = "module_0001.m.0002.simplification.after_algsimp.before_pipeline-end.txt"
 _FINAL = "module_0001.m.cpu_after_optimizations.txt"
@@ -101,13 +98,9 @@ class InterfaceChanged(Rule):
             ENTRY e { ROOT n = f32[8]{0} negate(f32[8]{0} p) }
         """),
         Bad(
-            _DONATED.format(donation="", mark="  // error"),
+            _DONATED % "",
             file=_FINAL,
-            beside={
-                _STEP: _DONATED.format(
-                    donation=", input_output_alias={ {}: (0, {}, may-alias) }", mark=""
-                )
-            },
+            beside={_STEP: _DONATED % ", input_output_alias={ {}: (0, {}, may-alias) }"},
         ),
         Bad.step("""
             -HloModule m, input_output_alias={ {0}: (0, {}, may-alias) }

@@ -21,16 +21,17 @@ body {{
 condition {{
   j = s32[] get-tuple-element((s32[]) c), index=0
   limit = s32[] constant({limit})
-  ROOT goes-on = pred[] compare(j, limit), direction={direction}
+  ROOT goes-on = pred[] {test}
 }}
 
 ENTRY e {{
   zero = s32[] constant(0)
   first = (s32[]) tuple(zero)
-  ROOT w = (s32[]) while(first), condition=condition, body=body{mark}
+  ROOT w = (s32[]) while(first), condition=condition, body=body  // error
 }}
 """
-_ERROR = "  // error"
+_LESS = "compare(j, limit), direction=LT"
+_DIFFERS = "compare(j, limit), direction=NE"
 
 
 class LoopNeverEnds(Rule):
@@ -49,18 +50,14 @@ class LoopNeverEnds(Rule):
     opcodes = frozenset({"while"})
     evidence = (PublicReport("openxla/xla#47354"),)
     examples = (
-        Bad(_PROGRAM.format(step=0, limit=10, direction="LT", mark=_ERROR)),
-        Bad(_PROGRAM.format(step=2, limit=7, direction="NE", mark=_ERROR)),
-        Bad(
-            _PROGRAM.format(step=1, limit=10, direction="LT", mark=_ERROR).replace(
-                *("compare(j, limit), direction=LT", "constant(true)")
-            )
-        ),
-        Bad(_PROGRAM.format(step=-1, limit=10, direction="LT", mark=_ERROR)),
-        Bad(_PROGRAM.format(step=0.1, limit=1, direction="NE", mark=_ERROR).replace("s32", "f32")),
-        Good(_PROGRAM.format(step=0.5, limit=8, direction="NE", mark="").replace("s32", "f32")),
-        Good(_PROGRAM.format(step=1, limit=10, direction="LT", mark="")),
-        Good(_PROGRAM.format(step=2, limit=6, direction="NE", mark="")),
+        Bad(_PROGRAM.format(step=0, limit=10, test=_LESS)),
+        Bad(_PROGRAM.format(step=2, limit=7, test=_DIFFERS)),
+        Bad(_PROGRAM.format(test="constant(true)", step=1, limit=10)),
+        Bad(_PROGRAM.format(step=-1, limit=10, test=_LESS)),
+        Bad(_PROGRAM.format(step=0.1, limit=1, test=_DIFFERS).replace("s32", "f32")),
+        Good(_PROGRAM.format(step=0.5, limit=8, test=_DIFFERS).replace("s32", "f32")),
+        Good(_PROGRAM.format(step=1, limit=10, test=_LESS)),
+        Good(_PROGRAM.format(step=2, limit=6, test=_DIFFERS)),
     )
 
     def check(self, module: Module, stage: Stage) -> Findings:

@@ -13,9 +13,8 @@ from hlo_lint.hlo.ir import Computation
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule, Severity, Stage
 
 _PROGRAM = """
-ROOT c = f32[8]{{0}} custom-call(f32[8]{{0}} p), custom_call_target="{target}"{mark}
+ROOT c = f32[8]{{0}} custom-call(f32[8]{{0}} p), custom_call_target="{target}"  // error
 """
-_FINAL = {".ir-no-opt.ll": ""}
 _REMOVERS: Final = (
     "the partitioner",
     "host-offloader",
@@ -43,7 +42,7 @@ class MarkerLeft(Rule):
         RefusedByXla("No registered implementation for custom call to MoveToHost", passes="none"),
     )
     examples = (
-        Bad.entry(_PROGRAM.format(target="MoveToHost", mark="  // error"), artefacts=_FINAL),
+        Bad.final(_PROGRAM.format(target="MoveToHost")),
         Bad.step(
             """
               p = f32[8]{0} parameter(0)
@@ -66,7 +65,7 @@ class MarkerLeft(Rule):
             """,
             by="host-offloader",
         ),
-        Good.entry(_PROGRAM.format(target="my_kernel", mark=""), artefacts=_FINAL),
+        Good.final(_PROGRAM.format(target="my_kernel")),
     )
 
     def check_removers(self, pair: PassPair) -> Findings:

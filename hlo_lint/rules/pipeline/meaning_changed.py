@@ -1,4 +1,4 @@
-"""Instructions that keep their name and operands through a pass but compute a different value."""
+"""Instructions that compute a different value after a pass, from the same operands."""
 
 from __future__ import annotations
 

@@ -9,45 +9,32 @@ from hlo_lint.rules.base import Bad, Compilation, DumpFolder, Findings, Good, Ru
 from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.rules.findings import Finding, Severity
 
-_MODULE = """
-HloModule jit_f
-
-ENTRY %main (x: f32[8,3]) -> f32[8,3] {
-  ROOT %x = f32[8,3]{1,0} parameter(0)
-}
-"""
 _START = "config-assigner.after_pipeline-start.before_conv-fp8-fallback"
 _READS_TRIP_COUNTS: Final = "collective-permute-valid-iteration-annotator"
 _PIPELINED: Final = "is_pipelined_while_loop"
 _LOOP = """
-HloModule m
-
-b {{
-  p = (s32[], s32[]) parameter(0)
-  i = s32[] get-tuple-element(p), index=0
+b {
+  i = s32[] get-tuple-element((s32[], s32[]) p), index=0
   x = s32[] get-tuple-element(p), index=1
   one = s32[] constant(1)
   n = s32[] add(i, one)
-  y = s32[] collective-permute(x), channel_id=1, source_target_pairs={{{{0,1}},{{1,0}}}}
+  y = s32[] collective-permute(x), channel_id=1, source_target_pairs={{0,1},{1,0}}
   ROOT t = (s32[], s32[]) tuple(n, y)
-}}
+}
 
-c {{
-  q = (s32[], s32[]) parameter(0)
-  j = s32[] get-tuple-element(q), index=0
+c {
+  j = s32[] get-tuple-element((s32[], s32[]) q), index=0
   last = s32[] constant(6)
   ROOT less = pred[] compare(j, last), direction=LT
-}}
+}
 
-ENTRY e {{
+ENTRY e {
   zero = s32[] constant(0)
   s = (s32[], s32[]) tuple(zero, zero)
   ROOT w = (s32[], s32[]) while(s), condition=c, body=b, \
-frontend_attributes={{is_pipelined_while_loop="true"}}{count}
-}}
+frontend_attributes={is_pipelined_while_loop="true"}%s  // error
+}
 """
-_ANNOTATED = f"module_0001.m.0002.p.after_{_READS_TRIP_COUNTS}.before_dce.txt"
-_UNREAD = f"module_0001.m.0001.p.after_dce.before_{_READS_TRIP_COUNTS}.txt"
 
 
 class RequiredPassOrder(Rule):
@@ -69,25 +56,23 @@ class RequiredPassOrder(Rule):
     severity = Severity.WARNING
     evidence = (PublicReport("openxla/xla#14699"),)
     examples = (
-        Bad(
-            "HloModule jit_f  // error\n" + _MODULE.partition("HloModule jit_f\n")[2],
-            file=f"module_0001.jit_f.0013.{_START}.txt",
+        Bad.entry(
+            "HloModule m  // error\nROOT p = f32[8] parameter(0)",
+            file=f"module_0001.m.0013.{_START}.txt",
             beside={
-                "module_0001.jit_f.sm_9.0_gpu_after_optimizations.txt": _MODULE,
-                "module_0001.jit_f.debug_options": """
+                "module_0001.m.sm_9.0_gpu_after_optimizations.txt": """
+                HloModule m
+
+                ENTRY e { ROOT p = f32[8] parameter(0) }
+                """,
+                "module_0001.m.debug_options": """
                 xla_disable_hlo_passes: "reshape-decomposer"
                 xla_dump_hlo_pass_re: ".*"
                 """,
             },
         ),
-        Bad(
-            _LOOP.format(count="  // error"),
-            file=_ANNOTATED,
-            beside={_UNREAD: _LOOP.format(count="")},
-        ),
-        Good(
-            _LOOP.format(count=', backend_config={"known_trip_count":{"n":"6"}}'), file=_ANNOTATED
-        ),
+        Bad.step(_LOOP % "", by=_READS_TRIP_COUNTS),
+        Good.step(_LOOP % ', backend_config={"known_trip_count":{"n":"6"}}', by=_READS_TRIP_COUNTS),
     )
 
     def check_annotations(self, compilation: Compilation) -> Findings:
@@ -102,16 +87,13 @@ class RequiredPassOrder(Rule):
                 if _PIPELINED not in instruction.attributes_text or counter is None:
                     continue
                 if loop.declared_trip_count is None and counter.trip_count is not None:
-                    yield Finding(
-                        instruction,
-                        f"{_READS_TRIP_COUNTS} ran before this loop had a known_trip_count",
-                        (
-                            f"the loop runs {counter.trip_count} times, but "
-                            "while-loop-trip-count-annotator did not annotate it, so its permutes "
-                            "are valid in all iterations",
-                        ),
-                        file=number,
+                    message = f"{_READS_TRIP_COUNTS} ran before this loop had a known_trip_count"
+                    note = (
+                        f"the loop runs {counter.trip_count} times, but "
+                        "while-loop-trip-count-annotator did not annotate it, so its permutes "
+                        "are valid in all iterations"
                     )
+                    yield Finding(instruction, message, (note,), file=number)
 
     def check(self, folder: DumpFolder) -> Findings:
         """A finding for each violated order, at the first module that violates it."""

@@ -8,12 +8,9 @@ from hlo_lint.rules.evidence import PublicReport, WrongValues
 from hlo_lint.rules.findings import Finding, Severity
 
 _MODULE = """
-HloModule jit_f
+HloModule jit_f  // error
 
-ENTRY %main (x: f32[8]) -> f32[8] {
-  %x = f32[8]{0} parameter(0)
-  ROOT %y = f32[8]{0} OPCODE(%x)
-}
+ENTRY e {{ ROOT n = f32[8] {}(f32[8] p) }}
 """
 _END = "module_0001.jit_f.0006.collective-optimizations.after_all-gather-optimizer.before_dce.txt"
 _START = (
@@ -41,15 +38,14 @@ class SilentChange(Rule):
     evidence = (WrongValues(), PublicReport("openxla/xla@33b9935f9b"))
     examples = (
         Bad(
-            "HloModule jit_f  // error\n"
-            + _MODULE.partition("HloModule jit_f\n")[2].replace("OPCODE", "exponential"),
+            _MODULE.format("exponential"),
             file=_START,
-            beside={_END: _MODULE.replace("OPCODE", "negate"), **_OPTIONS},
+            beside={_END: _MODULE.format("negate"), **_OPTIONS},
         ),
         Good(
-            _MODULE.replace("OPCODE", "negate"),
+            _MODULE.format("negate"),
             file=_START,
-            beside={_END: _MODULE.replace("OPCODE", "negate"), **_OPTIONS},
+            beside={_END: _MODULE.format("negate"), **_OPTIONS},
         ),
     )
 

@@ -15,16 +15,14 @@ _PROGRAM = """
 HloModule m{scheduled}
 
 body {{
-  b = (s32[]) parameter(0)
-  i = s32[] get-tuple-element(b), index=0
+  i = s32[] get-tuple-element((s32[]) b), index=0
   step = s32[] constant(2)
   next = s32[] add(i, step)
   ROOT t = (s32[]) tuple(next)
 }}
 
 condition {{
-  c = (s32[]) parameter(0)
-  j = s32[] get-tuple-element(c), index=0
+  j = s32[] get-tuple-element((s32[]) c), index=0
   limit = s32[] constant(10)
   ROOT goes-on = pred[] compare(j, limit), direction=LT
 }}
@@ -33,7 +31,7 @@ ENTRY e {{
   zero = s32[] constant(0)
   first = (s32[]) tuple(zero)
   ROOT w = (s32[]) while(first), condition=condition, body=body, \
-backend_config={{"known_trip_count":{{"n":"{count}"}}{more}}}{mark}
+backend_config={{"known_trip_count":{{"n":"{count}"}}{more}}}  // error
 }}
 """
 _COUNTS = (
@@ -48,9 +46,9 @@ _BEFORE = "module_0001.m.0001.loops.after_pipeline-start.before_double-buffer.tx
 _AFTER = "module_0001.m.0002.loops.after_double-buffer.before_pipeline-end.txt"
 
 
-def _looped(count: int, more: str = "", *, mark: str = "  // error", scheduled: bool = True) -> str:
+def _looped(count: int, more: str = "", *, scheduled: bool = True) -> str:
     head = ", is_scheduled=true" if scheduled else ""
-    return _PROGRAM.format(count=count, more=more, mark=mark, scheduled=head)
+    return _PROGRAM.format(count=count, more=more, scheduled=head)
 
 
 class TripCountDisagrees(Rule):
@@ -76,16 +74,14 @@ class TripCountDisagrees(Rule):
     examples = (
         Bad(_looped(10)),
         Bad(
-            _looped(10, scheduled=False),
-            file=_AFTER,
-            beside={_BEFORE: _looped(5, mark="", scheduled=False)},
+            _looped(10, scheduled=False), file=_AFTER, beside={_BEFORE: _looped(5, scheduled=False)}
         ),
         Bad(_looped(5, _COUNTS % 1)),
         Bad(_looped(5, _OTHERS % (1, 2))),
         Bad(_looped(5, _OTHERS % (0, 1))),
-        Good(_looped(5, _COUNTS % 2, mark="")),
-        Good(_looped(5, _NAMED, mark="").replace("s32[]", "f32[]")),
-        Good(_looped(5, _OTHERS % (0, 2), mark="")),
+        Good(_looped(5, _COUNTS % 2)),
+        Good(_looped(5, _NAMED).replace("s32[]", "f32[]")),
+        Good(_looped(5, _OTHERS % (0, 2))),
     )
 
     def check(self, module: Module, stage: Stage) -> Findings:

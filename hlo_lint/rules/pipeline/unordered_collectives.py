@@ -37,8 +37,7 @@ _ENDS = "  rd = f32[8]{0} all-reduce-done(r)"
 _START = """\
   s = f32[8]{0} all-reduce-start(q), channel_id=2, use_global_device_ids=true, \
 replica_groups={{0,1},{2,3}}, to_apply=add"""
-_OVERLAPPING = _PROGRAM.format(body=f"{_START}\n{_ENDS}")
-_MARKED = _PROGRAM.format(body=f"{_START}  // error\n{_ENDS}")
+_OVERLAPPING = _PROGRAM.format(body=f"{_START}  // error\n{_ENDS}")
 
 
 class UnorderedCollectives(Rule):
@@ -64,9 +63,9 @@ class UnorderedCollectives(Rule):
     mentions = ("-start",)
     evidence = (PublicReport("openxla/xla#20025"),)
     examples = (
-        Bad(_MARKED),
+        Bad(_OVERLAPPING),
         Bad(
-            _MARKED.replace("{{0,1,2,3}}", "{{0,1},{2,3}}"),
+            _OVERLAPPING.replace("{{0,1,2,3}}", "{{0,1},{2,3}}"),
             file=f"module_0001.m.0002.{_SCHEDULER}.after_{_SCHEDULER}.before_pipeline-end.txt",
             beside={
                 f"module_0001.m.0001.{_SCHEDULER}.after_pipeline-start.before_{_SCHEDULER}.txt": (
