@@ -191,17 +191,18 @@ class Example:
     ) -> Self:
         """An example of a pass: it removed the lines that begin with `-`, and added those with `+`.
 
-        Without `ENTRY`, the lines are instructions of an entry, with parameters as in `entry`;
-        without `HloModule`, the header is bare. Computations may be lines, as in `entry`.
+        Header, other computations and instructions of the entry are written as in `entry`.
         """
         text = cleandoc(lines)
         if not _begins_entry(text):
-            text = f"ENTRY e {{\n{_with_parameters(text)}\n}}"
+            head = begin[0] if (begin := _head(text)) else ""
+            text = f"{head}ENTRY e {{\n{_with_parameters(text.removeprefix(head))}\n}}"
         sides = []
         for other in "+-":
             kept = [line for line in text.split("\n") if not line.startswith(other)]
             side = "\n".join(map(_without_sign, kept))
-            sides.append(side if side.startswith("HloModule") else f"HloModule m\n\n{side}")
+            side = side if side.startswith("HloModule") else f"HloModule m\n{side}"
+            sides.append(_before_computation("\n\n", side))
         name = f"module_0001.m.000%d.{pipeline}.after_%s.before_%s.txt"
         others = {name % (1, "pipeline-start", by): sides[0], **(beside or {})}
         return cls(sides[1], file=name % (2, by, "pipeline-end"), beside=others, **more)
@@ -316,6 +317,11 @@ def _with_parameters(body: str) -> str:
 
 
 _begins_entry = late("^[-+]?ENTRY", re.M).search
+_head = late(
+    r"(?:\n|[-+]?HloModule.*\n|[-+]?[\w.-]+ \{(?: .*\}\n|\n(?:.*\n)*?(?:[-+]?\}.*\n)+))*"
+).match
+"""The header and the computations before the instructions of the entry, with signs of a step."""
+_before_computation = late(r"\n+(?=(?:ENTRY )?[\w.-]+ \{)").sub
 _find_defined = late(r"^[-+ ]*(?:ROOT )?(\S+) = ", re.M).findall
 _typed_operand = late(
     r"(\(|, )(\w+\[[^]]*](?:\{[^}]*})?|b?\((?:[^()]|\([^()]*\))*\)) ([a-z][\w.-]*)(?=[,)])"

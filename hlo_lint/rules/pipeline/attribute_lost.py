@@ -80,69 +80,51 @@ class AttributeLost(Rule):
             """
             b { x = f32[8] parameter(0) ROOT n = f32[8] negate(x) }
             c { y = f32[8] parameter(0) ROOT t = pred[] custom-call(y), custom_call_target="t" }
-            ENTRY e {
             - ROOT w = f32[8] while(f32[8] p), condition=c, body=b, frontend_attributes={a="1"}
             + ROOT w.1 = f32[8] while(f32[8] p), condition=c, body=b  // error
-            }
             """,
             by="spmd-partitioning",
         ),
         Bad.step("""
             -HloModule m, is_scheduled=true
             +HloModule m  // error
-
-            ENTRY e {
               k = f32[8] copy(f32[8] p)
               ROOT c = f32[8] custom-call(k), custom_call_target="t"
-            }
         """),
         Bad.step("""
             add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
-            ENTRY e {
             - ROOT r = f32[8] all-reduce(f32[8] p), to_apply=add,
             -     frontend_attributes={_scheduling_group_id="3"}
             + s = f32[8] all-reduce-start(f32[8] p), to_apply=add  // error
             + ROOT d = f32[8] all-reduce-done(s)
-            }
         """),
         Bad.step("""
             HloModule m, num_partitions=4
-
-            ENTRY e {
               p = f32[8] parameter(0), sharding={devices=[4]<=[4]}
             - ROOT a = f32[8] add(p, p), sharding={devices=[4]<=[4]}
             + ROOT n = f32[8] negate(p)  // error
-            }
         """),
         Bad.step("""
             +b {
             + x = f32[8] parameter(0)
             + ROOT n.1 = f32[8] negate(x)  // error
             +}
-
-            ENTRY e {
             - ROOT n.2 = f32[8] negate(f32[8] p), backend_config={"operation_queue_id":"3"}
             + ROOT c = f32[8] fusion(f32[8] p), kind=kLoop, calls=b,
             +     backend_config={"operation_queue_id":"0"}
-            }
         """),
         Bad.step("""
             -b { x = f32[8] parameter(0) ROOT n.1 = f32[8] negate(x) }
-            ENTRY e {
             - ROOT c = f32[8] call(f32[8] p), to_apply=b, frontend_attributes={inlineable="false"}
             + ROOT n.2 = f32[8] negate(f32[8] p)  // error
-            }
         """),
         Bad.step("""
             w {
               ROOT c = f32[8] custom-call(f32[8] x), custom_call_target="t"  // error
             -}, execution_thread="host"
             +}
-
-            ENTRY e {
               s = ((f32[8]), f32[8], u32[]) async-start(f32[8] p), calls=w
               ROOT d = f32[8] async-done(s)
-            }
         """),
         Bad.step("""
             - ROOT d = f32[8,6] dot(f32[8,4] p, f32[4,6] q), lhs_contracting_dims={1},
@@ -174,20 +156,14 @@ class AttributeLost(Rule):
         """),
         Bad.step("""
             HloModule m, num_partitions=2
-
-            ENTRY e {
             - x = f32[8] collective-permute(f32[8] p), channel_id=1,
             -     source_target_pairs={{0,1},{1,0}},
             -     frontend_attributes={_xla_send_recv_validation="{{0,2},{1,3}}"}
-            - ROOT n = f32[8] negate(x)
-            + b = f32[8] collective-permute(p), channel_id=1, source_target_pairs={{1,0}},  // error
-            +     frontend_attributes={_xla_send_recv_validation="{{0,2}}"}
-            + f = f32[8] collective-permute(p), channel_id=2, source_target_pairs={{0,1}},
-            +     frontend_attributes={_xla_send_recv_validation="{{0,2}}"}
-            + c = pred[] convert(u32[] d)
-            + s = f32[8] select(c, f, b)
-            + ROOT n = f32[8] negate(s)
-            }
+            + s = (f32[8], f32[8]) collective-permute-start(p), channel_id=1,  // error
+            +     source_target_pairs={{0,1},{1,0}},
+            +     frontend_attributes={_xla_send_recv_validation="{{0,2},{0,2}}"}
+            + x = f32[8] collective-permute-done(s)
+              ROOT n = f32[8] negate(x)
         """),
         Bad.step("""
             - k = f32[8] negate(f32[8] p)
@@ -219,13 +195,11 @@ class AttributeLost(Rule):
               ROOT t = (s32[], s32[]) tuple(m, one)
             }
             c { ROOT t = pred[] custom-call((s32[], s32[]) y), custom_call_target="test" }
-            ENTRY e {
               p = s32[] parameter(0)
             + one.1 = s32[] constant(1), origin={{"w#*/one"}}
             - i = (s32[], s32[]) tuple(p, p)
             + i = (s32[], s32[]) tuple(p, one.1)
               ROOT w = (s32[], s32[]) while(i), condition=c, body=b
-            }
         """),
         Bad.step("""
             - h = f32[8]{0:S(5)} copy(f32[8]{0} p)
@@ -234,8 +208,6 @@ class AttributeLost(Rule):
         """),
         Bad.step("""
             HloModule m, num_partitions=2
-
-            ENTRY e {
               p = f32[8,4] parameter(0), sharding={mesh['x'=2], [{}, {'x'}]}
               q = f32[4,6] parameter(1), sharding={mesh['x'=2], [{'x'}, {}]}
             - d = f32[8,6] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
@@ -244,7 +216,6 @@ class AttributeLost(Rule):
             + t = f32[8,6] transpose(c), dimensions={1,0}
             + ROOT s = f32[8,6] custom-call(t), custom_call_target="Sharding",  // error
               sharding={mesh['x'=2], [{}, {}], unreduced={'x'}}
-            }
         """),
         Bad.step("""
             c {
@@ -256,14 +227,11 @@ class AttributeLost(Rule):
             - w = s32[] parameter(5)
               ROOT l = pred[] compare(a, b), direction=LT
             }
-
-            ENTRY e {
             - s = (f32[8], s32[8], s32[8]) sort(f32[8] p, s32[8] q, q), dimensions={0},
             -     to_apply=c, is_stable=true
             - ROOT i = s32[8] get-tuple-element(s), index=1
             + s.1 = (f32[8], s32[8]) sort(f32[8] p, s32[8] q), dimensions={0}, to_apply=c  // error
             + ROOT i = s32[8] get-tuple-element(s.1), index=1
-            }
         """),
     )
 

@@ -34,26 +34,16 @@ class CallGraphNotFlat(Rule):
         RefusedByXla("Call graph must be flattened before copy insertion", passes="copy-insertion"),
     )
     examples = (
-        Bad("""
-            HloModule shares_a_computation
-
+        Bad.entry("""
             double { ROOT y = f32[8]{0} add(f32[8]{0} x, x) }
-
-            ENTRY main {
-              a = f32[8]{0} call(f32[8]{0} p), to_apply=double
-              ROOT b = f32[8]{0} call(a), to_apply=double  // error
-            }
+            a = f32[8]{0} call(f32[8]{0} p), to_apply=double
+            ROOT b = f32[8]{0} call(a), to_apply=double  // error
         """),
-        Good("""
-            HloModule applies_one_to_elements
-
+        Good.entry("""
             sum { ROOT z = f32[] add(f32[] x, f32[] y) }
-
-            ENTRY main {
-              zero = f32[] constant(0)
-              a = f32[8]{0} reduce(f32[8,8]{1,0} p, zero), dimensions={0}, to_apply=sum
-              ROOT b = f32[] reduce(a, zero), dimensions={0}, to_apply=sum
-            }
+            zero = f32[] constant(0)
+            a = f32[8]{0} reduce(f32[8,8]{1,0} p, zero), dimensions={0}, to_apply=sum
+            ROOT b = f32[] reduce(a, zero), dimensions={0}, to_apply=sum
         """),
     )
 

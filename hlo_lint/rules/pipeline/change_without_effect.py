@@ -11,8 +11,7 @@ from hlo_lint.rules.findings import Finding, Severity
 
 _KEPT = """
 HloModule m  // error
-
-ENTRY e { ROOT n = f32[8] negate(f32[8] p) }
+  ROOT n = f32[8] negate(f32[8] p)
 """
 _OPTIONS = {"module_0001.m.debug_options": 'xla_dump_hlo_pass_re: ".*"'}
 _WITHOUT_METADATA = {

@@ -48,8 +48,6 @@ class ControlDependencyLost(Rule):
         """),
         Bad.step("""
             HloModule m, is_scheduled=true
-
-            ENTRY e {
             - c = f32[8] copy(f32[8] p)
 
             - n = f32[8] negate(f32[8] q), control-predecessors={c}
@@ -58,17 +56,14 @@ class ControlDependencyLost(Rule):
             + n = f32[8] negate(f32[8] q)  // error
             + d = f32[8]{0:S(1)} copy-done(s)
             + ROOT a = f32[8] add(d, n)
-            }
         """),
         Bad.step("""
             +f { ROOT n.1 = s32[] negate(s32[] x) }
-            ENTRY e {
               a = s32[] custom-call(s32[] p), custom_call_target="first"
             - n = s32[] negate(p), control-predecessors={a}
             - ROOT t = (s32[], s32[]) tuple(a, n)
             + k = s32[] fusion(p), kind=kLoop, calls=f  // error
             + ROOT t = (s32[], s32[]) tuple(a, k)
-            }
         """),
         Bad.step("""
               a = s32[] custom-call(s32[] p), custom_call_target="first"
@@ -83,7 +78,6 @@ class ControlDependencyLost(Rule):
             +b { ROOT x = (s32[]) copy((s32[]) y) }
             -c { ROOT t = pred[] custom-call((s32[], s32[]) z), custom_call_target="test" }
             +c { ROOT t = pred[] custom-call((s32[]) z), custom_call_target="test" }
-            ENTRY e {
               a = s32[] custom-call(s32[] p), custom_call_target="first"
             - u = (s32[], s32[]) tuple(p, p)
             - w = (s32[], s32[]) while(u), condition=c, body=b, control-predecessors={a}
@@ -92,7 +86,6 @@ class ControlDependencyLost(Rule):
             + w.1 = (s32[]) while(u), condition=c, body=b  // error
             + g = s32[] get-tuple-element(w.1), index=0
               ROOT r = (s32[], s32[]) tuple(g, a)
-            }
         """),
         Good.step("""
               p = f32[2] parameter(0)
@@ -110,8 +103,6 @@ class ControlDependencyLost(Rule):
             - b.1 = s32[] custom-call(x), custom_call_target="second", control-predecessors={a.1}
             - ROOT t.1 = (s32[], s32[]) tuple(a.1, b.1)
             -}
-
-            ENTRY e {
               p = s32[] parameter(0)
             - ROOT c = (s32[], s32[]) call(p), to_apply=f
             + a.2 = s32[] custom-call(p), custom_call_target="first"
@@ -119,7 +110,6 @@ class ControlDependencyLost(Rule):
             + a.3 = s32[] custom-call(b.2), custom_call_target="first"
             + b.3 = s32[] custom-call(b.2), custom_call_target="second"  // error
             + ROOT t.3 = (s32[], s32[]) tuple(a.3, b.3)
-            }
         """),
         Bad.step("""
               a = s32[] custom-call(s32[] p), custom_call_target="first"
@@ -131,8 +121,6 @@ class ControlDependencyLost(Rule):
         """),
         Good.step("""
             HloModule m, is_scheduled=true
-
-            ENTRY e {
               p = f32[8] parameter(0)
               q = f32[8] parameter(1)
             - t = (f32[8]) tuple(p)
@@ -142,7 +130,6 @@ class ControlDependencyLost(Rule):
             - ROOT a = f32[8] add(o#0, n)
             + n = f32[8] negate(q)
             + ROOT a = f32[8] add(p, n)
-            }
         """),
     )
 

@@ -66,11 +66,8 @@ class InterfaceChanged(Rule):
             """
             -HloModule m, entry_computation_layout={(f32[8,4])->f32[8,4]{0,1}}
             +HloModule m, entry_computation_layout={(f32[8,4]{1,0})->f32[8,4]{1,0}}  // error
-
-            ENTRY e {
             - ROOT c = f32[8,4]{0,1} copy(f32[8,4]{1,0} p)
             + ROOT c = f32[8,4]{1,0} copy(f32[8,4]{1,0} p)
-            }
             """,
             by="layout-assignment",
         ),
@@ -78,11 +75,8 @@ class InterfaceChanged(Rule):
             """
             -HloModule m, entry_computation_layout={(f32[8,4]{1,0})->f32[8,4]}
             +HloModule m, entry_computation_layout={(f32[8,4]{1,0})->f32[8,4]{0,1}}
-
-            ENTRY e {
             - ROOT c = f32[8,4]{1,0} copy(f32[8,4]{1,0} p)
             + ROOT c = f32[8,4]{0,1} copy(f32[8,4]{1,0} p)
-            }
             """,
             by="layout-assignment",
         ),
@@ -94,8 +88,7 @@ class InterfaceChanged(Rule):
         Bad.step("""
             -HloModule m, input_output_alias={ {}: (0, {}, may-alias) }
             +HloModule m  // error
-
-            ENTRY e { ROOT n = f32[8]{0} negate(f32[8]{0} p) }
+              ROOT n = f32[8]{0} negate(f32[8]{0} p)
         """),
         Bad(
             _DONATED % "",
@@ -105,31 +98,25 @@ class InterfaceChanged(Rule):
         Bad.step("""
             -HloModule m, input_output_alias={ {0}: (0, {}, may-alias) }
             +HloModule m, input_output_alias={ {1}: (0, {}, may-alias) }  // error
-
-            ENTRY e { ROOT t = (f32[8]{0}, f32[8]{0}) tuple(f32[8]{0} p, f32[8]{0} q) }
+              ROOT t = (f32[8]{0}, f32[8]{0}) tuple(f32[8]{0} p, f32[8]{0} q)
         """),
         Bad.step(
             """
             -HloModule m, entry_computation_layout={(f32[8]{0})->f32[8]{0:S(5)}}
             +HloModule m, entry_computation_layout={(f32[8]{0})->f32[8]{0}}  // error
-
-            ENTRY e { ROOT n = f32[8]{0} negate(f32[8]{0} p) }
+              ROOT n = f32[8]{0} negate(f32[8]{0} p)
             """,
             by="layout-assignment",
         ),
         Good.step("""
             -HloModule m, input_output_alias={ {}: (0, {}, may-alias) }
             +HloModule m, buffer_donor={ (0, {}) }
-
-            ENTRY e { ROOT n = f32[8]{0} negate(f32[8]{0} p) }
+              ROOT n = f32[8]{0} negate(f32[8]{0} p)
         """),
         Good.step("""
             HloModule m, entry_computation_layout={(f32[8,4]{1,0})->f32[8,4]{0,1:S(5)}}
-
-            ENTRY e {
             - ROOT c = f32[8,4]{0,1} transpose(f32[8,4]{1,0} p)
             + ROOT c = f32[8,4]{0,1} copy(f32[8,4]{1,0} p)
-            }
         """),
     )
 

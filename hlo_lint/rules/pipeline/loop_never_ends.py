@@ -9,26 +9,20 @@ from hlo_lint.hlo.opcodes import EXTERNAL
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity, Stage
 
 _PROGRAM = """
-HloModule m
-
 body {{
   i = s32[] get-tuple-element((s32[]) b), index=0
   step = s32[] constant({step})
   next = s32[] add(i, step)
   ROOT t = (s32[]) tuple(next)
 }}
-
 condition {{
   j = s32[] get-tuple-element((s32[]) c), index=0
   limit = s32[] constant({limit})
   ROOT goes-on = pred[] {test}
 }}
-
-ENTRY e {{
-  zero = s32[] constant(0)
-  first = (s32[]) tuple(zero)
-  ROOT w = (s32[]) while(first), condition=condition, body=body  // error
-}}
+zero = s32[] constant(0)
+first = (s32[]) tuple(zero)
+ROOT w = (s32[]) while(first), condition=condition, body=body  // error
 """
 _LESS = "compare(j, limit), direction=LT"
 _DIFFERS = "compare(j, limit), direction=NE"
@@ -50,14 +44,14 @@ class LoopNeverEnds(Rule):
     opcodes = frozenset({"while"})
     evidence = (PublicReport("openxla/xla#47354"),)
     examples = (
-        Bad(_PROGRAM.format(step=0, limit=10, test=_LESS)),
-        Bad(_PROGRAM.format(step=2, limit=7, test=_DIFFERS)),
-        Bad(_PROGRAM.format(test="constant(true)", step=1, limit=10)),
-        Bad(_PROGRAM.format(step=-1, limit=10, test=_LESS)),
-        Bad(_PROGRAM.format(step=0.1, limit=1, test=_DIFFERS).replace("s32", "f32")),
-        Good(_PROGRAM.format(step=0.5, limit=8, test=_DIFFERS).replace("s32", "f32")),
-        Good(_PROGRAM.format(step=1, limit=10, test=_LESS)),
-        Good(_PROGRAM.format(step=2, limit=6, test=_DIFFERS)),
+        Bad.entry(_PROGRAM.format(step=0, limit=10, test=_LESS)),
+        Bad.entry(_PROGRAM.format(step=2, limit=7, test=_DIFFERS)),
+        Bad.entry(_PROGRAM.format(test="constant(true)", step=1, limit=10)),
+        Bad.entry(_PROGRAM.format(step=-1, limit=10, test=_LESS)),
+        Bad.entry(_PROGRAM.format(step=0.1, limit=1, test=_DIFFERS).replace("s32", "f32")),
+        Good.entry(_PROGRAM.format(step=0.5, limit=8, test=_DIFFERS).replace("s32", "f32")),
+        Good.entry(_PROGRAM.format(step=1, limit=10, test=_LESS)),
+        Good.entry(_PROGRAM.format(step=2, limit=6, test=_DIFFERS)),
     )
 
     def check(self, module: Module, stage: Stage) -> Findings:

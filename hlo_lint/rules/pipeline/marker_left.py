@@ -55,13 +55,10 @@ class MarkerLeft(Rule):
         Bad.step(
             """
             HloModule m  // error
-
-            ENTRY e {
             - h = f32[8]{0} custom-call(f32[8]{0} p), custom_call_target="MoveToHost"
             - d = f32[8]{0} custom-call(h), custom_call_target="MoveToDevice"
             - ROOT n = f32[8]{0} negate(d)
             + ROOT n = f32[8]{0} negate(f32[8]{0} p)
-            }
             """,
             by="host-offloader",
         ),

@@ -100,17 +100,13 @@ class MeaningChanged(Rule):
         Bad.step("""
             f { x = f32[] parameter(0) ROOT a = f32[] negate(x) }
             g { y = f32[] parameter(0) ROOT b = f32[] sine(y) }
-            ENTRY e {
             - c = f32[] conditional(s32[] i, f32[] p, p), branch_computations={f, g}
             + c = f32[] conditional(s32[] i, f32[] p, p), branch_computations={g, f}  // error
               ROOT n = f32[] abs(c)
-            }
         """),
         Bad.step("""
             HloModule m, num_partitions=4
-
             sum { u = f32[] parameter(0) v = f32[] parameter(1) ROOT w = f32[] add(u, v) }
-            ENTRY e {
             - a = f32[8] all-reduce(f32[8] p), replica_groups={{0,1},{2,3}}, channel_id=1,
             - use_global_device_ids=true, to_apply=sum
             - b = f32[8] all-reduce(f32[8] q), replica_groups={{0,1},{2,3}}, channel_id=2,
@@ -118,7 +114,6 @@ class MeaningChanged(Rule):
             - ROOT t = (f32[8], f32[8]) tuple(a, b)
             + ROOT c = (f32[8], f32[8]) all-reduce(f32[8] p, f32[8] q), channel_id=3,  // error
             + replica_groups={{0,2},{1,3}}, use_global_device_ids=true, to_apply=sum
-            }
         """),
         Bad.step("""
             - ROOT c = f32[8] custom-call(f32[8] p), custom_call_target="kernel", backend_config="a"
@@ -127,8 +122,6 @@ class MeaningChanged(Rule):
         """),
         Bad.step("""
             HloModule m, num_partitions=2
-
-            ENTRY e {
               zero = u32[] constant(0)
               i = u32[] partition-id()
             - g = f32[4] all-gather(f32[2] p), channel_id=1, replica_groups={{0,1}},
@@ -136,12 +129,9 @@ class MeaningChanged(Rule):
             - ROOT d = f32[2] dynamic-slice(g, i), dynamic_slice_sizes={2}
             + ROOT c = f32[2] collective-permute(p), channel_id=1,  // error
             +     source_target_pairs={{1,0}}
-            }
         """),
         Bad.step("""
             HloModule m, num_partitions=4
-
-            ENTRY e {
             - c = f32[8] collective-permute(f32[8] p), channel_id=1,
             -     source_target_pairs={{0,1},{1,0},{2,2},{3,3}}
             - ROOT n = f32[8] negate(c)
@@ -154,17 +144,14 @@ class MeaningChanged(Rule):
             + e = token[] send-done(s), channel_id=1
             + g = f32[8] get-tuple-element(d), index=0  // error
             + ROOT n = f32[8] negate(g)
-            }
         """),
         Bad.step("""
             sum { u = f32[] parameter(0) v = f32[] parameter(1) ROOT w = f32[] add(u, v) }
-            ENTRY e {
               q = f32[8] negate(f32[8] p)
               s = f32[<=8] set-dimension-size(q, s32[] n), dimensions={0}
               zero = f32[] constant(0)
             - ROOT r = f32[] reduce(s, zero), dimensions={0}, to_apply=sum
             + ROOT r = f32[] reduce(q, zero), dimensions={0}, to_apply=sum  // error
-            }
         """),
         Good.step("""
               m = s32[] constant(7)
@@ -206,13 +193,11 @@ class MeaningChanged(Rule):
         """),
         Good.step("""
             sum { ROOT s = f32[] add(f32[] u, f32[] v) }
-            ENTRY e {
               z = f32[] constant(0)
             - r = f32[4]{0} reduce(f32[4,2,3]{2,1,0} p, z), dimensions={1,2}, to_apply=sum
             + b = f32[4,6]{1,0} bitcast(f32[4,2,3]{2,1,0} p)
             + r = f32[4]{0} reduce(b, z), dimensions={1}, to_apply=sum
               ROOT n = f32[4]{0} negate(r)
-            }
         """),
         Good.step("""
             - c = pred[8] compare(f32[8] p, f32[8] q), direction=LT
@@ -229,9 +214,7 @@ class MeaningChanged(Rule):
         """),
         Good.step("""
             HloModule m, num_partitions=4
-
             sum { u = f32[] parameter(0) v = f32[] parameter(1) ROOT w = f32[] add(u, v) }
-            ENTRY e {
               p = f32[8] parameter(0)
               q = f32[8] parameter(1)
             - a = f32[8] all-reduce(p), channel_id=3, use_global_device_ids=true, to_apply=sum,
@@ -247,12 +230,9 @@ class MeaningChanged(Rule):
             +     to_apply=sum, replica_groups={{0,1},{2,3}}
             + ROOT t = (f32[8], f32[8]) all-reduce(e#0, e#1), channel_id=3,
             +     use_global_device_ids=true, to_apply=sum, replica_groups={{0,2},{1,3}}
-            }
         """),
         Good.step("""
             HloModule m, num_partitions=2
-
-            ENTRY e {
               p = f32[8] parameter(0)
               i = u32[] partition-id()
               z = u32[] constant(0)
@@ -264,7 +244,6 @@ class MeaningChanged(Rule):
             + b = pred[8] broadcast(k), dimensions={}
             + s = f32[8] select(b, c.1, c.2)
             + ROOT r = f32[8] negate(s)
-            }
         """),
     )
 

@@ -21,19 +21,15 @@ b {
   y = s32[] collective-permute(x), channel_id=1, source_target_pairs={{0,1},{1,0}}
   ROOT t = (s32[], s32[]) tuple(n, y)
 }
-
 c {
   j = s32[] get-tuple-element((s32[], s32[]) q), index=0
   last = s32[] constant(6)
   ROOT less = pred[] compare(j, last), direction=LT
 }
-
-ENTRY e {
   zero = s32[] constant(0)
   s = (s32[], s32[]) tuple(zero, zero)
   ROOT w = (s32[], s32[]) while(s), condition=c, body=b, \
 frontend_attributes={is_pipelined_while_loop="true"}%s  // error
-}
 """
 
 

@@ -99,18 +99,14 @@ class SideEffectLost(Rule):
         """),
         Bad.step("""
             c { ROOT t = pred[] custom-call(f32[8] p.2), custom_call_target="test" }
-
             b {
               p = f32[8] parameter(0)
             - c = () custom-call(p), custom_call_target="log", custom_call_has_side_effect=true
               ROOT s = f32[8] sine(p)
             }
-
-            ENTRY e {
             + c = () custom-call(f32[8] p), custom_call_target="log",  // error
             +     custom_call_has_side_effect=true
               ROOT w = f32[8] while(f32[8] p), condition=c, body=b
-            }
         """),
         Bad.step("""
             f {
@@ -118,16 +114,13 @@ class SideEffectLost(Rule):
                   custom_call_has_side_effect=true
               ROOT y = f32[] abs(x)
             }
-
             g { z = f32[] parameter(0) ROOT n = f32[] negate(z) }
-            ENTRY e {
               o = pred[] parameter(0)
               p = f32[] parameter(1)
             - ROOT r = f32[] conditional(o, p, p), true_computation=f, false_computation=g
             + k = f32[] call(p), to_apply=f
             + l = f32[] call(p), to_apply=g
             + ROOT r.1 = f32[] select(o, k, l)
-            }
         """),
         Bad.step("""
             - h = f32[8] custom-call(f32[8] p), custom_call_target="MoveToHost"
@@ -170,23 +163,17 @@ class SideEffectLost(Rule):
             - c = () custom-call(x), custom_call_target="log", custom_call_has_side_effect=true
             - ROOT y = f32[8] abs(x)
             -}
-
-            ENTRY e {
               p = f32[8] parameter(0)
             - k = f32[8] call(p), to_apply=f
             + c = () custom-call(p), custom_call_target="log", custom_call_has_side_effect=true
               ROOT n = f32[8] negate(p)
-            }
         """),
         Bad.step("""
             HloModule m, num_partitions=2
-
-            ENTRY e {
               a = f32[8,4] negate(f32[8,4] p), sharding={devices=[2,1]<=[2]}  // error
             - b = f32[8,4] negate(p), sharding={devices=[1,2]<=[2]}
             - ROOT t = (f32[8,4], f32[8,4]) tuple(a, b)
             + ROOT t = (f32[8,4], f32[8,4]) tuple(a, a)
-            }
         """),
         Good.step("""
             HloModule m, num_partitions=2

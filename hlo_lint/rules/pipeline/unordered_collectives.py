@@ -17,27 +17,21 @@ from hlo_lint.text.phrases import listed
 _SCHEDULER: Final = "latency-hiding-scheduler"
 _MAX_COLLECTIVES: Final = 400
 """The largest number of collectives of a computation that are compared with each other."""
-_PROGRAM = """
+_STEP = """
 HloModule m, num_partitions=4, is_scheduled=true
-
-add {{ ROOT c = f32[] add(f32[] a, f32[] b) }}
-
-ENTRY e {{
-  p = f32[8]{{0}} parameter(0)
-  q = f32[8]{{0}} parameter(1)
-  r = f32[8]{{0}} all-reduce-start(p), channel_id=1, use_global_device_ids=true, \
-replica_groups={{{{0,1,2,3}}}}, to_apply=add
-{body}
-  sd = f32[8]{{0}} all-reduce-done(s)
-  ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple(rd, sd)
-}}
+add { ROOT c = f32[] add(f32[] a, f32[] b) }
+  r = f32[8]{0} all-reduce-start(f32[8]{0} p), channel_id=1, use_global_device_ids=true, \
+to_apply=add, replica_groups=%s
+%s rd = f32[8]{0} all-reduce-done(r)
+  s = f32[8]{0} all-reduce-start(f32[8]{0} q), channel_id=2, use_global_device_ids=true, \
+to_apply=add, replica_groups={{0,1},{2,3}}  // error
+%s rd = f32[8]{0} all-reduce-done(r)
+  sd = f32[8]{0} all-reduce-done(s)
+  ROOT t = (f32[8]{0}, f32[8]{0}) tuple(rd, sd)
 """
+_OVERLAPPING = _STEP % ("{{0,1,2,3}}", "-", "+")
+_OF_SAME_GROUPS = _STEP % ("{{0,1},{2,3}}", "-", "+")
 _LAYOUT = "entry_computation_layout={(f32[8]{0}, f32[8]{0})->(f32[8]{0}, f32[8]{0})}"
-_ENDS = "  rd = f32[8]{0} all-reduce-done(r)"
-_START = """\
-  s = f32[8]{0} all-reduce-start(q), channel_id=2, use_global_device_ids=true, \
-replica_groups={{0,1},{2,3}}, to_apply=add"""
-_OVERLAPPING = _PROGRAM.format(body=f"{_START}  // error\n{_ENDS}")
 
 
 class UnorderedCollectives(Rule):
@@ -63,24 +57,16 @@ class UnorderedCollectives(Rule):
     mentions = ("-start",)
     evidence = (PublicReport("openxla/xla#20025"),)
     examples = (
-        Bad(_OVERLAPPING),
-        Bad(
-            _OVERLAPPING.replace("{{0,1,2,3}}", "{{0,1},{2,3}}"),
-            file=f"module_0001.m.0002.{_SCHEDULER}.after_{_SCHEDULER}.before_pipeline-end.txt",
-            beside={
-                f"module_0001.m.0001.{_SCHEDULER}.after_pipeline-start.before_{_SCHEDULER}.txt": (
-                    _PROGRAM.format(body=f"{_ENDS}\n{_START}")
-                )
-            },
-        ),
-        Good(_OVERLAPPING.replace("{{0,1,2,3}}", "{{0,1},{2,3}}")),
-        Good(_PROGRAM.format(body=f"{_ENDS}\n{_START}")),
-        Good(
+        Bad.step(_OVERLAPPING),
+        Bad.step(_OF_SAME_GROUPS, by=_SCHEDULER),
+        Good.step(_OF_SAME_GROUPS),
+        Good.step(_STEP % ("{{0,1,2,3}}", "+", "-")),
+        Good.step(
             _OVERLAPPING.replace("is_scheduled=true", f"is_scheduled=true, {_LAYOUT}").replace(
                 "f32[8]{0}", "f32[8]{0:T(128)}"
             )
         ),
-        Good(_OVERLAPPING.replace("{{0,1,2,3}}", "{{0,2},{1,3}}")),
+        Good.step(_STEP % ("{{0,2},{1,3}}", "-", "+")),
     )
 
     def check(self, final: FinalModule) -> Findings:

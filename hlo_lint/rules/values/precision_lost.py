@@ -55,20 +55,15 @@ class PrecisionLost(Rule):
         Bad.step("""
             -add { ROOT s = f32[] add(f32[] a, f32[] b) }
             +add { ROOT s = bf16[] add(bf16[] a, bf16[] b) }
-
-            ENTRY e {
               n = f32[8] negate(f32[8] p)
             - ROOT r = f32[8] all-reduce(n), to_apply=add
             + x = bf16[8] convert(n)
             + r = bf16[8] all-reduce(x), to_apply=add  // error
             + ROOT y = f32[8] convert(r)
-            }
         """),
         Bad.step("""
             -add { ROOT s = f32[] add(f32[] a, f32[] b) }
             +add { ROOT s = bf16[] add(bf16[] a, bf16[] b) }
-
-            ENTRY e {
               p = bf16[8,64] parameter(0)
               q = bf16[64] parameter(1)
             - d = f32[8] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
@@ -81,19 +76,15 @@ class PrecisionLost(Rule):
             + r = bf16[8] reduce(m, z), dimensions={1}, to_apply=add  // error
             + c = f32[8] convert(r)
             + ROOT n = f32[8] negate(c)
-            }
         """),
         Good.step("""
             -add { ROOT s = f32[] add(f32[] a, f32[] b) }
             +add { ROOT s = bf16[] add(bf16[] a, bf16[] b) }
-
-            ENTRY e {
               n = f32[8] negate(f32[8] p)
             - r = f32[8] all-reduce(n), to_apply=add
             - ROOT y = bf16[8] convert(r)
             + x = bf16[8] convert(n)
             + ROOT r = bf16[8] all-reduce(x), to_apply=add
-            }
         """),
     )
 

@@ -99,15 +99,12 @@ start_index_map={0}, index_vector_dim=1, slice_sizes={1}  // error
         """),
         Good.step("""
             -second { a = f32[] parameter(0) ROOT b = f32[] parameter(1) }
-
-            ENTRY e {
               p = f32[16] parameter(0)
               u = f32[16] parameter(1)
               i = s32[] parameter(2)
             - ROOT r = f32[16] scatter(p, i, u), to_apply=second, update_window_dims={0},
             -     inserted_window_dims={}, scatter_dims_to_operand_dims={0}, index_vector_dim=0
             + ROOT r = f32[16] dynamic-update-slice(p, u, i)
-            }
         """),
     )
 
