@@ -76,9 +76,9 @@ class DivergentCollective(Rule):
         for computation in module.computations:
             for conditional in computation.with_opcode("conditional"):
                 branches = [*map(module.computation, conditional.called_computations)]
-                known = [branch for branch in branches if branch is not None]
-                active = list(filter(communicating, known))
-                if len(active) != 1 or len(known) < len(branches):
+                called = [branch for branch in branches if branch is not None]
+                active = list(filter(communicating, called))
+                if len(active) != 1 or len(called) < len(branches):
                     continue
                 taken = _branches_taken(conditional, module, len(branches)) or ()
                 number = branches.index(active[0])
