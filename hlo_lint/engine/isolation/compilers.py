@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from hlo_lint.engine.isolation.cut import KernelCut, emitter_of, kernels_of, with_calls
 from hlo_lint.engine.reduce.draft import Draft, DraftComputation, DraftInstruction
@@ -16,6 +16,7 @@ from hlo_lint.engine.values.lowering.lower import Lowering
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.opcodes import BINARY, CONTROL_FLOW, NO_KERNEL
+from hlo_lint.hlo.parser.literals import Array
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.shape import TupleShape, arrays, shape_or_none
 from hlo_lint.text.source import decode, encode
@@ -31,9 +32,6 @@ from hlo_lint.xla.cpu import (
     run_text,
     unpack_arrays,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 WITHOUT_PASSES: Final = "xla_disable_all_hlo_passes"
 """The flag with which XLA emits a module as it stands."""
@@ -99,7 +97,7 @@ class RunningKernels:
         compiled = self._compiled(text, self._flags | as_overrides(flags))
         return compiled if isinstance(compiled, Ending) else Ending("ok", "")
 
-    def run(self, cut: KernelCut, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+    def run(self, cut: KernelCut, inputs: Sequence[Array]) -> list[Array]:
         """The results of the compiled kernel, the leaves of its root in order.
 
         Raises:
@@ -109,9 +107,7 @@ class RunningKernels:
         taken = inputs if leaves is None else [inputs[leaf] for leaf in leaves]
         return self._results(text, flags, taken)
 
-    def _results(
-        self, text: str, flags: dict[str, Any], inputs: Sequence[NDArray[Any]]
-    ) -> list[NDArray[Any]]:
+    def _results(self, text: str, flags: dict[str, Any], inputs: Sequence[Array]) -> list[Array]:
         types, blocks = pack_arrays(inputs)
         given: dict[str, Any] = {"types": types, "flags": flags, "plain": True}
         try:
@@ -245,7 +241,7 @@ class AbsentKernels:
             return self.whole(text, flags)
         return ending
 
-    def run(self, cut: KernelCut, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+    def run(self, cut: KernelCut, inputs: Sequence[Array]) -> list[Array]:
         """Raises NotRun."""
         raise NotRun("the chip is absent")
 
@@ -272,7 +268,7 @@ class DeviceKernels:
         self._code[cut] = ending.code
         return ending
 
-    def run(self, cut: KernelCut, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+    def run(self, cut: KernelCut, inputs: Sequence[Array]) -> list[Array]:
         """The results of the compiled kernel, the leaves of its root in order.
 
         Raises:

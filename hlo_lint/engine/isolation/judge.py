@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from hlo_lint.engine.isolation.cut import NOT_ALONE, KernelCut
 from hlo_lint.engine.values.bounds import fallback_bound
@@ -23,13 +23,12 @@ from hlo_lint.engine.values.lowering.lower import Lowering
 from hlo_lint.engine.values.programs import CONSTANT_ROUNDINGS, MAX_INPUT_BYTES, Runs, in_types
 from hlo_lint.hlo.dtypes import is_float
 from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.parser.literals import Array
 from hlo_lint.hlo.shape import arrays
 from hlo_lint.xla.compiler import Ending
 from hlo_lint.xla.cpu import JUDGE, NotRun
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from hlo_lint.engine.values.lowering.program import Program
     from hlo_lint.xla.cpu import XlaCpu
 
@@ -85,7 +84,7 @@ class KernelCompiler(Protocol):
         """Compile a kernel as the release does at the end of its passes."""
         ...
 
-    def run(self, cut: KernelCut, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+    def run(self, cut: KernelCut, inputs: Sequence[Array]) -> list[Array]:
         """The results of the compiled kernel, the leaves of its root in order.
 
         Raises:
@@ -147,9 +146,7 @@ def _compared(cut: KernelCut, compiler: KernelCompiler, judge: XlaCpu) -> Kernel
     return KernelVerdict(cut, AloneStatus.RIGHT)
 
 
-def _all_inputs(
-    module: Module, program: Program, drawn: Sequence[NDArray[Any]], seed: int
-) -> list[NDArray[Any]]:
+def _all_inputs(module: Module, program: Program, drawn: Sequence[Array], seed: int) -> list[Array]:
     """A value for each parameter of the module, those that nothing reads too."""
     by_leaf = {given.leaf: array for given, array in zip(program.inputs, drawn, strict=True)}
     assert module.entry is not None
@@ -164,15 +161,15 @@ def _all_inputs(
 
 def _beyond_bound(
     program: Program,
-    inputs: Sequence[NDArray[Any]],
-    results: list[NDArray[Any]],
+    inputs: Sequence[Array],
+    results: list[Array],
     judge: XlaCpu,
     kernel: Instruction,
 ) -> LargestDifference | None:
     """The largest difference of results beyond rounding; None if they keep the bound."""
     from numpy import errstate, isfinite, where
 
-    def truth(types: Mapping[str, str]) -> list[NDArray[Any]]:
+    def truth(types: Mapping[str, str]) -> list[Array]:
         text = emit_graph(program.graph, types)
         return judge.run(text, in_types(inputs, program, types), flags=JUDGE)
 

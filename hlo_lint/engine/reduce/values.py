@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.pass_dump import PassDump
@@ -13,11 +13,9 @@ from hlo_lint.dumps.selection import in_order, main_compilations
 from hlo_lint.engine.reduce.interest import ONLY_PASSES, InterestVerdict
 from hlo_lint.engine.values.inputs import leaves_of
 from hlo_lint.engine.values.validate import ValueChange, validate_dumps
+from hlo_lint.hlo.parser.literals import Array
 from hlo_lint.xla.compiler import XlaCompiler
 from hlo_lint.xla.cpu import xla_cpus
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 DUMPING: Final = "--xla_dump_hlo_as_text --xla_dump_hlo_pass_re=.* --xla_dump_to="
 """Flags that make a compilation dump each step; the name of the folder follows."""
@@ -36,7 +34,7 @@ class ValuesTest(AbstractContextManager["ValuesTest"]):
         target_config: str,
         flags: str,
         pass_name: str,
-        given: Mapping[str, NDArray[Any]],
+        given: Mapping[str, Array],
     ) -> None:
         """`given` are inputs by parameter, for those that keep their shape."""
         self._compiler = compiler

@@ -6,17 +6,16 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from hlo_lint.analysis.walks import reached
 from hlo_lint.engine.values.compare import EXACT, Bound, largest_error
 from hlo_lint.engine.values.lowering.graph import nodes_in_order
 from hlo_lint.engine.values.own_types import rounds
 from hlo_lint.hlo.dtypes import BITS, ELEMENT_TYPES, PART_OF_COMPLEX, is_float, is_inexact
+from hlo_lint.hlo.parser.literals import Array
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from hlo_lint.engine.values.lowering.graph import Node
     from hlo_lint.engine.values.lowering.program import Program
 
@@ -33,7 +32,7 @@ of rounding operations on the longest path through the program."""
 
 
 def wide_bound(
-    before: Program, after: Program, native: Sequence[list[NDArray[Any]]], truth: list[NDArray[Any]]
+    before: Program, after: Program, native: Sequence[list[Array]], truth: list[Array]
 ) -> Bound:
     """The bound of results in f64, wider where a pass computed float constants."""
     if keeps_zero_signs(before, after):

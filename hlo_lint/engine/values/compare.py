@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from hlo_lint.hlo.parser.literals import Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +87,7 @@ class LargestDifference:
 
 
 def result_difference(
-    before: Sequence[NDArray[Any]], after: Sequence[NDArray[Any]], bound: Bound = EXACT
+    before: Sequence[Array], after: Sequence[Array], bound: Bound = EXACT
 ) -> LargestDifference | None:
     """The largest difference of the first result that exceeds the bound; None if all keep it.
 
@@ -105,7 +104,7 @@ def result_difference(
 
 
 def array_difference(
-    before: NDArray[Any], after: NDArray[Any], bound: Bound = EXACT, output: int = 0
+    before: Array, after: Array, bound: Bound = EXACT, output: int = 0
 ) -> LargestDifference | None:
     """The largest difference of two arrays, or None where they keep the bound."""
     import numpy as np
@@ -140,24 +139,22 @@ def array_difference(
     )
 
 
-def _number(array: NDArray[Any], index: tuple[int, ...]) -> float | int | bool | complex:
+def _number(array: Array, index: tuple[int, ...]) -> float | int | bool | complex:
     """An element as a Python number."""
     element = array[index]
     return element.item() if array.dtype.kind in "biufc" else float(element)
 
 
-def _ends(wrong: NDArray[Any], axis: int) -> tuple[int, int]:
+def _ends(wrong: Array, axis: int) -> tuple[int, int]:
     """The first and the last index along an axis with a wrong element."""
     import numpy as np
 
     others = tuple(number for number in range(wrong.ndim) if number != axis)
-    places: NDArray[Any] = np.flatnonzero(wrong.any(axis=others))
+    places: Array = np.flatnonzero(wrong.any(axis=others))
     return int(places[0]), int(places[-1])
 
 
-def keep_bound(
-    before: Sequence[NDArray[Any]], after: Sequence[NDArray[Any]], bound: Bound = EXACT
-) -> bool:
+def keep_bound(before: Sequence[Array], after: Sequence[Array], bound: Bound = EXACT) -> bool:
     """True if `result_difference` would return None; cheaper, as no difference is described."""
     return len(before) == len(after) and all(
         left.shape == right.shape
@@ -166,9 +163,7 @@ def keep_bound(
     )
 
 
-def where_finite(
-    native: Sequence[Sequence[NDArray[Any]]], wide: Sequence[Sequence[NDArray[Any]]]
-) -> list[NDArray[Any]]:
+def where_finite(native: Sequence[Sequence[Array]], wide: Sequence[Sequence[Array]]) -> list[Array]:
     """The second results in f64, but the first where both are equal and not finite in `native`.
 
     f64 goes on where the programs' own types overflow, and shows how sums of such numbers cancel.
@@ -183,7 +178,7 @@ def where_finite(
     ]
 
 
-def _are_equal(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
+def _are_equal(left: Array, right: Array) -> Array:
     """A mask of the elements that are equal numbers, or NaNs on both sides."""
     import numpy as np
 
@@ -194,9 +189,7 @@ PART: Final = 1 << 18
 """Elements that are compared at a time: with intermediate arrays, each takes 100 bytes."""
 
 
-def _distances(
-    before: NDArray[Any], after: NDArray[Any], bound: Bound
-) -> Iterator[tuple[slice, NDArray[Any], NDArray[Any]]]:
+def _distances(before: Array, after: Array, bound: Bound) -> Iterator[tuple[slice, Array, Array]]:
     """Each part of two arrays of equal shape, with the distances of its elements and a mask.
 
     The mask is true where the bound is exceeded. Parts come in the order of memory; parts of equal
@@ -222,7 +215,7 @@ def _distances(
         yield part, *_of_other_sign(wide(ours[part]), wide(theirs[part]))
 
 
-def _largest(left: NDArray[Any], right: NDArray[Any]) -> float:
+def _largest(left: Array, right: Array) -> float:
     """The largest finite size of an element of either array."""
     import numpy as np
 
@@ -230,9 +223,7 @@ def _largest(left: NDArray[Any], right: NDArray[Any]) -> float:
     return float(sizes.max(initial=0.0, where=np.isfinite(sizes)))
 
 
-def _outside(
-    left: NDArray[Any], right: NDArray[Any], bound: Bound, largest: float
-) -> tuple[NDArray[Any], NDArray[Any]]:
+def _outside(left: Array, right: Array, bound: Bound, largest: float) -> tuple[Array, Array]:
     """The distances of elements, and a mask of those beyond the bound.
 
     `largest` is the largest size of an element of the whole array.
@@ -243,7 +234,7 @@ def _outside(
         distance = np.abs(left - right)
         distance[np.isnan(distance)] = np.inf
         distance[_are_equal(left, right)] = 0.0
-        allowed: NDArray[Any] | float = 0.0
+        allowed: Array | float = 0.0
         if not bound.is_exact:
             size = np.maximum(np.abs(left), np.abs(right))
             allowed = np.where(np.isfinite(size), bound.relative * size, 0.0)
@@ -251,7 +242,7 @@ def _outside(
         return distance, distance > allowed
 
 
-def _of_other_sign(left: NDArray[Any], right: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+def _of_other_sign(left: Array, right: Array) -> tuple[Array, Array]:
     """Distances of 0, and a mask of the elements whose sign differs."""
     import numpy as np
 
@@ -263,7 +254,7 @@ TINY: Final = 1e-300
 """The error of zeros that differ in sign."""
 
 
-def error_map(errors: NDArray[Any]) -> tuple[str, ...]:
+def error_map(errors: Array) -> tuple[str, ...]:
     """A map of errors by their decimal exponent, at most `MAPPED` signs; empty for a scalar."""
     import numpy as np
 
@@ -280,7 +271,7 @@ def error_map(errors: NDArray[Any]) -> tuple[str, ...]:
     )
 
 
-def _from_above(array: NDArray[Any]) -> NDArray[Any]:
+def _from_above(array: Array) -> Array:
     """Maxima of neighbours in the last two dimensions, at most `MAPPED` rows and columns."""
     import numpy as np
 
@@ -293,7 +284,7 @@ def _from_above(array: NDArray[Any]) -> NDArray[Any]:
     return plane
 
 
-def is_rounded(array: NDArray[Any]) -> bool:
+def is_rounded(array: Array) -> bool:
     """True for an array of floats or complex numbers, those of ml_dtypes included.
 
     Types of ml_dtypes have no numpy kind.
@@ -301,7 +292,7 @@ def is_rounded(array: NDArray[Any]) -> bool:
     return array.dtype.kind in "fc" or "float" in array.dtype.name
 
 
-def wide(array: NDArray[Any]) -> NDArray[Any]:
+def wide(array: Array) -> Array:
     """The array in the widest type of its kind that supports arithmetic.
 
     64-bit integers keep their value. Their difference may be inexact, but is 0 only if they are
@@ -316,7 +307,7 @@ def wide(array: NDArray[Any]) -> NDArray[Any]:
     return array.astype(np.longdouble)
 
 
-def largest_error(results: Sequence[NDArray[Any]], truth: Sequence[NDArray[Any]]) -> float:
+def largest_error(results: Sequence[Array], truth: Sequence[Array]) -> float:
     """The largest error of results, as a share of the largest element of its array.
 
     Elements that are not finite on both sides are left out: they do not show rounding.
@@ -338,6 +329,6 @@ def largest_error(results: Sequence[NDArray[Any]], truth: Sequence[NDArray[Any]]
     return worst
 
 
-def _parts(array: NDArray[Any]) -> list[slice]:
+def _parts(array: Array) -> list[slice]:
     """The elements of an array in the order of memory, `PART` at a time."""
     return [slice(start, start + PART) for start in range(0, array.size, PART)]

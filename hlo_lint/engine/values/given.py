@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 from zipfile import BadZipFile
 
 from hlo_lint.dumps.compilation import Compilation
@@ -14,21 +14,18 @@ from hlo_lint.dumps.selection import modules_of, one_file
 from hlo_lint.engine.values.inputs import leaves_of
 from hlo_lint.hlo.attributes.metadata import OpMetadata
 from hlo_lint.hlo.ir import Module
-from hlo_lint.hlo.parser.literals import numpy_dtype
+from hlo_lint.hlo.parser.literals import Array, numpy_dtype
 from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.hlo.wire import VARINT, Field, Reader
 from hlo_lint.text.errors import DumpError, PayloadError, UsageError, nearest
 from hlo_lint.text.files import is_proto
 from hlo_lint.xla.proto import MAX_BYTES, stored_message
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 _VARINTS: Final = frozenset({"s32", "s64", "u32", "u64"})
 """The integer types that a LiteralProto holds as varints; of others it holds the bytes."""
 
 
-def read_inputs(path: Path, module: Module) -> dict[int, NDArray[Any]]:
+def read_inputs(path: Path, module: Module) -> dict[int, Array]:
     """The arrays in a file for the parameters of a module, by the number of the leaf.
 
     The file is a snapshot that XLA wrote, or a .npz file, whose arrays have the name of a parameter
@@ -50,7 +47,7 @@ def read_inputs(path: Path, module: Module) -> dict[int, NDArray[Any]]:
         metadata = parameter.attribute_or_none("metadata")
         if parameter.name in names and isinstance(metadata, OpMetadata):
             paths[_path(metadata.op_name)] = names[parameter.name]
-    by_leaf: dict[int, NDArray[Any]] = {}
+    by_leaf: dict[int, Array] = {}
     for name, array in arrays.items():
         leaf = names.get(name, numbers.get(name, paths.get(_path(name))))
         if leaf is None:
@@ -65,7 +62,7 @@ def read_inputs(path: Path, module: Module) -> dict[int, NDArray[Any]]:
     return by_leaf
 
 
-def inputs_for(compilation: Compilation, path: Path | None) -> dict[int, NDArray[Any]]:
+def inputs_for(compilation: Compilation, path: Path | None) -> dict[int, Array]:
     """The inputs in a file; without one those that `exec --record-inputs` saved beside the dumps.
 
     Raises:
@@ -82,7 +79,7 @@ def _path(name: str) -> tuple[str, ...]:
     return tuple(re.findall(r"[^\W\d]\w*|\d+", name))
 
 
-def _arrays_in(path: Path) -> dict[str, NDArray[Any]]:
+def _arrays_in(path: Path) -> dict[str, Array]:
     import numpy as np
 
     try:
@@ -95,7 +92,7 @@ def _arrays_in(path: Path) -> dict[str, NDArray[Any]]:
 # ---- snapshots
 
 
-def snapshot_arguments(path: Path) -> dict[str, NDArray[Any]]:
+def snapshot_arguments(path: Path) -> dict[str, Array]:
     """The arguments in a snapshot, by the number of the leaf; the types are those of its module.
 
     `HloSnapshot` has them in `arguments = 2`, `HloUnoptimizedSnapshot` in the inputs of a device,
@@ -141,7 +138,7 @@ def _leaves(reader: Reader, literal: Field) -> Iterator[Field]:
         yield from _leaves(reader, part)
 
 
-def _array(reader: Reader, literal: Field, shape: ArrayShape) -> NDArray[Any]:
+def _array(reader: Reader, literal: Field, shape: ArrayShape) -> Array:
     """The array of a LiteralProto: a shape, and the numbers in the order of its layout."""
     import numpy as np
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from hlo_lint.engine.values.compare import Bound, LargestDifference, array_difference, is_rounded
 from hlo_lint.engine.values.lowering.graph import nodes_in_order
 from hlo_lint.engine.values.lowering.program import nodes_of
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES, is_float, is_inexact
+from hlo_lint.hlo.parser.literals import Array
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from hlo_lint.engine.values.lowering.graph import Node
     from hlo_lint.engine.values.lowering.program import Program
 
@@ -114,8 +113,8 @@ def drops_rounding(before: Program, after: Program) -> bool:
 def hidden_difference(
     before: Program,
     after: Program,
-    native: Sequence[Sequence[NDArray[Any]]],
-    wide: Sequence[Sequence[NDArray[Any]]],
+    native: Sequence[Sequence[Array]],
+    wide: Sequence[Sequence[Array]],
     rounds_freely: bool,
 ) -> LargestDifference | None:
     """A difference of results in their own types where both sides agree in f64.
@@ -200,9 +199,7 @@ def _may_lose(before: Program, gone: Ranged, new: Ranged) -> bool:
     return (quotients and products) or any(count > 0 for count in rounded.values())
 
 
-def _of_range(
-    arrays: Sequence[NDArray[Any]], may_gain: bool, number: int
-) -> LargestDifference | None:
+def _of_range(arrays: Sequence[Array], may_gain: bool, number: int) -> LargestDifference | None:
     """The elements that are infinite, NaN or 0 on one side and right on the other.
 
     `arrays` are the results before and after in their own type, then those in f64.

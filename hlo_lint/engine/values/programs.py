@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from math import inf, isfinite, prod
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from hlo_lint.engine.values.bounds import (
     SMOOTH_SHARE,
@@ -59,13 +59,11 @@ from hlo_lint.engine.values.own_types import (
     rounds_nothing,
 )
 from hlo_lint.hlo.dtypes import BITS
-from hlo_lint.hlo.parser.literals import numpy_dtype
+from hlo_lint.hlo.parser.literals import Array, numpy_dtype
 from hlo_lint.xla.cpu import JUDGE, MAX_EXECUTABLES, NotRun, XlaCpu
 from hlo_lint.xla.limits import SECONDS, NoTimeLeft
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from hlo_lint.engine.values.lowering.program import Input, Program
 
 ROUNDINGS: Final = 2
@@ -99,7 +97,7 @@ MAX_NOT_RUN: Final = 2
 """Hostile inputs on which a program does not run, after which no others are tried."""
 
 Inputs: TypeAlias = "tuple[Input, ...]"
-GivenInputs: TypeAlias = "Mapping[int, NDArray[Any]]"
+GivenInputs: TypeAlias = "Mapping[int, Array]"
 """Arrays by the number of the leaf."""
 
 
@@ -148,7 +146,7 @@ class Runs:
     """The inputs of a user, for seed 0."""
     wide_first: bool = False
     """True if programs that f64 finds equal need not run in their own types."""
-    _kept: dict[Hashable, list[NDArray[Any]] | NotRun] = field(default_factory=dict)
+    _kept: dict[Hashable, list[Array] | NotRun] = field(default_factory=dict)
     """Inputs and results, the most recently used at the end."""
     _failures: dict[tuple[int, bool, bool, bool], NotRun] = field(default_factory=dict)
     """The reason why a graph does not run in its own types, in f64, or as the judge."""
@@ -157,7 +155,7 @@ class Runs:
     _longest: float = 0.0
     """Seconds of the longest run to its end, with its compilation."""
 
-    def inputs(self, inputs: Inputs, seed: int) -> list[NDArray[Any]]:
+    def inputs(self, inputs: Inputs, seed: int) -> list[Array]:
         """Values for inputs.
 
         Raises:
@@ -168,12 +166,12 @@ class Runs:
             raise NotRun(f"its inputs are {size >> 20} MB, more than {MAX_INPUT_BYTES >> 20}")
         return self._once((inputs, seed), lambda: [self._input(input_, seed) for input_ in inputs])
 
-    def given_for(self, input_: Input, seed: int) -> NDArray[Any] | None:
+    def given_for(self, input_: Input, seed: int) -> Array | None:
         """The array of a user for an input, which keeps its shape; None for made-up values."""
         given = self.given.get(input_.leaf) if seed == 0 else None
         return given if given is not None and given.shape == input_.shape.dims else None
 
-    def _input(self, input_: Input, seed: int) -> NDArray[Any]:
+    def _input(self, input_: Input, seed: int) -> Array:
         self.xla.limits.deadline.check()
         if input_.given:
             from numpy import array
@@ -199,14 +197,14 @@ class Runs:
         types: Mapping[str, str] = NATIVE,
         *,
         is_judge: bool = False,
-    ) -> list[NDArray[Any]]:
+    ) -> list[Array]:
         """The results of a program, of the judge without XLA:CPU's rewrites.
 
         Raises:
             NotRun: XLA:CPU did not run it.
         """
 
-        def run() -> list[NDArray[Any]]:
+        def run() -> list[Array]:
             if program.endless:
                 raise NotRun(program.endless[0][1])
             # A refusal, or too long a run, on other inputs too; ends of ranges may end no loop.
@@ -241,7 +239,7 @@ class Runs:
         self._texts = dict([*self._texts.items(), (key, text)][-MAX_EXECUTABLES:])
         return text
 
-    def _once(self, key: Hashable, make: Callable[[], list[NDArray[Any]]]) -> list[NDArray[Any]]:
+    def _once(self, key: Hashable, make: Callable[[], list[Array]]) -> list[Array]:
         """The cached arrays of a key, or the cached reason for their failure."""
         result = self._kept.pop(key, None)
         if result is None:
@@ -446,7 +444,7 @@ class Runs:
 
         failures: list[NotRun] = []
 
-        def both(types: Mapping[str, str]) -> list[list[NDArray[Any]]]:
+        def both(types: Mapping[str, str]) -> list[list[Array]]:
             try:
                 return [self.results(side, inputs, seed, types) for side in (before, after)]
             except NotRun as error:
@@ -602,7 +600,7 @@ def _bytes(input_: Input) -> int:
     return prod(input_.shape.dims) * BITS.get(input_.shape.dtype, 8) // 8
 
 
-def _size(result: list[NDArray[Any]] | NotRun) -> int:
+def _size(result: list[Array] | NotRun) -> int:
     """The bytes of arrays."""
     return 0 if isinstance(result, NotRun) else sum(array.nbytes for array in result)
 
@@ -615,9 +613,7 @@ def _unless_excused(verdict: Comparison, before: Program, after: Program) -> Com
     return Comparison(StepOutcome.NOT_COMPARABLE, reason, seed=verdict.seed)
 
 
-def in_types(
-    inputs: Sequence[NDArray[Any]], program: Program, types: Mapping[str, str]
-) -> list[NDArray[Any]]:
+def in_types(inputs: Sequence[Array], program: Program, types: Mapping[str, str]) -> list[Array]:
     """Inputs in the element types in which a program is run."""
     return [
         array.astype(numpy_dtype(types[shape.dtype])) if shape.dtype in types else array

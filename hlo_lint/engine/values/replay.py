@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import prod
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from hlo_lint.engine.values.bounds import WIDE_BOUND
 from hlo_lint.engine.values.compare import Bound, LargestDifference, array_difference, keep_bound
@@ -20,11 +20,10 @@ from hlo_lint.engine.values.lowering.emit import NATIVE, WIDE, emit_graph
 from hlo_lint.engine.values.lowering.graph import Graph, Node, nodes_in_order
 from hlo_lint.engine.values.programs import Comparison, Inputs, Runs, in_types
 from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.parser.literals import Array
 from hlo_lint.xla.cpu import NotRun
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from hlo_lint.engine.values.lowering.program import Program
 
 MAX_KEPT_BYTES: Final = 1 << 29
@@ -91,8 +90,8 @@ class _Replay:
         self,
         ours: Graph,
         theirs: Graph,
-        inputs: Sequence[NDArray[Any]],
-        later: Sequence[Sequence[NDArray[Any]]] = (),
+        inputs: Sequence[Array],
+        later: Sequence[Sequence[Array]] = (),
     ) -> Culprit | None:
         """The first instruction of `theirs` that differs, run on the same inputs as `ours`.
 
@@ -150,9 +149,7 @@ class _Replay:
                 return inner
         return Culprit(instruction, divergence)
 
-    def _values(
-        self, graph: Graph, keep: Sequence[Node], inputs: Sequence[NDArray[Any]]
-    ) -> list[NDArray[Any]]:
+    def _values(self, graph: Graph, keep: Sequence[Node], inputs: Sequence[Array]) -> list[Array]:
         return self.runs.xla.run(emit_graph(graph, self.types, keep=keep), inputs)
 
     def _by_structure(self, theirs: Graph, shared: set[int]) -> Culprit | None:
@@ -167,8 +164,8 @@ class _Replay:
         self,
         wrong: Sequence[Node],
         shared: set[int],
-        ours: Sequence[NDArray[Any]],
-        theirs: dict[int, NDArray[Any]],
+        ours: Sequence[Array],
+        theirs: dict[int, Array],
         is_repaired: Callable[[Node], bool],
     ) -> Node:
         """The first unexplained node on the way to a wrong result.
@@ -176,7 +173,7 @@ class _Replay:
         The way begins at the last node whose value before the step makes the result right.
         """
         explained: dict[int, bool] = {}
-        by_size: dict[tuple[int, ...], list[NDArray[Any]]] = {}
+        by_size: dict[tuple[int, ...], list[Array]] = {}
         for array in ours:
             by_size.setdefault(array.shape, []).append(array)
 
@@ -230,10 +227,10 @@ class _Replay:
         self,
         graph: Graph,
         node: Node,
-        ours: Sequence[NDArray[Any]],
-        theirs: dict[int, NDArray[Any]],
-        inputs: Sequence[NDArray[Any]],
-        right: Sequence[NDArray[Any]],
+        ours: Sequence[Array],
+        theirs: dict[int, Array],
+        inputs: Sequence[Array],
+        right: Sequence[Array],
     ) -> bool:
         """True if a value before the step, in the place of the node's, makes the results right."""
         value = theirs.get(node.number)
@@ -255,11 +252,7 @@ class _Replay:
         return False
 
     def _counterpart(
-        self,
-        node: Node,
-        before: Sequence[Node],
-        ours: dict[int, NDArray[Any]],
-        theirs: dict[int, NDArray[Any]],
+        self, node: Node, before: Sequence[Node], ours: dict[int, Array], theirs: dict[int, Array]
     ) -> LargestDifference | None:
         """The difference from the value of the instruction of the same name before the step."""
         origin = self.origin(node)
@@ -276,8 +269,8 @@ class _Replay:
         return None
 
     def _iterations(
-        self, body: Graph, state: Sequence[NDArray[Any]], after: Sequence[NDArray[Any]]
-    ) -> list[list[NDArray[Any]]]:
+        self, body: Graph, state: Sequence[Array], after: Sequence[Array]
+    ) -> list[list[Array]]:
         """The states until the counters equal those of `after`, else the next state.
 
         An unrolled loop's body does several iterations at once.
@@ -294,7 +287,7 @@ class _Replay:
         node: Node,
         instruction: Instruction,
         sides: tuple[Graph, Graph],
-        inputs: Sequence[NDArray[Any]],
+        inputs: Sequence[Array],
     ) -> Culprit | None:
         """The first instruction that differs in the branch that runs, if its operands are right."""
         counterpart, names = _same_kind(node, sides[0]), instruction.called_computations
@@ -326,7 +319,7 @@ class _Replay:
         loop: Node,
         instruction: Instruction,
         sides: tuple[Graph, Graph],
-        inputs: Sequence[NDArray[Any]],
+        inputs: Sequence[Array],
     ) -> Culprit | None:
         """The first instruction that differs in a loop's body, in the first differing iteration."""
         ours, _ = sides
@@ -385,7 +378,7 @@ def _same_kind(node: Node, ours: Graph) -> Node | None:
     return next((own for own in same if own.operands == node.operands), next(iter(same), None))
 
 
-def _counters(state: Sequence[NDArray[Any]]) -> list[int]:
+def _counters(state: Sequence[Array]) -> list[int]:
     """The scalar integers in a loop's state, which include the iteration number."""
     return [int(array) for array in state if not array.ndim and array.dtype.kind in "iu"]
 
@@ -413,5 +406,5 @@ def _kept(nodes: Sequence[Node], shared: set[int]) -> list[Node]:
     return kept
 
 
-def _by_number(nodes: Sequence[Node], values: Sequence[NDArray[Any]]) -> dict[int, NDArray[Any]]:
+def _by_number(nodes: Sequence[Node], values: Sequence[Array]) -> dict[int, Array]:
     return {node.number: value for node, value in zip(nodes, values, strict=True)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from hlo_lint.engine.values.inputs import leaves_of
 from hlo_lint.engine.values.lowering.emit import NATIVE, WIDE, emit_graph
@@ -15,14 +15,11 @@ from hlo_lint.engine.values.lowering.program import Cut, Program
 from hlo_lint.engine.values.lowering.watch import FirstNonFinite, Watch
 from hlo_lint.engine.values.programs import in_types
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.hlo.parser.literals import numpy_dtype
+from hlo_lint.hlo.parser.literals import Array, numpy_dtype
 from hlo_lint.text.errors import HloLintError
 from hlo_lint.xla.cpu import JUDGE, NotRun, XlaCpu
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-ArrayValue: TypeAlias = "Tree[NDArray[Any]]"
+ArrayValue: TypeAlias = "Tree[Array]"
 """A logical array (a scalar has no dimensions), a tuple, or None for a token."""
 
 
@@ -32,7 +29,7 @@ class NoValue(HloLintError):
 
 def values_of(
     module: Module,
-    inputs: Sequence[NDArray[Any]],
+    inputs: Sequence[Array],
     instructions: Sequence[Instruction] = (),
     *,
     wide: bool = False,
@@ -80,7 +77,7 @@ def values_of(
 
 
 def first_non_finite(
-    module: Module, inputs: Sequence[NDArray[Any]], *, wide: bool = False, xla: XlaCpu | None = None
+    module: Module, inputs: Sequence[Array], *, wide: bool = False, xla: XlaCpu | None = None
 ) -> tuple[Instruction, tuple[ArrayValue, ...]] | None:
     """The first instruction that turns NaN-free operands into a NaN, or finite ones into infinity.
 
@@ -129,7 +126,7 @@ def _program(module: Module, nodes: Nodes, watch: Watch) -> Program:
 
 
 def _seen(
-    watch: Watch, program: Program, inputs: Sequence[NDArray[Any]], wide: bool, xla: XlaCpu | None
+    watch: Watch, program: Program, inputs: Sequence[Array], wide: bool, xla: XlaCpu | None
 ) -> Iterator[tuple[Instruction, ArrayValue, bool]]:
     """Each watched instruction, with its value and whether it has run."""
     arguments = _arguments(watch.module, program, inputs)
@@ -138,7 +135,7 @@ def _seen(
         yield instruction, with_leaves(last.value, results), bool(next(results))
 
 
-def arrays_of(value: ArrayValue) -> Iterator[NDArray[Any]]:
+def arrays_of(value: ArrayValue) -> Iterator[Array]:
     """The arrays of a value in order, nested tuples included; tokens are left out."""
     if isinstance(value, tuple):
         for part in value:
@@ -147,9 +144,7 @@ def arrays_of(value: ArrayValue) -> Iterator[NDArray[Any]]:
         yield value
 
 
-def _arguments(
-    module: Module, program: Program, inputs: Sequence[NDArray[Any]]
-) -> list[NDArray[Any]]:
+def _arguments(module: Module, program: Program, inputs: Sequence[Array]) -> list[Array]:
     """The arrays that a program takes, out of those for all parameters of its module."""
     leaves = leaves_of(module)
     if len(inputs) != len(leaves):
@@ -168,8 +163,8 @@ def _arguments(
 
 
 def _run(
-    program: Program, arguments: Sequence[NDArray[Any]], wide: bool, xla: XlaCpu | None
-) -> list[NDArray[Any]]:
+    program: Program, arguments: Sequence[Array], wide: bool, xla: XlaCpu | None
+) -> list[Array]:
     types = WIDE if wide else NATIVE
     with ExitStack() as stack:
         xla = xla or stack.enter_context(XlaCpu())
@@ -184,8 +179,8 @@ def _run(
 
 
 def text_values(
-    module: Module, inputs: Sequence[NDArray[Any]], xla: XlaCpu, *, with_passes: bool
-) -> list[NDArray[Any]]:
+    module: Module, inputs: Sequence[Array], xla: XlaCpu, *, with_passes: bool
+) -> list[Array]:
     """The arrays of the result as XLA:CPU computes them from the text itself, in order.
 
     Args:

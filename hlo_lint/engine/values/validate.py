@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from operator import attrgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from hlo_lint.analysis.stage import ANY_STAGE
 from hlo_lint.analysis.verifier.scope import Violation
@@ -34,13 +34,11 @@ from hlo_lint.engine.values.run import text_values
 from hlo_lint.engine.values.steps import RunSteps, StepProgress, ValidatedStep
 from hlo_lint.engine.verifier import Verifier
 from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.parser.literals import Array
 from hlo_lint.text.errors import DumpError, HloLintError
 from hlo_lint.text.phrases import counted
 from hlo_lint.xla.cpu import XlaCpu
 from hlo_lint.xla.limits import MEMORY, SECONDS
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 SEEDS: Final = (0, 1)
 """A seed of small numbers of both signs, and a seed of positive numbers."""
@@ -55,7 +53,7 @@ class ShownInput(NamedTuple):
     """The values of a parameter, or of an element of one, on a device."""
 
     name: str
-    array: NDArray[Any]
+    array: Array
     is_given: bool
     """False for made-up values."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from hlo_lint.analysis.value_numbering import ValueNumbering
 from hlo_lint.analysis.walks import operands_first
 from hlo_lint.hlo.attributes.plain import Padding
-from hlo_lint.hlo.parser.literals import numpy_dtype
+from hlo_lint.hlo.parser.literals import Array, numpy_dtype
 from hlo_lint.hlo.shape import (
     ArrayShape,
     BufferShape,
@@ -22,9 +22,6 @@ from hlo_lint.hlo.shape import (
 )
 from hlo_lint.text.errors import HloLintError
 from hlo_lint.xla.limits import Deadline
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 MAX_NODES: Final = 400_000
 """The most nodes of a program: inlining may make a module many times larger."""
@@ -58,7 +55,7 @@ class Node:
     attributes: Attributes
     called: tuple[tuple[str, Graph], ...]
     """The computations it calls, each with its attribute."""
-    literal: NDArray[Any] | None = field(default=None, repr=False)
+    literal: Array | None = field(default=None, repr=False)
     """The value of a constant."""
     sizes: Sizes = ()
     """Empty for an array that is not bounded."""
@@ -137,7 +134,7 @@ class Nodes:
         operands: tuple[Node, ...] = (),
         attributes: Attributes = (),
         called: tuple[tuple[str, Graph], ...] = (),
-        literal: NDArray[Any] | None = None,
+        literal: Array | None = None,
     ) -> Node:
         number = self._numbering.number(key)
         if number == len(self._nodes):
@@ -173,7 +170,7 @@ class Nodes:
         """A parameter, shared by all computations that read this number and shape."""
         return self.make("parameter", shape, attributes=(("", str(number)),))
 
-    def constant(self, literal: NDArray[Any], dtype: str) -> Node:
+    def constant(self, literal: Array, dtype: str) -> Node:
         """A constant, or a broadcast scalar if all elements are equal."""
         shape = ArrayShape(dtype, literal.shape)
         data = literal.tobytes()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from hlo_lint.engine.values.lowering import convolutions, expansions
 from hlo_lint.engine.values.lowering.bounded import bounded_value
@@ -22,12 +22,10 @@ from hlo_lint.engine.values.lowering.graph import (
 from hlo_lint.engine.values.lowering.memory import bitcast_value, by_descriptor
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Instruction
 from hlo_lint.hlo.opcodes import COMMON, FIRST_INDEX, OPCODES
-from hlo_lint.hlo.parser.literals import ELIDED, LiteralError, LiteralValue
+from hlo_lint.hlo.parser.literals import ELIDED, Array, LiteralError, LiteralValue
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from hlo_lint.engine.values.lowering.lower import Lowering
 
 _FREE: Final = frozenset("copy opt-barrier add-dependency domain optimization-barrier".split())
@@ -213,5 +211,5 @@ def _literal(
         )
     if literal is None or not isinstance(shape, ArrayShape):
         return None
-    array: NDArray[Any] = literal  # type: ignore[assignment]
+    array: Array = literal  # type: ignore[assignment]
     return lowering.nodes.constant(array, shape.dtype)
