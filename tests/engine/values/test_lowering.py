@@ -561,7 +561,7 @@ def test_a_sort_by_cub_is_a_sort_by_its_configuration() -> None:
     program, other = (
         lowered(entry(call % given), Nodes()) for given in zip(targets, configurations, strict=True)
     )
-    assert not program.cuts + other.cuts
+    assert not [*program.cuts, *other.cuts]
     assert emit_graph(program.graph) == emit_graph(other.graph)
     assert "direction=GT" in emit_graph(program.graph)
 

@@ -7,10 +7,11 @@ replica, and by partition within a replica, as `DeviceAssignment` flattens them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, product
 from math import prod
 from typing import TYPE_CHECKING, Final
 
+from hlo_lint.analysis.calls import instructions_of, opcodes_of
 from hlo_lint.analysis.device_groups import Mode, count_of, mode_of, participants, transfer_pairs
 from hlo_lint.analysis.walks import reached
 from hlo_lint.engine.values.lowering.graph import (
@@ -24,7 +25,8 @@ from hlo_lint.engine.values.lowering.graph import (
 )
 from hlo_lint.engine.values.lowering.shards import INTO, OUT_OF, border
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
-from hlo_lint.hlo.ir import Instruction, Module, Operand
+from hlo_lint.hlo.attributes.devices import IotaReplicaGroups, MeshReplicaGroups, ReplicaGroupList
+from hlo_lint.hlo.ir import Computation, Instruction, Module, Operand
 from hlo_lint.hlo.opcodes import BINARY, COLLECTIVES, DONE_OF
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, spelled_index
 
@@ -45,11 +47,14 @@ def device_count(module: Module) -> int:
     Before, it is a program over whole arrays. Only instructions that communicate tell the two
     apart.
     """
-    communicates = LOWERED | {"recv"}
-    if not any(communicates & computation.opcodes for computation in module.computations):
+    communicating = LOWERED | {"recv"}
+    if communicating.isdisjoint(opcodes_of(module)):
         return 1
-    count = header_devices(module)
-    return count if count > 1 else max(_joined(module), default=0) + 1
+    if (count := header_devices(module)) > 1:
+        return count
+    instructions = chain.from_iterable(instructions_of(module, name) for name in communicating)
+    named = ((*listed_groups(i), *transfer_pairs(i)) for i in instructions)
+    return max(chain.from_iterable(chain.from_iterable(named)), default=0) + 1
 
 
 def header_devices(module: Module) -> int:
@@ -64,22 +69,8 @@ def _counts(module: Module) -> tuple[int, int]:
 
 def has_regions(module: Module) -> bool:
     """True if an unpartitioned module has manual regions, which run on each device."""
-    return any(
-        call.attributes.get("custom_call_target", "").strip('"') in INTO | OUT_OF
-        for computation in module.computations
-        for call in computation.with_opcode("custom-call")
-    )
-
-
-def _joined(module: Module) -> Iterator[int]:
-    """The devices that the collectives of a module name, for a header without counts."""
-    for computation in module.computations:
-        for opcode in LOWERED & computation.opcodes:
-            for instruction in computation.with_opcode(opcode):
-                yield from chain.from_iterable(listed_groups(instruction))
-                yield from chain.from_iterable(transfer_pairs(instruction))
-        for transfer in computation.with_opcode("recv"):
-            yield from chain.from_iterable(transfer_pairs(transfer))
+    calls = instructions_of(module, "custom-call")
+    return any(call.custom_call_target in INTO | OUT_OF for call in calls)
 
 
 def crossed(lowering: Lowering, call: Instruction, operands: list[Values]) -> Values | None:
@@ -87,7 +78,7 @@ def crossed(lowering: Lowering, call: Instruction, operands: list[Values]) -> Va
 
     None for any other custom call.
     """
-    target = call.attributes.get("custom_call_target", "").strip('"')
+    target = call.custom_call_target
     if target not in INTO | OUT_OF:
         return None
     devices, nodes = range(lowering.devices), lowering.nodes
@@ -177,12 +168,6 @@ def _groups(lowering: Lowering, instruction: Instruction) -> Iterator[tuple[int,
 
 def listed_groups(instruction: Instruction) -> Sequence[Sequence[int]]:
     """The groups that a collective names; empty for all devices."""
-    from hlo_lint.hlo.attributes.devices import (
-        IotaReplicaGroups,
-        MeshReplicaGroups,
-        ReplicaGroupList,
-    )
-
     try:
         groups = instruction.attribute("replica_groups")
     except AttributeSyntaxError as error:
@@ -198,19 +183,18 @@ def _exchanged(
     """The results of each member of a group; `rows` are the operands of each member."""
     nodes, count = lowering.nodes, len(rows)
     columns = list(zip(*rows, strict=True))
-    axis = instruction.attribute("dimensions")
-    axis = axis[0] if isinstance(axis, tuple) and axis else 0
-    axis = axis if isinstance(axis, int) else 0
+    axis, *_ = instruction.integers_attribute("dimensions") or (0,)
+
+    def shards(wholes: Sequence[Node], index: int) -> list[Node]:
+        return [_shard(nodes, whole, axis, count, index) for whole in wholes]
+
     match opcode:
         case "all-reduce":
             sums = [_reduced(lowering, instruction, column) for column in columns]
             return [sums for _ in rows]
         case "reduce-scatter":
             sums = [_reduced(lowering, instruction, column) for column in columns]
-            return [
-                [_shard(lowering, total, axis, count, index) for total in sums]
-                for index in range(count)
-            ]
+            return [shards(sums, index) for index in range(count)]
         case "all-gather":
             whole = [nodes.concatenate(column, axis) for column in columns]
             return [whole for _ in rows]
@@ -218,12 +202,7 @@ def _exchanged(
             return [rows[0] for _ in rows]
         case "all-to-all" if "dimensions" in instruction.attributes:
             return [
-                [
-                    nodes.concatenate(
-                        [_shard(lowering, node, axis, count, index) for node in column], axis
-                    )
-                    for column in columns
-                ]
+                [nodes.concatenate(shards(column, index), axis) for column in columns]
                 for index in range(count)
             ]
         case "ragged-all-to-all" if len(columns) == 6:
@@ -233,13 +212,13 @@ def _exchanged(
     raise NotLowered(f"%{instruction.name} is an exchange that is not simulated")
 
 
-def _shard(lowering: Lowering, node: Node, axis: int, count: int, index: int) -> Node:
+def _shard(nodes: Nodes, node: Node, axis: int, count: int, index: int) -> Node:
     size, rest = divmod(node.shape.dims[axis], count)
     if rest:
         raise NotLowered(f"{node.shape} is not divisible among {count} devices")
     starts, limits = [0] * node.shape.rank, list(node.shape.dims)
     starts[axis], limits[axis] = index * size, (index + 1) * size
-    return lowering.nodes.slice(node, starts, limits)
+    return nodes.slice(node, starts, limits)
 
 
 def _reduced(lowering: Lowering, instruction: Instruction, column: Sequence[Node]) -> Node:
@@ -262,14 +241,12 @@ def _operation(graph: Graph) -> str | None:
 
     Conversions to a wider type are skipped.
     """
-    root = graph.roots[0]
-    while root.opcode == "convert":
-        root = root.operands[0]
-    sources = list(root.operands)
-    for number, source in enumerate(sources):
-        while source.opcode == "convert":
-            source = source.operands[0]
-        sources[number] = source
+
+    def converted(node: Node) -> Node:
+        return converted(node.operands[0]) if node.opcode == "convert" else node
+
+    root = converted(graph.roots[0])
+    sources = list(map(converted, root.operands))
     is_plain = root.opcode in BINARY and {source.opcode for source in sources} == {"parameter"}
     return root.opcode if is_plain and sources[0] is not sources[1] else None
 
@@ -322,47 +299,38 @@ def _ragged(nodes: Nodes, rows: list[list[Node]], receiver: int) -> Node:
     return result
 
 
-def given_inputs(module: Module, devices: int) -> dict[tuple[int, int], tuple[int, ...]]:
+def given_inputs(entry: Computation, devices: int) -> dict[tuple[int, int], tuple[int, ...]]:
     """Consistent sizes and offsets for ragged exchanges, by parameter number and device.
 
     The rows of sender `i` for receiver `j` begin at row `j * step` and arrive at row `i * step`.
     """
     given: dict[tuple[int, int], tuple[int, ...]] = {}
-    for computation in module.computations if devices > 1 else ():
-        for exchange in computation.with_opcode("ragged-all-to-all"):
-            groups = listed_groups(exchange) or [range(devices)]
-            operands = [operand.instruction for operand in exchange.operands]
-            shapes = [exchange.operand_shape(number) for number in range(2)]
-            sizes = [
-                array.dims[0] for array in shapes if isinstance(array, ArrayShape) and array.dims
-            ]
-            if len(sizes) != len(shapes):
+    for exchange in entry.with_opcode("ragged-all-to-all"):
+        groups = listed_groups(exchange) or [range(devices)]
+        shapes = [exchange.operand_shape(number) for number in range(2)]
+        sizes = [array.dims[0] for array in shapes if isinstance(array, ArrayShape) and array.dims]
+        if len(sizes) != len(shapes):
+            continue
+        for role, (_, _, operand) in enumerate(exchange.operands[2:]):
+            if operand is None or operand.opcode != "parameter":
                 continue
-            most = min(*sizes, _MAX_PARTS)
-            for role, operand in enumerate(operands[2:]):
-                if operand is None or operand.opcode != "parameter" or not computation.is_entry:
-                    continue
-                shape = operand.shape_or_none
-                if not isinstance(shape, ArrayShape) or shape.rank != 1:
-                    continue
-                if not 0 < shape.dims[0] <= most:
-                    continue
-                for group in filter(None, groups):
-                    each, step = shape.dims[0] // len(group), min(sizes) // shape.dims[0]
-                    for sender, device in enumerate(group):
-                        others = [
-                            (place, part) for place in range(len(group)) for part in range(each)
-                        ]
-                        numbers = {
-                            0: [(place * each + part) * step for place, part in others],
-                            2: [(sender * each + part) * step for _, part in others],
-                        }
-                        several = [
-                            1 + (place + sender + part) % max(step, 1) for place, part in others
-                        ]
-                        given[operand.parameter_number or 0, device] = tuple(
-                            numbers.get(role, several)
-                        )
+            shape = operand.shape_or_none
+            if not isinstance(shape, ArrayShape) or shape.rank != 1:
+                continue
+            count = shape.dims[0]
+            if not 0 < count <= min(*sizes, _MAX_PARTS):
+                continue
+            for group in filter(None, groups):
+                each, step = count // len(group), min(sizes) // count
+                others = list(product(range(len(group)), range(each)))
+                for sender, device in enumerate(group):
+                    numbers = {
+                        0: [(place * each + part) * step for place, part in others],
+                        2: [(sender * each + part) * step for _, part in others],
+                    }
+                    several = [1 + (place + sender + part) % max(step, 1) for place, part in others]
+                    number = operand.parameter_number or 0
+                    given[number, device] = tuple(numbers.get(role, several))
     return given
 
 

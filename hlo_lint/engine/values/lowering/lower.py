@@ -129,15 +129,8 @@ class Lowering:
             roots = self.layout.repeated(leaves[0])
         devices = self.devices if self.layout is None else 1
         graph = self.nodes.graph(tuple(node.shape for node in inputs), roots, gives_tuple=True)
-        return Program(
-            graph,
-            tuple(inputs),
-            self.origins,
-            self.last,
-            tuple(self.cuts),
-            devices,
-            tuple(self.endless),
-        )
+        origins, last = self.origins, self.last
+        return Program(graph, tuple(inputs), origins, last, self.cuts, devices, self.endless)
 
     def _device_count(self, in_run: int) -> int:
         module = self.module
@@ -153,7 +146,7 @@ class Lowering:
         inputs: list[Input] = []
         arguments: list[Values] = []
         leaf = 0
-        given = collectives.given_inputs(self.module, self.devices) if self.devices > 1 else {}
+        given = collectives.given_inputs(entry, self.devices) if self.devices > 1 else {}
         needed = set(entry.parameters if self.watch is None else self._in_order(entry))
         for parameter in entry.parameters:
             if parameter not in needed:

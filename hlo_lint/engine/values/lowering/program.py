@@ -31,10 +31,10 @@ class Program:
     origins: Origins
     last: Origins
     """The last instruction with the value of a node, such as the copy of a copy."""
-    cuts: tuple[Cut, ...]
+    cuts: Sequence[Cut]
     """The operations that cannot be run, in the order of the module."""
     devices: int
-    endless: tuple[tuple[Instruction, str], ...] = ()
+    endless: Sequence[tuple[Instruction, str]] = ()
     """Loops that do not end, each with the reason; such a program is not run."""
 
     @cached_property
