@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from hlo_lint.engine.values.lowering import convolutions, expansions
@@ -43,6 +44,13 @@ _UNRUNNABLE: Final = frozenset(
 """Opcodes whose value is undefined on a single CPU, or that jaxlib does not read."""
 _ROUNDS: Final = frozenset("reverse select-and-scatter slice".split())
 """Opcodes whose result XLA:TPU may round to fewer bits, as it does in a copy."""
+_EXPANDED: Final[Mapping[str, Callable[..., Node | None]]] = {
+    "ragged-dot": expansions.ragged_dot,
+    "reduce": expansions.reduce,
+    "reduce-window": expansions.reduce_window,
+    "scaled-dot": expansions.scaled_dot,
+}
+"""Simpler operations for those that XLA:CPU lacks, or runs slowly; None where they do not apply."""
 _SMALL: Final = ("u8", "u16", "u32")
 _DEFAULTS: Final = frozenset(
     {("feature_group_count", "1"), ("batch_group_count", "1"), ("order", "PARTIAL")}
@@ -57,10 +65,11 @@ def on_device(
     shape: Shape,
 ) -> LoweredValue:
     """The value on a device of an instruction other than collectives, loops and calls."""
+    nodes = lowering.nodes
     if opcode in _FREE:
         kept = operands[0]
         if isinstance(kept, Node) and isinstance(shape, ArrayShape):
-            return lowering.nodes.convert(kept, shape.dtype)  # XLA:TPU rounds in a copy
+            return nodes.convert(kept, shape.dtype)  # XLA:TPU rounds in a copy
         return kept
     if opcode == "get-tuple-element":
         index = instruction.attribute("index")
@@ -75,8 +84,7 @@ def on_device(
         parts = shape.elements if isinstance(shape, TupleShape) else ()
         return (operands[0], operands[0], *lowering.contexts(parts))
     if (isinstance(shape, ArrayShape) and any(shape.dynamic)) or (
-        lowering.nodes.has_bounded
-        and any(node.sizes for value in operands for node in leaf_nodes(value))
+        nodes.has_bounded and any(node.sizes for value in operands for node in leaf_nodes(value))
     ):
         return bounded_value(lowering, instruction, opcode, operands, shape, on_device)
     if opcode == "custom-call":
@@ -88,55 +96,54 @@ def on_device(
         case "bitcast" if isinstance(shape, ArrayShape):
             (source,) = lowering.operand_shapes(instruction)
             if isinstance(source, ArrayShape):
-                return bitcast_value(
-                    lowering.nodes, leaves[0], source, next(bare(shape)).with_layout(shape.layout)
-                )
+                target = next(bare(shape)).with_layout(shape.layout)
+                return bitcast_value(nodes, leaves[0], source, target)
         case "reshape" if isinstance(shape, ArrayShape):
-            rounded = lowering.nodes.convert(leaves[0], next(bare(shape)).dtype)
-            return lowering.nodes.reshape(rounded, shape.dims)
+            return nodes.reshape(nodes.convert(leaves[0], next(bare(shape)).dtype), shape.dims)
         case "transpose" if isinstance(shape, ArrayShape):
             permutation = instruction.integers_attribute("dimensions") or ()
-            return lowering.nodes.transpose(
-                lowering.nodes.convert(leaves[0], shape.dtype), permutation
-            )
+            return nodes.transpose(nodes.convert(leaves[0], shape.dtype), permutation)
         case "broadcast" if isinstance(shape, ArrayShape):
-            node = lowering.nodes.convert(leaves[0], shape.dtype)
+            node = nodes.convert(leaves[0], shape.dtype)
             dimensions = instruction.integers_attribute("dimensions") or ()
-            return lowering.nodes.broadcast(node, shape.dims, dimensions)
+            return nodes.broadcast(node, shape.dims, dimensions)
         case "convert" if isinstance(shape, ArrayShape):
-            return lowering.nodes.convert(leaves[0], shape.dtype)
+            return nodes.convert(leaves[0], shape.dtype)
         case "pad" if isinstance(shape, ArrayShape):
-            leaves = [lowering.nodes.convert(leaf, shape.dtype) for leaf in leaves]
+            leaves = [nodes.convert(leaf, shape.dtype) for leaf in leaves]
             paddings = instruction.attribute("padding")
             if isinstance(paddings, tuple) and any(min(edges[:2]) < 0 for edges in paddings):
                 # Only algsimp removes negative padding; XLA:CPU has no code for it.
-                return lowering.nodes.pad(leaves[0], leaves[1], paddings)
+                return nodes.pad(leaves[0], leaves[1], paddings)
         case "convolution" if isinstance(shape, ArrayShape) and len(leaves) == 2:
-            return convolutions.plain(lowering.nodes, instruction, leaves, next(bare(shape)))
+            return convolutions.plain(nodes, instruction, leaves, next(bare(shape)))
         case "dynamic-slice" | "dynamic-update-slice":
             first = FIRST_INDEX[opcode]
             in_one = (leaves[0].shape.rank,)
             if [start.shape.dims for start in leaves[first:]] == [in_one]:  # until 2019
-                leaves = [*leaves[:first], *lowering.nodes.scalars(leaves[first])]
+                leaves[first:] = nodes.scalars(leaves[first])
             # Of a constant u8 index XLA:CPU takes the first bit for a sign.
-            starts = [
-                lowering.nodes.convert(start, "s64") if start.shape.dtype in _SMALL else start
+            leaves[first:] = [
+                nodes.convert(start, "s64") if start.shape.dtype in _SMALL else start
                 for start in leaves[first:]
             ]
-            leaves = [*leaves[:first], *starts]
             described = by_descriptor(lowering, instruction, opcode, leaves, shape)
             if described is not None:
                 return described
         case "get-dimension-size" if isinstance(shape, ArrayShape):
             (axis,) = instruction.integers_attribute("dimensions") or ()
-            return lowering.nodes.scalar(leaves[0].shape.dims[axis], shape.dtype)
+            return nodes.scalar(leaves[0].shape.dims[axis], shape.dtype)
         case "topk":
             largest = instruction.attribute("largest") is not False
             return assembled(shape, iter(top_k(lowering, leaves[0], list(bare(shape)), largest)))
         case "scan" | "ragged-dot" | "reduce" | "reduce-window" | "scaled-dot":
-            expanded = _expanded(lowering, instruction, opcode, leaves, list(bare(shape)))
-            if expanded:
-                return assembled(shape, iter(expanded))
+            results = list(bare(shape))
+            if opcode == "scan":
+                outputs = expansions.scan(lowering, instruction, leaves, results)
+                return assembled(shape, iter(outputs))
+            simpler = _EXPANDED[opcode](lowering, instruction, leaves, results[0])
+            if simpler is not None:
+                return assembled(shape, iter([simpler]))
     if opcode not in OPCODES or opcode in _UNRUNNABLE:
         return cut(lowering, instruction, opcode, operands, shape)
     shapes = tuple(bare(shape))
@@ -144,31 +151,10 @@ def on_device(
     if dtype and leaves[0].shape.dtype != dtype:
         shapes = (ArrayShape(leaves[0].shape.dtype, shapes[0].dims),)
     attributes, called = _attributes(lowering, instruction, opcode)
-    node = lowering.nodes.make(opcode, shapes, leaves, attributes, called)
+    node = nodes.make(opcode, shapes, leaves, attributes, called)
     if not isinstance(shape, TupleShape):
-        return lowering.nodes.convert(node, dtype) if dtype else node
-    return assembled(shape, iter(lowering.nodes.elements(node)))
-
-
-def _expanded(
-    lowering: Lowering,
-    instruction: Instruction,
-    opcode: str,
-    leaves: list[Node],
-    results: list[ArrayShape],
-) -> list[Node]:
-    """The results of an operation by simpler operations of XLA:CPU; empty if that fails."""
-    if opcode == "scan":
-        return expansions.scan(lowering, instruction, leaves, results)
-    if opcode == "ragged-dot":
-        return [expansions.ragged_dot(lowering, instruction, leaves, results[0])]
-    lowered = {
-        "reduce": expansions.reduce,
-        "reduce-window": expansions.reduce_window,
-        "scaled-dot": expansions.scaled_dot,
-    }[opcode]
-    result = lowered(lowering, instruction, leaves, results[0])
-    return [] if result is None else [result]
+        return nodes.convert(node, dtype) if dtype else node
+    return assembled(shape, iter(nodes.elements(node)))
 
 
 def _attributes(
