@@ -54,8 +54,7 @@ class _Writer:
         """The names of nodes that are parameters of the entry."""
 
     def shape(self, shape: ArrayShape) -> str:
-        dtype = self.types.get(shape.dtype, shape.dtype)
-        return f"{dtype}[{','.join(map(str, shape.dims))}]"
+        return f"{shape._replace(dtype=self.types.get(shape.dtype, shape.dtype))}"
 
     def shapes(self, shapes: Iterable[ArrayShape]) -> str:
         return "(" + ", ".join(map(self.shape, shapes)) + ")"
@@ -167,17 +166,14 @@ class _Writer:
         """A bitcast-convert of a float's own type, also where floats are f64."""
         source, target = node.operands[0].shape, node.shape
         lines: list[str] = []
-        if self.types.get(source.dtype, source.dtype) != source.dtype:
-            dims = ",".join(map(str, source.dims))
-            lines.append(f"{name}.narrow = {source.dtype}[{dims}] convert({operand})")
+        if self.shape(source) != f"{source}":
+            lines.append(f"{name}.narrow = {source} convert({operand})")
             operand = f"{name}.narrow"
-        dims = ",".join(map(str, target.dims))
-        if self.types.get(target.dtype, target.dtype) != target.dtype:
-            lines.append(f"{name}.bits = {target.dtype}[{dims}] bitcast-convert({operand})")
-            lines.append(f"{name} = {self.shape(target)} convert({name}.bits)")
-        else:
-            lines.append(f"{name} = {target.dtype}[{dims}] bitcast-convert({operand})")
-        return lines
+        bits = f"{target} bitcast-convert({operand})"
+        if self.shape(target) == f"{target}":
+            return [*lines, f"{name} = {bits}"]
+        wide = f"{self.shape(target)} convert({name}.bits)"
+        return [*lines, f"{name}.bits = {bits}", f"{name} = {wide}"]
 
 
 def _is_mirrored(node: Node) -> bool:
