@@ -8,7 +8,7 @@ by explicit operations.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -105,11 +105,6 @@ def size_along(nodes: Nodes, array: Node, axis: int) -> Node:
     """The size of an array along a dimension; the bound where it is static."""
     size = array.sizes[axis] if array.sizes else None
     return size or nodes.scalar(array.shape.dims[axis], "s32")
-
-
-def total_of(nodes: Nodes, numbers: Sequence[Node]) -> Node:
-    """The sum of numbers."""
-    return reduce(lambda total, number: nodes.binary("add", total, number), numbers)
 
 
 def within(nodes: Nodes, array: Node, sizes: Sizes, beyond: Node | int) -> Node:
@@ -278,11 +273,10 @@ def _pad(op: _Operation) -> list[Node]:
             continue
         if min(edges[:2]) < 0:
             raise op.refused("has negative padding on a bounded dimension")
-        between = nodes.binary("subtract", size, op.number(1))
-        between = nodes.binary("maximum", between, op.number(0))
-        between = nodes.binary("multiply", between, op.number(edges.interior))
-        around = op.number(edges.low + edges.high)
-        sizes.append(total_of(nodes, [size, between, around] if edges.interior else [size, around]))
+        between = nodes.binary("maximum", nodes.binary("subtract", size, 1), 0)
+        between = nodes.binary("multiply", between, edges.interior)
+        size = nodes.binary("add", size, between) if edges.interior else size
+        sizes.append(nodes.binary("add", size, edges.low + edges.high))
     return op.sized(op.plain(within(nodes, static(array), array.sizes, filler), filler), sizes)
 
 
@@ -306,7 +300,7 @@ def _concatenate(op: _Operation) -> list[Node]:
         starts = [begin if number == axis else zero for number in range(shape.rank)]
         operands = [result, static(array), *starts]
         result = nodes.make("dynamic-update-slice", result.shape, operands)
-        begin = total_of(nodes, [begin, size_along(nodes, array, axis)])
+        begin = nodes.binary("add", begin, size_along(nodes, array, axis))
     return op.sized([result], [*sizes[:axis], begin, *sizes[axis:]])
 
 
@@ -414,9 +408,8 @@ def _windows(op: _Operation, size: Node, window: WindowDimension) -> Node:
         # XLA's dynamic-padder counts only the elements.
         raise op.refused("has padded or dilated windows of unknown size")
     reach = (window.size - 1) * window.window_dilation + 1
-    room = total_of(op.nodes, [size, op.number(window.stride - reach)])
-    room = op.nodes.binary("maximum", room, op.number(0))
-    return op.nodes.binary("divide", room, op.number(window.stride))
+    room = op.nodes.binary("add", size, window.stride - reach)
+    return op.nodes.binary("divide", op.nodes.binary("maximum", room, 0), window.stride)
 
 
 def _update(op: _Operation) -> list[Node]:
@@ -451,11 +444,9 @@ def _reshape(op: _Operation) -> list[Node]:
             continue
         if len(own) != 1:
             raise op.refused("has sizes that its operand does not determine")
-        count = reduce(
-            lambda total, size: nodes.binary("multiply", total, size), sources[first:last]
-        )
+        count = reduce(partial(nodes.binary, "multiply"), sources[first:last])
         rest = prod(shape.dims[axis] for axis in range(begin, end) if axis != own[0])
-        targets[own[0]] = nodes.binary("divide", count, op.number(rest))
+        targets[own[0]] = nodes.binary("divide", count, rest)
     total = prod(shape.dims)
     places = _places(op, nodes.iota("s32", (total,), 0), list(map(op.number, shape.dims)))
     places = _places(op, _counted(nodes, places, targets), sources)
@@ -531,7 +522,7 @@ def _places(op: _Operation, index: Node, sizes: Sequence[Node]) -> list[Node]:
     """The index in each dimension of elements with these numbers, in an array of these sizes."""
     places: list[Node] = []
     for size in reversed(sizes):
-        divisor = op.nodes.binary("maximum", size, op.number(1))
+        divisor = op.nodes.binary("maximum", size, 1)
         places.insert(0, op.nodes.binary("remainder", index, divisor))
         index = op.nodes.binary("divide", index, divisor)
     return places

@@ -118,9 +118,8 @@ def _iteration(
 
     def iteration() -> Node:
         wide = lowering.nodes.convert(variable, "s64")
-        start = lowering.nodes.scalar(loop.init, "s64")
-        passed = lowering.nodes.binary("subtract", wide, start)
-        return lowering.nodes.binary("divide", passed, lowering.nodes.scalar(loop.step, "s64"))
+        passed = lowering.nodes.binary("subtract", wide, loop.init)
+        return lowering.nodes.binary("divide", passed, loop.step)
 
     return iteration
 

@@ -23,7 +23,7 @@ from hlo_lint.engine.values.lowering.graph import (
 )
 from hlo_lint.engine.values.lowering.memory import from_memory, in_memory, untiled
 from hlo_lint.engine.values.lowering.program import Cut
-from hlo_lint.hlo.dtypes import PART_OF_COMPLEX, is_complex, is_float
+from hlo_lint.hlo.dtypes import PART_OF_COMPLEX, is_complex, is_inexact
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import ArrayShape, BufferShape, Shape, TupleShape, leaves
 
@@ -86,11 +86,10 @@ def cut(
         # Labels decide the order of the elements.
         signature += f" {labels} of {[str(leaf) for shape in shapes for leaf in shape]}"
     lowering.cuts.append(Cut(instruction, what, signature))
+    computed = _function(lowering.nodes, what, rows, list(bare(shape)))
     values = [
         from_memory(lowering.nodes, row, leaf) if leaf.dims else row
-        for row, leaf in zip(
-            _function(lowering.nodes, what, rows, list(bare(shape))), results, strict=True
-        )
+        for row, leaf in zip(computed, results, strict=True)
     ]
     return assembled(shape, iter(values))
 
@@ -128,13 +127,11 @@ def _mean(nodes: Nodes, row: Node, salt: int) -> Node:
         halves = [nodes.make(half, part, (row,)) for half in ("real", "imag")]
         first, second = (_mean(nodes, half, salt + number) for number, half in enumerate(halves))
         return nodes.binary("add", first, second)
-    count = prod(row.shape.dims)
-    numbers = nodes.convert(row, "f32")
-    weights = _weights(nodes, row.shape.dims, salt)
+    numbers, weights = nodes.convert(row, "f32"), _weights(nodes, row.shape.dims, salt)
     weighed = nodes.binary("multiply", numbers, weights)
     if row.shape.dims:
         weighed = nodes.reduced(weighed, "add", 0)
-    return nodes.binary("multiply", weighed, nodes.scalar(1 / max(count, 1), "f32"))
+    return nodes.binary("multiply", weighed, 1 / max(prod(row.shape.dims), 1))
 
 
 def _weights(nodes: Nodes, dims: tuple[int, ...], salt: int) -> Node:
@@ -142,21 +139,19 @@ def _weights(nodes: Nodes, dims: tuple[int, ...], salt: int) -> Node:
     if not dims:
         return nodes.scalar(1 + salt % 997 / 1024, "f32")
     place = nodes.iota("u32", dims, 0)
-    mixed = nodes.binary("multiply", place, nodes.scalar(_MULTIPLIER, "u32"))
-    mixed = nodes.binary("add", mixed, nodes.scalar(salt, "u32"))
-    upper = nodes.binary("shift-right-logical", mixed, nodes.scalar(16, "u32"))
-    part = nodes.binary("multiply", nodes.convert(upper, "f32"), nodes.scalar(2**-16, "f32"))
-    return nodes.binary("add", part, nodes.scalar(0.5, "f32"))
+    mixed = nodes.binary("add", nodes.binary("multiply", place, _MULTIPLIER), salt)
+    upper = nodes.convert(nodes.binary("shift-right-logical", mixed, 16), "f32")
+    return nodes.binary("add", nodes.binary("multiply", upper, 2**-16), 0.5)
 
 
 def _result(nodes: Nodes, total: Node, shape: ArrayShape, salt: int) -> Node:
     dims = (prod(shape.dims),) if shape.dims else ()
     weights = _weights(nodes, dims, salt)
-    if is_float(shape.dtype):
-        return nodes.convert(nodes.binary("multiply", weights, total), shape.dtype)
-    if is_complex(shape.dtype):
-        part = nodes.convert(nodes.binary("multiply", weights, total), PART_OF_COMPLEX[shape.dtype])
-        return nodes.make("complex", ArrayShape(shape.dtype, dims), (part, part))
+    if is_inexact(shape.dtype):
+        weighed = nodes.binary("multiply", weights, total)
+        part = nodes.convert(weighed, PART_OF_COMPLEX.get(shape.dtype, shape.dtype))
+        row = ArrayShape(shape.dtype, dims)
+        return part if part.shape == row else nodes.make("complex", row, (part, part))
     # Rounding must not change an integer, so integers depend on no float. Most are status codes of
     # solvers: for any code but 0 the program gives NaNs.
     return nodes.filled(0, ArrayShape(shape.dtype, dims))

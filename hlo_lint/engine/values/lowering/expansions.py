@@ -57,11 +57,11 @@ def scan(
         update = nodes.reshape(part, (*dims[:axis], 1, *dims[axis + 1 :]))
         starts = _starts(nodes, output, axis, place)
         written.append(nodes.make("dynamic-update-slice", output.shape, (output, update, *starts)))
-    after = nodes.binary("add", counter, nodes.scalar(1, "s32"))
+    after = nodes.binary("add", counter, 1)
     roots = [after, *held[: len(inputs)], *given[len(given) - carries :], *written]
     if tuple(root.shape for root in roots) != shapes:
         raise NotLowered(f"a step of %{instruction.name} gives a state of another type")
-    goes_on = nodes.compare(counter, nodes.scalar(length, "s32"), "LT")
+    goes_on = nodes.compare(counter, length, "LT")
     body = nodes.graph(shapes, roots, takes_tuple=True, gives_tuple=True)
     condition = nodes.graph(shapes, [goes_on], takes_tuple=True)
     del nodes.made[begin:]  # they are inside the loop
@@ -84,17 +84,12 @@ def running_sums(
     )
     if config.get("kind") != "SUM" or vector != 1 or count * length != written.elements:
         return None
-    scalar = ArrayShape(written.dtype, ())
-    total = nodes.binary("add", *(nodes.parameter(number, scalar) for number in range(2)))
     padding = f"0_{length - 1}" if config.get("is_reverse") is True else f"{length - 1}_0"
     lines = nodes.reshape(in_memory(nodes, array, read), (count, length))
-    sums = nodes.make(
-        "reduce-window",
-        lines.shape,
-        (lines, nodes.scalar(0, written.dtype)),
-        (("window", f"{{size=1x{length} pad=0_0x{padding}}}"),),
-        (("to_apply", nodes.graph((scalar, scalar), [total])),),
-    )
+    operands = lines, nodes.scalar(0, written.dtype)
+    window = (("window", f"{{size=1x{length} pad=0_0x{padding}}}"),)
+    called = (("to_apply", nodes.combiner("add", written.dtype)),)
+    sums = nodes.make("reduce-window", lines.shape, operands, window, called)
     return [from_memory(nodes, nodes.reshape(sums, (count * length,)), written)]
 
 

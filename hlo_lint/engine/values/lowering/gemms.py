@@ -90,11 +90,11 @@ def times(nodes: Nodes, node: Node, factor: complex) -> Node:
     if factor == 1:
         return node
     number = factor if is_complex(node.shape.dtype) else factor.real
-    return nodes.binary("multiply", node, nodes.filled(number, node.shape))  # type: ignore[arg-type]
+    return nodes.binary("multiply", node, number)  # type: ignore[arg-type]
 
 
 def _relu(nodes: Nodes, node: Node) -> Node:
-    return nodes.binary("maximum", node, nodes.filled(0, node.shape))
+    return nodes.binary("maximum", node, 0)
 
 
 def _gelu(nodes: Nodes, node: Node) -> Node:
@@ -102,7 +102,7 @@ def _gelu(nodes: Nodes, node: Node) -> Node:
     cube = nodes.binary("multiply", nodes.binary("multiply", node, node), node)
     inner = nodes.binary("add", node, times(nodes, cube, 0.044715))
     tanh = nodes.unary("tanh", times(nodes, inner, sqrt(2 / pi)))
-    factor = times(nodes, nodes.binary("add", tanh, nodes.filled(1, node.shape)), 0.5)
+    factor = times(nodes, nodes.binary("add", tanh, 1), 0.5)
     return nodes.binary("multiply", node, factor)
 
 
@@ -112,19 +112,13 @@ def _elu(nodes: Nodes, node: Node) -> Node:
     return nodes.select(nodes.compare(node, zero, "GT"), node, negative)
 
 
-def _silu(nodes: Nodes, node: Node) -> Node:
-    return nodes.binary("multiply", node, nodes.unary("logistic", node))
-
-
 ACTIVATIONS: Final[Mapping[str, Callable[[Nodes, Node], Node]]] = {
     "ELU": _elu,
     "RELU": _relu,
-    "RELU6": lambda nodes, node: nodes.binary(
-        "minimum", _relu(nodes, node), nodes.filled(6, node.shape)
-    ),
+    "RELU6": lambda nodes, node: nodes.binary("minimum", _relu(nodes, node), 6),
     "GELU": _gelu,
     "SIGMOID": lambda nodes, node: nodes.unary("logistic", node),
-    "SILU": _silu,
+    "SILU": lambda nodes, node: nodes.binary("multiply", node, nodes.unary("logistic", node)),
     "TANH": lambda nodes, node: nodes.unary("tanh", node),
 }
 """Activations by their names in cuBLASLt's epilogues, and those that only cuDNN has."""

@@ -112,8 +112,9 @@ class Nodes:
         operands: Sequence[Node] = (),
         attributes: Attributes = (),
         called: tuple[tuple[str, Graph], ...] = (),
+        literal: Array | None = None,
     ) -> Node:
-        """The node of an operation."""
+        """The node of an operation; a constant has a literal."""
         if isinstance(shapes, ArrayShape):
             shapes = (shapes,)
         operands = tuple(operands)
@@ -123,19 +124,8 @@ class Nodes:
             tuple(operand.number for operand in operands),
             attributes,
             tuple((name, graph.number) for name, graph in called),
+            literal is not None and literal.tobytes(),
         )
-        return self._kept(key, opcode, shapes, operands, attributes, called)
-
-    def _kept(
-        self,
-        key: tuple[object, ...],
-        opcode: str,
-        shapes: Shapes,
-        operands: tuple[Node, ...] = (),
-        attributes: Attributes = (),
-        called: tuple[tuple[str, Graph], ...] = (),
-        literal: Array | None = None,
-    ) -> Node:
         number = self._numbering.number(key)
         if number == len(self._nodes):
             node = Node(number, opcode, shapes, operands, attributes, called, literal)
@@ -176,11 +166,9 @@ class Nodes:
         data = literal.tobytes()
         size = literal.dtype.itemsize
         if literal.ndim and literal.size and data == data[:size] * literal.size:
-            return self.broadcast(
-                self.constant(literal.reshape(-1)[0][()].reshape(()), dtype), shape.dims
-            )
-        key = "constant", shape, data
-        return self._kept(key, "constant", (shape,), literal=literal)
+            scalar = self.constant(literal.reshape(-1)[0][()].reshape(()), dtype)
+            return self.broadcast(scalar, shape.dims)
+        return self.make("constant", shape, literal=literal)
 
     def scalar(self, number: float, dtype: str) -> Node:
         """A scalar constant."""
@@ -217,28 +205,19 @@ class Nodes:
         if node.opcode == "transpose":
             inner = node.integers("dimensions")
             return self.transpose(node.operands[0], [inner[axis] for axis in permutation])
-        return self.make(
-            "transpose",
-            ArrayShape(node.shape.dtype, dims),
-            (node,),
-            (("dimensions", spelled_index(permutation)),),
-        )
+        order = (("dimensions", spelled_index(permutation)),)
+        return self.make("transpose", ArrayShape(node.shape.dtype, dims), (node,), order)
 
     def broadcast(self, node: Node, dims: tuple[int, ...], dimensions: Sequence[int] = ()) -> Node:
         """The array repeated; `dimensions` maps its dimensions to those of the result."""
         if node.shape.dims == dims and tuple(dimensions) == tuple(range(len(dims))):
             return node
-        return self.make(
-            "broadcast",
-            ArrayShape(node.shape.dtype, dims),
-            (node,),
-            (("dimensions", spelled_index(dimensions)),),
-        )
+        places = (("dimensions", spelled_index(dimensions)),)
+        return self.make("broadcast", ArrayShape(node.shape.dtype, dims), (node,), places)
 
     def filled(self, number: float, shape: ArrayShape) -> Node:
         """An array with all elements equal to a number."""
-        scalar = self.scalar(number, shape.dtype)
-        return self.broadcast(scalar, shape.dims) if shape.dims else scalar
+        return self._repeated(number, shape)
 
     def convert(self, node: Node, dtype: str) -> Node:
         """The elements converted to another type."""
@@ -250,22 +229,24 @@ class Nodes:
         """The bits of the elements as elements of another type."""
         return node if node.shape == shape else self.make("bitcast-convert", shape, (node,))
 
-    def binary(self, opcode: str, left: Node, right: Node) -> Node:
+    def binary(self, opcode: str, left: Node, right: Node | float) -> Node:
         """An elementwise operation on arrays of equal shape; a scalar on the right is repeated."""
-        if not right.shape.dims and left.shape.dims:
-            right = self.broadcast(right, left.shape.dims)
-        return self.make(opcode, left.shape, (left, right))
+        return self.make(opcode, left.shape, (left, self._repeated(right, left.shape)))
+
+    def _repeated(self, node: Node | float, shape: ArrayShape) -> Node:
+        """A scalar or a number in all elements of an array; another array as it is."""
+        node = node if isinstance(node, Node) else self.scalar(node, shape.dtype)
+        return node if node.shape.dims else self.broadcast(node, shape.dims)
 
     def iota(self, dtype: str, dims: tuple[int, ...], axis: int) -> Node:
         """An array whose elements are their indices along a dimension."""
         return self.make("iota", ArrayShape(dtype, dims), (), (("iota_dimension", str(axis)),))
 
-    def compare(self, left: Node, right: Node, direction: str) -> Node:
+    def compare(self, left: Node, right: Node | float, direction: str) -> Node:
         """A comparison of arrays of equal shape; a scalar on the right is repeated."""
-        if not right.shape.dims and left.shape.dims:
-            right = self.broadcast(right, left.shape.dims)
+        operands = left, self._repeated(right, left.shape)
         shape = ArrayShape("pred", left.shape.dims)
-        return self.make("compare", shape, (left, right), (("direction", direction),))
+        return self.make("compare", shape, operands, (("direction", direction),))
 
     def select(self, chosen: Node, on_true: Node, on_false: Node) -> Node:
         """The elements of one of two arrays of equal shape."""
@@ -308,16 +289,18 @@ class Nodes:
         axes = range(node.shape.rank) if axes is None else axes
         if not axes:
             return node
-        scalar = ArrayShape(node.shape.dtype, ())
-        graph = self.graph(
-            (scalar, scalar),
-            [self.binary(opcode, *(self.parameter(number, scalar) for number in range(2)))],
-        )
+        dtype = node.shape.dtype
+        called = (("to_apply", self.combiner(opcode, dtype)),)
         dims = tuple(size for axis, size in enumerate(node.shape.dims) if axis not in axes)
         dimensions = (("dimensions", spelled_index(axes)),)
-        operands = node, self.scalar(first, node.shape.dtype)
-        shape = ArrayShape(node.shape.dtype, dims)
-        return self.make("reduce", shape, operands, dimensions, (("to_apply", graph),))
+        operands = node, self.scalar(first, dtype)
+        return self.make("reduce", ArrayShape(dtype, dims), operands, dimensions, called)
+
+    def combiner(self, opcode: str, dtype: str) -> Graph:
+        """The computation of a reduction by a binary operation."""
+        scalar = ArrayShape(dtype, ())
+        left, right = (self.parameter(number, scalar) for number in range(2))
+        return self.graph((scalar, scalar), [self.binary(opcode, left, right)])
 
     def slice(
         self, node: Node, starts: Sequence[int], limits: Sequence[int], strides: Sequence[int] = ()

@@ -93,9 +93,8 @@ def bitcast_value(nodes: Nodes, node: Node, source: ArrayShape, target: ArraySha
     if row.shape.dims[0] * wide != count * narrow:
         raise NotLowered(f"a bitcast of {source} to {target}, whose sizes in memory differ")
     if wide > narrow:
-        row = nodes.bitcast_convert(
-            row, ArrayShape(target.dtype, (*row.shape.dims, wide // narrow))
-        )
+        parts = ArrayShape(target.dtype, (*row.shape.dims, wide // narrow))
+        row = nodes.bitcast_convert(row, parts)
     else:
         if wide < narrow:
             row = nodes.reshape(row, (count, narrow // wide))
@@ -152,9 +151,8 @@ def by_descriptor(
         # In a nest the descriptor may mean any of the loops: the operands decide there.
         if len(lowering.iterations) != 1 or (iteration := lowering.iterations[0]) is None:
             return None
-        steps = nodes.binary("multiply", iteration(), nodes.scalar(stride, "s64"))
-        offset = nodes.binary("add", offset, steps)
-    first = nodes.binary("divide", offset, nodes.scalar(whole.element_bits // 8, "s64"))
+        offset = nodes.binary("add", offset, nodes.binary("multiply", iteration(), stride))
+    first = nodes.binary("divide", offset, whole.element_bits // 8)
     row = in_memory(nodes, leaves[0], whole)
     count = prod(part.dims)
     if opcode == "dynamic-slice":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
-from functools import reduce
+from functools import partial, reduce
 from typing import NamedTuple
 
 from hlo_lint.analysis.calls import callees_of
@@ -185,4 +185,4 @@ class FirstNonFinite(Watch):
                 else:
                     result = nodes.make(test, ArrayShape("pred", wide.shape.dims), (wide,))
                 tests.append(nodes.reduced(result, "and", 1))
-        return reduce(lambda total, result: nodes.binary("and", total, result), tests, true)
+        return reduce(partial(nodes.binary, "and"), tests, true)
