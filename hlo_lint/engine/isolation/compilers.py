@@ -16,7 +16,7 @@ from hlo_lint.engine.values.lowering.lower import Lowering
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.opcodes import BINARY, CONTROL_FLOW, NO_KERNEL
-from hlo_lint.hlo.parser.literals import Array
+from hlo_lint.hlo.parser.literals import AnyArray
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.shape import TupleShape, arrays, shape_or_none
 from hlo_lint.text.source import decode, encode
@@ -97,7 +97,7 @@ class RunningKernels:
         compiled = self._compiled(text, self._flags | as_overrides(flags))
         return compiled if isinstance(compiled, Ending) else Ending("ok", "")
 
-    def run(self, cut: KernelCut, inputs: Sequence[Array]) -> list[Array]:
+    def run(self, cut: KernelCut, inputs: Sequence[AnyArray]) -> list[AnyArray]:
         """The results of the compiled kernel, the leaves of its root in order.
 
         Raises:
@@ -107,7 +107,9 @@ class RunningKernels:
         taken = inputs if leaves is None else [inputs[leaf] for leaf in leaves]
         return self._results(text, flags, taken)
 
-    def _results(self, text: str, flags: dict[str, Any], inputs: Sequence[Array]) -> list[Array]:
+    def _results(
+        self, text: str, flags: dict[str, Any], inputs: Sequence[AnyArray]
+    ) -> list[AnyArray]:
         types, blocks = pack_arrays(inputs)
         given: dict[str, Any] = {"types": types, "flags": flags, "plain": True}
         try:
@@ -241,7 +243,7 @@ class AbsentKernels:
             return self.whole(text, flags)
         return ending
 
-    def run(self, cut: KernelCut, inputs: Sequence[Array]) -> list[Array]:
+    def run(self, cut: KernelCut, inputs: Sequence[AnyArray]) -> list[AnyArray]:
         """Raises NotRun."""
         raise NotRun("the chip is absent")
 
@@ -268,7 +270,7 @@ class DeviceKernels:
         self._code[cut] = ending.code
         return ending
 
-    def run(self, cut: KernelCut, inputs: Sequence[Array]) -> list[Array]:
+    def run(self, cut: KernelCut, inputs: Sequence[AnyArray]) -> list[AnyArray]:
         """The results of the compiled kernel, the leaves of its root in order.
 
         Raises:

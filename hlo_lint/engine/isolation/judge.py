@@ -23,7 +23,7 @@ from hlo_lint.engine.values.lowering.lower import Lowering
 from hlo_lint.engine.values.programs import CONSTANT_ROUNDINGS, MAX_INPUT_BYTES, Runs, in_types
 from hlo_lint.hlo.dtypes import is_float
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.hlo.parser.literals import Array
+from hlo_lint.hlo.parser.literals import AnyArray
 from hlo_lint.hlo.shape import arrays
 from hlo_lint.xla.compiler import Ending
 from hlo_lint.xla.cpu import JUDGE, NotRun
@@ -84,7 +84,7 @@ class KernelCompiler(Protocol):
         """Compile a kernel as the release does at the end of its passes."""
         ...
 
-    def run(self, cut: KernelCut, inputs: Sequence[Array]) -> list[Array]:
+    def run(self, cut: KernelCut, inputs: Sequence[AnyArray]) -> list[AnyArray]:
         """The results of the compiled kernel, the leaves of its root in order.
 
         Raises:
@@ -146,7 +146,9 @@ def _compared(cut: KernelCut, compiler: KernelCompiler, judge: XlaCpu) -> Kernel
     return KernelVerdict(cut, AloneStatus.RIGHT)
 
 
-def _all_inputs(module: Module, program: Program, drawn: Sequence[Array], seed: int) -> list[Array]:
+def _all_inputs(
+    module: Module, program: Program, drawn: Sequence[AnyArray], seed: int
+) -> list[AnyArray]:
     """A value for each parameter of the module, those that nothing reads too."""
     by_leaf = {given.leaf: array for given, array in zip(program.inputs, drawn, strict=True)}
     assert module.entry is not None
@@ -161,15 +163,15 @@ def _all_inputs(module: Module, program: Program, drawn: Sequence[Array], seed: 
 
 def _beyond_bound(
     program: Program,
-    inputs: Sequence[Array],
-    results: list[Array],
+    inputs: Sequence[AnyArray],
+    results: list[AnyArray],
     judge: XlaCpu,
     kernel: Instruction,
 ) -> LargestDifference | None:
     """The largest difference of results beyond rounding; None if they keep the bound."""
     from numpy import errstate, isfinite, where
 
-    def truth(types: Mapping[str, str]) -> list[Array]:
+    def truth(types: Mapping[str, str]) -> list[AnyArray]:
         text = emit_graph(program.graph, types)
         return judge.run(text, in_types(inputs, program, types), flags=JUDGE)
 

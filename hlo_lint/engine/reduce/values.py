@@ -13,7 +13,7 @@ from hlo_lint.dumps.selection import in_order, main_compilations
 from hlo_lint.engine.reduce.interest import ONLY_PASSES, InterestVerdict
 from hlo_lint.engine.values.inputs import leaves_of
 from hlo_lint.engine.values.validate import ValueChange, validate_dumps
-from hlo_lint.hlo.parser.literals import Array
+from hlo_lint.hlo.parser.literals import AnyArray
 from hlo_lint.xla.compiler import XlaCompiler
 from hlo_lint.xla.cpu import xla_cpus
 
@@ -34,7 +34,7 @@ class ValuesTest(AbstractContextManager["ValuesTest"]):
         target_config: str,
         flags: str,
         pass_name: str,
-        given: Mapping[str, Array],
+        given: Mapping[str, AnyArray],
     ) -> None:
         """`given` are inputs by parameter, for those that keep their shape."""
         self._compiler = compiler

@@ -13,7 +13,7 @@ from hlo_lint.engine.values.compare import EXACT, Bound, largest_error
 from hlo_lint.engine.values.lowering.graph import nodes_in_order
 from hlo_lint.engine.values.own_types import rounds
 from hlo_lint.hlo.dtypes import BITS, ELEMENT_TYPES, PART_OF_COMPLEX, is_float, is_inexact
-from hlo_lint.hlo.parser.literals import Array
+from hlo_lint.hlo.parser.literals import AnyArray
 
 if TYPE_CHECKING:
     from hlo_lint.engine.values.lowering.graph import Node
@@ -32,7 +32,7 @@ of rounding operations on the longest path through the program."""
 
 
 def wide_bound(
-    before: Program, after: Program, native: Sequence[list[Array]], truth: list[Array]
+    before: Program, after: Program, native: Sequence[list[AnyArray]], truth: list[AnyArray]
 ) -> Bound:
     """The bound of results in f64, wider where a pass computed float constants."""
     if keeps_zero_signs(before, after):

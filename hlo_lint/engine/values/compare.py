@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from hlo_lint.hlo.parser.literals import Array
+from hlo_lint.hlo.parser.literals import AnyArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class LargestDifference:
 
 
 def result_difference(
-    before: Sequence[Array], after: Sequence[Array], bound: Bound = EXACT
+    before: Sequence[AnyArray], after: Sequence[AnyArray], bound: Bound = EXACT
 ) -> LargestDifference | None:
     """The largest difference of the first result that exceeds the bound; None if all keep it.
 
@@ -104,7 +104,7 @@ def result_difference(
 
 
 def array_difference(
-    before: Array, after: Array, bound: Bound = EXACT, output: int = 0
+    before: AnyArray, after: AnyArray, bound: Bound = EXACT, output: int = 0
 ) -> LargestDifference | None:
     """The largest difference of two arrays, or None where they keep the bound."""
     import numpy as np
@@ -139,22 +139,22 @@ def array_difference(
     )
 
 
-def _number(array: Array, index: tuple[int, ...]) -> float | int | bool | complex:
+def _number(array: AnyArray, index: tuple[int, ...]) -> float | int | bool | complex:
     """An element as a Python number."""
     element = array[index]
     return element.item() if array.dtype.kind in "biufc" else float(element)
 
 
-def _ends(wrong: Array, axis: int) -> tuple[int, int]:
+def _ends(wrong: AnyArray, axis: int) -> tuple[int, int]:
     """The first and the last index along an axis with a wrong element."""
     import numpy as np
 
     others = tuple(number for number in range(wrong.ndim) if number != axis)
-    places: Array = np.flatnonzero(wrong.any(axis=others))
+    places: AnyArray = np.flatnonzero(wrong.any(axis=others))
     return int(places[0]), int(places[-1])
 
 
-def keep_bound(before: Sequence[Array], after: Sequence[Array], bound: Bound = EXACT) -> bool:
+def keep_bound(before: Sequence[AnyArray], after: Sequence[AnyArray], bound: Bound = EXACT) -> bool:
     """True if `result_difference` would return None; cheaper, as no difference is described."""
     return len(before) == len(after) and all(
         left.shape == right.shape
@@ -163,7 +163,9 @@ def keep_bound(before: Sequence[Array], after: Sequence[Array], bound: Bound = E
     )
 
 
-def where_finite(native: Sequence[Sequence[Array]], wide: Sequence[Sequence[Array]]) -> list[Array]:
+def where_finite(
+    native: Sequence[Sequence[AnyArray]], wide: Sequence[Sequence[AnyArray]]
+) -> list[AnyArray]:
     """The second results in f64, but the first where both are equal and not finite in `native`.
 
     f64 goes on where the programs' own types overflow, and shows how sums of such numbers cancel.
@@ -178,7 +180,7 @@ def where_finite(native: Sequence[Sequence[Array]], wide: Sequence[Sequence[Arra
     ]
 
 
-def _are_equal(left: Array, right: Array) -> Array:
+def _are_equal(left: AnyArray, right: AnyArray) -> AnyArray:
     """A mask of the elements that are equal numbers, or NaNs on both sides."""
     import numpy as np
 
@@ -189,7 +191,9 @@ PART: Final = 1 << 18
 """Elements that are compared at a time: with intermediate arrays, each takes 100 bytes."""
 
 
-def _distances(before: Array, after: Array, bound: Bound) -> Iterator[tuple[slice, Array, Array]]:
+def _distances(
+    before: AnyArray, after: AnyArray, bound: Bound
+) -> Iterator[tuple[slice, AnyArray, AnyArray]]:
     """Each part of two arrays of equal shape, with the distances of its elements and a mask.
 
     The mask is true where the bound is exceeded. Parts come in the order of memory; parts of equal
@@ -215,7 +219,7 @@ def _distances(before: Array, after: Array, bound: Bound) -> Iterator[tuple[slic
         yield part, *_of_other_sign(wide(ours[part]), wide(theirs[part]))
 
 
-def _largest(left: Array, right: Array) -> float:
+def _largest(left: AnyArray, right: AnyArray) -> float:
     """The largest finite size of an element of either array."""
     import numpy as np
 
@@ -223,7 +227,9 @@ def _largest(left: Array, right: Array) -> float:
     return float(sizes.max(initial=0.0, where=np.isfinite(sizes)))
 
 
-def _outside(left: Array, right: Array, bound: Bound, largest: float) -> tuple[Array, Array]:
+def _outside(
+    left: AnyArray, right: AnyArray, bound: Bound, largest: float
+) -> tuple[AnyArray, AnyArray]:
     """The distances of elements, and a mask of those beyond the bound.
 
     `largest` is the largest size of an element of the whole array.
@@ -234,7 +240,7 @@ def _outside(left: Array, right: Array, bound: Bound, largest: float) -> tuple[A
         distance = np.abs(left - right)
         distance[np.isnan(distance)] = np.inf
         distance[_are_equal(left, right)] = 0.0
-        allowed: Array | float = 0.0
+        allowed: AnyArray | float = 0.0
         if not bound.is_exact:
             size = np.maximum(np.abs(left), np.abs(right))
             allowed = np.where(np.isfinite(size), bound.relative * size, 0.0)
@@ -242,7 +248,7 @@ def _outside(left: Array, right: Array, bound: Bound, largest: float) -> tuple[A
         return distance, distance > allowed
 
 
-def _of_other_sign(left: Array, right: Array) -> tuple[Array, Array]:
+def _of_other_sign(left: AnyArray, right: AnyArray) -> tuple[AnyArray, AnyArray]:
     """Distances of 0, and a mask of the elements whose sign differs."""
     import numpy as np
 
@@ -254,7 +260,7 @@ TINY: Final = 1e-300
 """The error of zeros that differ in sign."""
 
 
-def error_map(errors: Array) -> tuple[str, ...]:
+def error_map(errors: AnyArray) -> tuple[str, ...]:
     """A map of errors by their decimal exponent, at most `MAPPED` signs; empty for a scalar."""
     import numpy as np
 
@@ -271,7 +277,7 @@ def error_map(errors: Array) -> tuple[str, ...]:
     )
 
 
-def _from_above(array: Array) -> Array:
+def _from_above(array: AnyArray) -> AnyArray:
     """Maxima of neighbours in the last two dimensions, at most `MAPPED` rows and columns."""
     import numpy as np
 
@@ -284,7 +290,7 @@ def _from_above(array: Array) -> Array:
     return plane
 
 
-def is_rounded(array: Array) -> bool:
+def is_rounded(array: AnyArray) -> bool:
     """True for an array of floats or complex numbers, those of ml_dtypes included.
 
     Types of ml_dtypes have no numpy kind.
@@ -292,7 +298,7 @@ def is_rounded(array: Array) -> bool:
     return array.dtype.kind in "fc" or "float" in array.dtype.name
 
 
-def wide(array: Array) -> Array:
+def wide(array: AnyArray) -> AnyArray:
     """The array in the widest type of its kind that supports arithmetic.
 
     64-bit integers keep their value. Their difference may be inexact, but is 0 only if they are
@@ -307,7 +313,7 @@ def wide(array: Array) -> Array:
     return array.astype(np.longdouble)
 
 
-def largest_error(results: Sequence[Array], truth: Sequence[Array]) -> float:
+def largest_error(results: Sequence[AnyArray], truth: Sequence[AnyArray]) -> float:
     """The largest error of results, as a share of the largest element of its array.
 
     Elements that are not finite on both sides are left out: they do not show rounding.
@@ -329,6 +335,6 @@ def largest_error(results: Sequence[Array], truth: Sequence[Array]) -> float:
     return worst
 
 
-def _parts(array: Array) -> list[slice]:
+def _parts(array: AnyArray) -> list[slice]:
     """The elements of an array in the order of memory, `PART` at a time."""
     return [slice(start, start + PART) for start in range(0, array.size, PART)]

@@ -14,7 +14,7 @@ from hlo_lint.dumps.selection import modules_of, one_file
 from hlo_lint.engine.values.inputs import leaves_of
 from hlo_lint.hlo.attributes.metadata import OpMetadata
 from hlo_lint.hlo.ir import Module
-from hlo_lint.hlo.parser.literals import Array, numpy_dtype
+from hlo_lint.hlo.parser.literals import AnyArray, numpy_dtype
 from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.hlo.wire import VARINT, Field, Reader
 from hlo_lint.text.errors import DumpError, PayloadError, UsageError, nearest
@@ -25,7 +25,7 @@ _VARINTS: Final = frozenset({"s32", "s64", "u32", "u64"})
 """The integer types that a LiteralProto holds as varints; of others it holds the bytes."""
 
 
-def read_inputs(path: Path, module: Module) -> dict[int, Array]:
+def read_inputs(path: Path, module: Module) -> dict[int, AnyArray]:
     """The arrays in a file for the parameters of a module, by the number of the leaf.
 
     The file is a snapshot that XLA wrote, or a .npz file, whose arrays have the name of a parameter
@@ -47,7 +47,7 @@ def read_inputs(path: Path, module: Module) -> dict[int, Array]:
         metadata = parameter.attribute_or_none("metadata")
         if parameter.name in names and isinstance(metadata, OpMetadata):
             paths[_path(metadata.op_name)] = names[parameter.name]
-    by_leaf: dict[int, Array] = {}
+    by_leaf: dict[int, AnyArray] = {}
     for name, array in arrays.items():
         leaf = names.get(name, numbers.get(name, paths.get(_path(name))))
         if leaf is None:
@@ -62,7 +62,7 @@ def read_inputs(path: Path, module: Module) -> dict[int, Array]:
     return by_leaf
 
 
-def inputs_for(compilation: Compilation, path: Path | None) -> dict[int, Array]:
+def inputs_for(compilation: Compilation, path: Path | None) -> dict[int, AnyArray]:
     """The inputs in a file; without one those that `exec --record-inputs` saved beside the dumps.
 
     Raises:
@@ -79,7 +79,7 @@ def _path(name: str) -> tuple[str, ...]:
     return tuple(re.findall(r"[^\W\d]\w*|\d+", name))
 
 
-def _arrays_in(path: Path) -> dict[str, Array]:
+def _arrays_in(path: Path) -> dict[str, AnyArray]:
     import numpy as np
 
     try:
@@ -92,7 +92,7 @@ def _arrays_in(path: Path) -> dict[str, Array]:
 # ---- snapshots
 
 
-def snapshot_arguments(path: Path) -> dict[str, Array]:
+def snapshot_arguments(path: Path) -> dict[str, AnyArray]:
     """The arguments in a snapshot, by the number of the leaf; the types are those of its module.
 
     `HloSnapshot` has them in `arguments = 2`, `HloUnoptimizedSnapshot` in the inputs of a device,
@@ -138,7 +138,7 @@ def _leaves(reader: Reader, literal: Field) -> Iterator[Field]:
         yield from _leaves(reader, part)
 
 
-def _array(reader: Reader, literal: Field, shape: ArrayShape) -> Array:
+def _array(reader: Reader, literal: Field, shape: ArrayShape) -> AnyArray:
     """The array of a LiteralProto: a shape, and the numbers in the order of its layout."""
     import numpy as np
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hlo_lint.engine.values.demands import SUMMED, Addends, demands, ends_of
 from hlo_lint.engine.values.inputs import not_finite, value
 from hlo_lint.hlo.dtypes import BITS, ELEMENT_TYPES, PART_OF_COMPLEX, is_integer
-from hlo_lint.hlo.parser.literals import Array, numpy_dtype
+from hlo_lint.hlo.parser.literals import AnyArray, numpy_dtype
 from hlo_lint.hlo.shape import ArrayShape
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _work(node: Node) -> int:
     return elements * (64 if node.opcode == "while" else 1)
 
 
-def hostile_value(input_: Input, seed: int) -> Array:
+def hostile_value(input_: Input, seed: int) -> AnyArray:
     """The values of an input in a hostile run."""
     import numpy as np
 
@@ -175,7 +175,7 @@ _SHARES: Final = ((4, 0, 0), (3, 3, 0), (1, 3, 3), (8, 0, 0))
 of four. The rest is small. In the last run all elements are the same."""
 
 
-def _integers(random: numpy.random.Generator, input_: Input, run: int) -> Array:
+def _integers(random: numpy.random.Generator, input_: Input, run: int) -> AnyArray:
     import numpy as np
 
     wanted, shape = input_.wanted, input_.shape
@@ -219,11 +219,11 @@ def _integers(random: numpy.random.Generator, input_: Input, run: int) -> Array:
 
 def _arranged(
     random: numpy.random.Generator,
-    ordinary: Array,
+    ordinary: AnyArray,
     wanted: Sequence[float],
     run: int,
     input_: Input,
-) -> Array | None:
+) -> AnyArray | None:
     """Wanted numbers where sums, products and maxima are one of them; None in most runs.
 
     They are everywhere; or each sum has one term; or they are among zeros, beside ones in other
@@ -244,7 +244,7 @@ def _arranged(
     array = np.zeros(dims, ordinary.dtype)
     if run % 8 == 1:
         axis = _axis(dims, turn + leaf)
-        slices: Array = np.moveaxis(array, axis, 0)
+        slices: AnyArray = np.moveaxis(array, axis, 0)
         rows = np.arange(len(slices))
         picks = numbers[(rows // 4 + turn) % len(numbers)]
         slices[::4] = picks[::4].reshape(-1, *[1] * (len(dims) - 1))
@@ -266,11 +266,11 @@ def _arranged(
 
 def _selected(
     random: numpy.random.Generator,
-    ordinary: Array,
+    ordinary: AnyArray,
     wanted: Sequence[float],
     input_: Input,
     run: int,
-) -> Array:
+) -> AnyArray:
     """Wanted numbers, or ones where the array selects the addends of sums, one of each.
 
     A product with it then has the numbers of its other side. The small ones are more frequent, as a
@@ -298,8 +298,8 @@ def _selected(
 
 
 def _one_each(
-    random: numpy.random.Generator, addends: Addends, numbers: Sequence[Any] | Array = (1.0,)
-) -> Array:
+    random: numpy.random.Generator, addends: Addends, numbers: Sequence[Any] | AnyArray = (1.0,)
+) -> AnyArray:
     """An array with a number in each sum, and 0 elsewhere."""
     import numpy as np
 
@@ -352,7 +352,7 @@ def _ends(low: int, high: int) -> list[int]:
     return [*dict.fromkeys(n for n in numbers if low <= n <= high)]
 
 
-def _floats(random: numpy.random.Generator, dtype: str, input_: Input, seed: int) -> Array:
+def _floats(random: numpy.random.Generator, dtype: str, input_: Input, seed: int) -> AnyArray:
     import numpy as np
 
     assert input_.wanted is not None
@@ -439,7 +439,7 @@ def _extremes(dtype: str, run: int) -> list[float]:
     return kinds[run % len(kinds)]
 
 
-def _grades(dtype: str, run: int, count: int) -> Array:
+def _grades(dtype: str, run: int, count: int) -> AnyArray:
     """Numbers from 1 to the extremes of a run: a sum or product of some of them is of each size."""
     import numpy as np
 

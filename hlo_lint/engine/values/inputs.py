@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES, PART_OF_COMPLEX, is_float, is_integer, is_signed
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.hlo.parser.literals import Array, numpy_dtype
+from hlo_lint.hlo.parser.literals import AnyArray, numpy_dtype
 from hlo_lint.hlo.shape import ArrayShape, arrays, leaves
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _FOLLOWED: Final = frozenset(
 """Opcodes through which an integer reaches its use as an index."""
 
 
-def inputs_of(module: Module, seed: int = 0) -> list[Array]:
+def inputs_of(module: Module, seed: int = 0) -> list[AnyArray]:
     """Values for the leaves of the parameters of a module's entry computation, in order.
 
     Seeds alternate between numbers of both signs, positive numbers and negative numbers, so that
@@ -79,7 +79,7 @@ def leaves_of(module: Module) -> list[tuple[str, ArrayShape]]:
 
 def value(
     shape: ArrayShape, seed: tuple[int, ...], *, limit: int | None = None, edges: bool = False
-) -> Array:
+) -> AnyArray:
     """A value for an array; the first number of `seed` is the number of the run.
 
     With `edges` some elements are infinities, NaNs, zeros of both signs, and the smallest and
@@ -99,7 +99,7 @@ def value(
     if is_sparse:
         return _sparse(random, dims).astype(target)
     turn = int(np.random.default_rng(leaf).integers(1 << 30)) + run
-    result: Array
+    result: AnyArray
     if is_scalar and limit is not None:
         firsts = 1 + turn % max(limit - 1, 1), 0, limit - 1
         result = np.full(dims, firsts[run] % limit if run < len(firsts) else turn % limit)
@@ -134,7 +134,7 @@ def value(
 
 def _integers(
     random: numpy.random.Generator, shape: ArrayShape, limit: int | None, has_sign: bool
-) -> Array:
+) -> AnyArray:
     import numpy as np
 
     dtype, dims = shape.dtype, shape.dims
@@ -152,7 +152,7 @@ def _integers(
     return random.integers(1 - end if signed else 0, end, dims)
 
 
-def _floats(random: numpy.random.Generator, dims: tuple[int, ...], has_sign: bool) -> Array:
+def _floats(random: numpy.random.Generator, dims: tuple[int, ...], has_sign: bool) -> AnyArray:
     """Multiples of 1/8: bf16 and f16 hold them, 8-bit types the nearest values."""
     import numpy as np
 
@@ -160,7 +160,7 @@ def _floats(random: numpy.random.Generator, dims: tuple[int, ...], has_sign: boo
     return (numbers | 1 if prod(dims) == 1 else numbers) / 8
 
 
-def _sparse(random: numpy.random.Generator, dims: tuple[int, ...]) -> Array:
+def _sparse(random: numpy.random.Generator, dims: tuple[int, ...]) -> AnyArray:
     """The floats of `SPARSE`."""
     import numpy as np
 
@@ -174,7 +174,7 @@ def _sparse(random: numpy.random.Generator, dims: tuple[int, ...]) -> Array:
     return np.asarray(numbers * is_kept)
 
 
-def _edge_values(dtype: str, limit: int | None, has_largest: bool) -> Array:
+def _edge_values(dtype: str, limit: int | None, has_largest: bool) -> AnyArray:
     """The ends of a type's range, with infinities, NaN and zeros; of an index the array's."""
     import numpy as np
 

@@ -10,7 +10,7 @@ from hlo_lint.engine.values.compare import Bound, LargestDifference, array_diffe
 from hlo_lint.engine.values.lowering.graph import nodes_in_order
 from hlo_lint.engine.values.lowering.program import nodes_of
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES, is_float, is_inexact
-from hlo_lint.hlo.parser.literals import Array
+from hlo_lint.hlo.parser.literals import AnyArray
 
 if TYPE_CHECKING:
     from hlo_lint.engine.values.lowering.graph import Node
@@ -113,8 +113,8 @@ def drops_rounding(before: Program, after: Program) -> bool:
 def hidden_difference(
     before: Program,
     after: Program,
-    native: Sequence[Sequence[Array]],
-    wide: Sequence[Sequence[Array]],
+    native: Sequence[Sequence[AnyArray]],
+    wide: Sequence[Sequence[AnyArray]],
     rounds_freely: bool,
 ) -> LargestDifference | None:
     """A difference of results in their own types where both sides agree in f64.
@@ -199,7 +199,7 @@ def _may_lose(before: Program, gone: Ranged, new: Ranged) -> bool:
     return (quotients and products) or any(count > 0 for count in rounded.values())
 
 
-def _of_range(arrays: Sequence[Array], may_gain: bool, number: int) -> LargestDifference | None:
+def _of_range(arrays: Sequence[AnyArray], may_gain: bool, number: int) -> LargestDifference | None:
     """The elements that are infinite, NaN or 0 on one side and right on the other.
 
     `arrays` are the results before and after in their own type, then those in f64.

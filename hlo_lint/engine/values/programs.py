@@ -59,7 +59,7 @@ from hlo_lint.engine.values.own_types import (
     rounds_nothing,
 )
 from hlo_lint.hlo.dtypes import BITS
-from hlo_lint.hlo.parser.literals import Array, numpy_dtype
+from hlo_lint.hlo.parser.literals import AnyArray, numpy_dtype
 from hlo_lint.xla.cpu import JUDGE, MAX_EXECUTABLES, NotRun, XlaCpu
 from hlo_lint.xla.limits import SECONDS, NoTimeLeft
 
@@ -97,7 +97,7 @@ MAX_NOT_RUN: Final = 2
 """Hostile inputs on which a program does not run, after which no others are tried."""
 
 Inputs: TypeAlias = "tuple[Input, ...]"
-GivenInputs: TypeAlias = "Mapping[int, Array]"
+GivenInputs: TypeAlias = "Mapping[int, AnyArray]"
 """Arrays by the number of the leaf."""
 
 
@@ -146,7 +146,7 @@ class Runs:
     """The inputs of a user, for seed 0."""
     wide_first: bool = False
     """True if programs that f64 finds equal need not run in their own types."""
-    _kept: dict[Hashable, list[Array] | NotRun] = field(default_factory=dict)
+    _kept: dict[Hashable, list[AnyArray] | NotRun] = field(default_factory=dict)
     """Inputs and results, the most recently used at the end."""
     _failures: dict[tuple[int, bool, bool, bool], NotRun] = field(default_factory=dict)
     """The reason why a graph does not run in its own types, in f64, or as the judge."""
@@ -155,7 +155,7 @@ class Runs:
     _longest: float = 0.0
     """Seconds of the longest run to its end, with its compilation."""
 
-    def inputs(self, inputs: Inputs, seed: int) -> list[Array]:
+    def inputs(self, inputs: Inputs, seed: int) -> list[AnyArray]:
         """Values for inputs.
 
         Raises:
@@ -166,12 +166,12 @@ class Runs:
             raise NotRun(f"its inputs are {size >> 20} MB, more than {MAX_INPUT_BYTES >> 20}")
         return self._once((inputs, seed), lambda: [self._input(input_, seed) for input_ in inputs])
 
-    def given_for(self, input_: Input, seed: int) -> Array | None:
+    def given_for(self, input_: Input, seed: int) -> AnyArray | None:
         """The array of a user for an input, which keeps its shape; None for made-up values."""
         given = self.given.get(input_.leaf) if seed == 0 else None
         return given if given is not None and given.shape == input_.shape.dims else None
 
-    def _input(self, input_: Input, seed: int) -> Array:
+    def _input(self, input_: Input, seed: int) -> AnyArray:
         self.xla.limits.deadline.check()
         if input_.given:
             from numpy import array
@@ -197,14 +197,14 @@ class Runs:
         types: Mapping[str, str] = NATIVE,
         *,
         is_judge: bool = False,
-    ) -> list[Array]:
+    ) -> list[AnyArray]:
         """The results of a program, of the judge without XLA:CPU's rewrites.
 
         Raises:
             NotRun: XLA:CPU did not run it.
         """
 
-        def run() -> list[Array]:
+        def run() -> list[AnyArray]:
             if program.endless:
                 raise NotRun(program.endless[0][1])
             # A refusal, or too long a run, on other inputs too; ends of ranges may end no loop.
@@ -239,7 +239,7 @@ class Runs:
         self._texts = dict([*self._texts.items(), (key, text)][-MAX_EXECUTABLES:])
         return text
 
-    def _once(self, key: Hashable, make: Callable[[], list[Array]]) -> list[Array]:
+    def _once(self, key: Hashable, make: Callable[[], list[AnyArray]]) -> list[AnyArray]:
         """The cached arrays of a key, or the cached reason for their failure."""
         result = self._kept.pop(key, None)
         if result is None:
@@ -444,7 +444,7 @@ class Runs:
 
         failures: list[NotRun] = []
 
-        def both(types: Mapping[str, str]) -> list[list[Array]]:
+        def both(types: Mapping[str, str]) -> list[list[AnyArray]]:
             try:
                 return [self.results(side, inputs, seed, types) for side in (before, after)]
             except NotRun as error:
@@ -600,7 +600,7 @@ def _bytes(input_: Input) -> int:
     return prod(input_.shape.dims) * BITS.get(input_.shape.dtype, 8) // 8
 
 
-def _size(result: list[Array] | NotRun) -> int:
+def _size(result: list[AnyArray] | NotRun) -> int:
     """The bytes of arrays."""
     return 0 if isinstance(result, NotRun) else sum(array.nbytes for array in result)
 
@@ -613,7 +613,9 @@ def _unless_excused(verdict: Comparison, before: Program, after: Program) -> Com
     return Comparison(StepOutcome.NOT_COMPARABLE, reason, seed=verdict.seed)
 
 
-def in_types(inputs: Sequence[Array], program: Program, types: Mapping[str, str]) -> list[Array]:
+def in_types(
+    inputs: Sequence[AnyArray], program: Program, types: Mapping[str, str]
+) -> list[AnyArray]:
     """Inputs in the element types in which a program is run."""
     return [
         array.astype(numpy_dtype(types[shape.dtype])) if shape.dtype in types else array

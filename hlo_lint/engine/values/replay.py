@@ -20,7 +20,7 @@ from hlo_lint.engine.values.lowering.emit import NATIVE, WIDE, emit_graph
 from hlo_lint.engine.values.lowering.graph import Graph, Node, nodes_in_order
 from hlo_lint.engine.values.programs import Comparison, Inputs, Runs, in_types
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.hlo.parser.literals import Array
+from hlo_lint.hlo.parser.literals import AnyArray
 from hlo_lint.xla.cpu import NotRun
 
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ class _Replay:
         self,
         ours: Graph,
         theirs: Graph,
-        inputs: Sequence[Array],
-        later: Sequence[Sequence[Array]] = (),
+        inputs: Sequence[AnyArray],
+        later: Sequence[Sequence[AnyArray]] = (),
     ) -> Culprit | None:
         """The first instruction of `theirs` that differs, run on the same inputs as `ours`.
 
@@ -149,7 +149,9 @@ class _Replay:
                 return inner
         return Culprit(instruction, divergence)
 
-    def _values(self, graph: Graph, keep: Sequence[Node], inputs: Sequence[Array]) -> list[Array]:
+    def _values(
+        self, graph: Graph, keep: Sequence[Node], inputs: Sequence[AnyArray]
+    ) -> list[AnyArray]:
         return self.runs.xla.run(emit_graph(graph, self.types, keep=keep), inputs)
 
     def _by_structure(self, theirs: Graph, shared: set[int]) -> Culprit | None:
@@ -164,8 +166,8 @@ class _Replay:
         self,
         wrong: Sequence[Node],
         shared: set[int],
-        ours: Sequence[Array],
-        theirs: dict[int, Array],
+        ours: Sequence[AnyArray],
+        theirs: dict[int, AnyArray],
         is_repaired: Callable[[Node], bool],
     ) -> Node:
         """The first unexplained node on the way to a wrong result.
@@ -173,7 +175,7 @@ class _Replay:
         The way begins at the last node whose value before the step makes the result right.
         """
         explained: dict[int, bool] = {}
-        by_size: dict[tuple[int, ...], list[Array]] = {}
+        by_size: dict[tuple[int, ...], list[AnyArray]] = {}
         for array in ours:
             by_size.setdefault(array.shape, []).append(array)
 
@@ -227,10 +229,10 @@ class _Replay:
         self,
         graph: Graph,
         node: Node,
-        ours: Sequence[Array],
-        theirs: dict[int, Array],
-        inputs: Sequence[Array],
-        right: Sequence[Array],
+        ours: Sequence[AnyArray],
+        theirs: dict[int, AnyArray],
+        inputs: Sequence[AnyArray],
+        right: Sequence[AnyArray],
     ) -> bool:
         """True if a value before the step, in the place of the node's, makes the results right."""
         value = theirs.get(node.number)
@@ -252,7 +254,11 @@ class _Replay:
         return False
 
     def _counterpart(
-        self, node: Node, before: Sequence[Node], ours: dict[int, Array], theirs: dict[int, Array]
+        self,
+        node: Node,
+        before: Sequence[Node],
+        ours: dict[int, AnyArray],
+        theirs: dict[int, AnyArray],
     ) -> LargestDifference | None:
         """The difference from the value of the instruction of the same name before the step."""
         origin = self.origin(node)
@@ -269,8 +275,8 @@ class _Replay:
         return None
 
     def _iterations(
-        self, body: Graph, state: Sequence[Array], after: Sequence[Array]
-    ) -> list[list[Array]]:
+        self, body: Graph, state: Sequence[AnyArray], after: Sequence[AnyArray]
+    ) -> list[list[AnyArray]]:
         """The states until the counters equal those of `after`, else the next state.
 
         An unrolled loop's body does several iterations at once.
@@ -287,7 +293,7 @@ class _Replay:
         node: Node,
         instruction: Instruction,
         sides: tuple[Graph, Graph],
-        inputs: Sequence[Array],
+        inputs: Sequence[AnyArray],
     ) -> Culprit | None:
         """The first instruction that differs in the branch that runs, if its operands are right."""
         counterpart, names = _same_kind(node, sides[0]), instruction.called_computations
@@ -319,7 +325,7 @@ class _Replay:
         loop: Node,
         instruction: Instruction,
         sides: tuple[Graph, Graph],
-        inputs: Sequence[Array],
+        inputs: Sequence[AnyArray],
     ) -> Culprit | None:
         """The first instruction that differs in a loop's body, in the first differing iteration."""
         ours, _ = sides
@@ -378,7 +384,7 @@ def _same_kind(node: Node, ours: Graph) -> Node | None:
     return next((own for own in same if own.operands == node.operands), next(iter(same), None))
 
 
-def _counters(state: Sequence[Array]) -> list[int]:
+def _counters(state: Sequence[AnyArray]) -> list[int]:
     """The scalar integers in a loop's state, which include the iteration number."""
     return [int(array) for array in state if not array.ndim and array.dtype.kind in "iu"]
 
@@ -406,5 +412,5 @@ def _kept(nodes: Sequence[Node], shared: set[int]) -> list[Node]:
     return kept
 
 
-def _by_number(nodes: Sequence[Node], values: Sequence[Array]) -> dict[int, Array]:
+def _by_number(nodes: Sequence[Node], values: Sequence[AnyArray]) -> dict[int, AnyArray]:
     return {node.number: value for node, value in zip(nodes, values, strict=True)}

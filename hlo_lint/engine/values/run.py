@@ -15,11 +15,11 @@ from hlo_lint.engine.values.lowering.program import Cut, Program
 from hlo_lint.engine.values.lowering.watch import FirstNonFinite, Watch
 from hlo_lint.engine.values.programs import in_types
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.hlo.parser.literals import Array, numpy_dtype
+from hlo_lint.hlo.parser.literals import AnyArray, numpy_dtype
 from hlo_lint.text.errors import HloLintError
 from hlo_lint.xla.cpu import JUDGE, NotRun, XlaCpu
 
-ArrayValue: TypeAlias = "Tree[Array]"
+ArrayValue: TypeAlias = "Tree[AnyArray]"
 """A logical array (a scalar has no dimensions), a tuple, or None for a token."""
 
 
@@ -29,7 +29,7 @@ class NoValue(HloLintError):
 
 def values_of(
     module: Module,
-    inputs: Sequence[Array],
+    inputs: Sequence[AnyArray],
     instructions: Sequence[Instruction] = (),
     *,
     wide: bool = False,
@@ -77,7 +77,7 @@ def values_of(
 
 
 def first_non_finite(
-    module: Module, inputs: Sequence[Array], *, wide: bool = False, xla: XlaCpu | None = None
+    module: Module, inputs: Sequence[AnyArray], *, wide: bool = False, xla: XlaCpu | None = None
 ) -> tuple[Instruction, tuple[ArrayValue, ...]] | None:
     """The first instruction that turns NaN-free operands into a NaN, or finite ones into infinity.
 
@@ -126,7 +126,7 @@ def _program(module: Module, nodes: Nodes, watch: Watch) -> Program:
 
 
 def _seen(
-    watch: Watch, program: Program, inputs: Sequence[Array], wide: bool, xla: XlaCpu | None
+    watch: Watch, program: Program, inputs: Sequence[AnyArray], wide: bool, xla: XlaCpu | None
 ) -> Iterator[tuple[Instruction, ArrayValue, bool]]:
     """Each watched instruction, with its value and whether it has run."""
     arguments = _arguments(watch.module, program, inputs)
@@ -135,7 +135,7 @@ def _seen(
         yield instruction, with_leaves(last.value, results), bool(next(results))
 
 
-def arrays_of(value: ArrayValue) -> Iterator[Array]:
+def arrays_of(value: ArrayValue) -> Iterator[AnyArray]:
     """The arrays of a value in order, nested tuples included; tokens are left out."""
     if isinstance(value, tuple):
         for part in value:
@@ -144,7 +144,7 @@ def arrays_of(value: ArrayValue) -> Iterator[Array]:
         yield value
 
 
-def _arguments(module: Module, program: Program, inputs: Sequence[Array]) -> list[Array]:
+def _arguments(module: Module, program: Program, inputs: Sequence[AnyArray]) -> list[AnyArray]:
     """The arrays that a program takes, out of those for all parameters of its module."""
     leaves = leaves_of(module)
     if len(inputs) != len(leaves):
@@ -163,8 +163,8 @@ def _arguments(module: Module, program: Program, inputs: Sequence[Array]) -> lis
 
 
 def _run(
-    program: Program, arguments: Sequence[Array], wide: bool, xla: XlaCpu | None
-) -> list[Array]:
+    program: Program, arguments: Sequence[AnyArray], wide: bool, xla: XlaCpu | None
+) -> list[AnyArray]:
     types = WIDE if wide else NATIVE
     with ExitStack() as stack:
         xla = xla or stack.enter_context(XlaCpu())
@@ -179,8 +179,8 @@ def _run(
 
 
 def text_values(
-    module: Module, inputs: Sequence[Array], xla: XlaCpu, *, with_passes: bool
-) -> list[Array]:
+    module: Module, inputs: Sequence[AnyArray], xla: XlaCpu, *, with_passes: bool
+) -> list[AnyArray]:
     """The arrays of the result as XLA:CPU computes them from the text itself, in order.
 
     Args:

@@ -34,7 +34,7 @@ from hlo_lint.engine.values.run import text_values
 from hlo_lint.engine.values.steps import RunSteps, StepProgress, ValidatedStep
 from hlo_lint.engine.verifier import Verifier
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.hlo.parser.literals import Array
+from hlo_lint.hlo.parser.literals import AnyArray
 from hlo_lint.text.errors import DumpError, HloLintError
 from hlo_lint.text.phrases import counted
 from hlo_lint.xla.cpu import XlaCpu
@@ -53,7 +53,7 @@ class ShownInput(NamedTuple):
     """The values of a parameter, or of an element of one, on a device."""
 
     name: str
-    array: Array
+    array: AnyArray
     is_given: bool
     """False for made-up values."""
 

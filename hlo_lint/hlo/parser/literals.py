@@ -40,9 +40,9 @@ class Elided(Enum):
 
 ELIDED: Final = Elided.ELIDED
 
-Array: TypeAlias = "NDArray[Any]"
-"""A numpy array of any element type."""
-LiteralValue: TypeAlias = "Array | Elided | tuple[LiteralValue, ...] | None"
+AnyArray: TypeAlias = "NDArray[Any]"
+"""A numpy array of any type."""
+LiteralValue: TypeAlias = "AnyArray | Elided | tuple[LiteralValue, ...] | None"
 """An array (a scalar has no dimensions), an elided value, a tuple, or None for a token."""
 
 
@@ -151,7 +151,7 @@ _MOST_AROUND_A_NUMBER: Final = 1 << 20
 """The largest array with a single printed number: XLA's parser sets the other elements to 0."""
 
 
-def _array(shape: ArrayShape, text: str) -> Array:
+def _array(shape: ArrayShape, text: str) -> AnyArray:
     import numpy as np
 
     numpy_type = numpy_dtype(shape.dtype)
@@ -202,7 +202,7 @@ def _check_structure(shape: ArrayShape, data: bytes, is_complex: bool, text: str
         raise LiteralError(f"expected {what}", text, 0)
 
 
-def _booleans(numbers: bytes, count: int, text: str) -> Array:
+def _booleans(numbers: bytes, count: int, text: str) -> AnyArray:
     import numpy as np
 
     numbers = numbers.replace(b"true", b"1").replace(b"false", b"0")
@@ -212,7 +212,7 @@ def _booleans(numbers: bytes, count: int, text: str) -> Array:
     return values.astype(bool)
 
 
-def _integers(numbers: bytes, count: int, dtype: str, text: str) -> Array:
+def _integers(numbers: bytes, count: int, dtype: str, text: str) -> AnyArray:
     import numpy as np
 
     low, high = (integer_range(dtype)[index] for index in (0, -1))
@@ -237,7 +237,7 @@ def _integers(numbers: bytes, count: int, dtype: str, text: str) -> Array:
 
 def _floats(
     numbers: bytes, count: int, dtype: str, numpy_type: numpy.dtype[Any], text: str
-) -> Array:
+) -> AnyArray:
     """Read floats as XLA does: as doubles, which are then rounded."""
     import numpy as np
 
@@ -272,7 +272,7 @@ def _nans(numbers: bytes) -> list[tuple[int, int, int | None]]:
 
 def _read(
     numbers: bytes, numpy_type: numpy.dtype[Any], signs: bytes, count: int, text: str
-) -> Array:
+) -> AnyArray:
     import warnings
 
     import numpy as np
@@ -295,7 +295,7 @@ def _read(
     return values
 
 
-def spelled_literal(literal: Array, dtype: str) -> str:
+def spelled_literal(literal: AnyArray, dtype: str) -> str:
     """An array as the text of a constant; floats round-trip exactly."""
     if literal.ndim == 0:
         if dtype == "pred":

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias, TypeVar
 from hlo_lint.analysis.value_numbering import ValueNumbering
 from hlo_lint.analysis.walks import operands_first
 from hlo_lint.hlo.attributes.plain import Padding
-from hlo_lint.hlo.parser.literals import Array, numpy_dtype
+from hlo_lint.hlo.parser.literals import AnyArray, numpy_dtype
 from hlo_lint.hlo.shape import (
     ArrayShape,
     BufferShape,
@@ -55,7 +55,7 @@ class Node:
     attributes: Attributes
     called: tuple[tuple[str, Graph], ...]
     """The computations it calls, each with its attribute."""
-    literal: Array | None = field(default=None, repr=False)
+    literal: AnyArray | None = field(default=None, repr=False)
     """The value of a constant."""
     sizes: Sizes = ()
     """Empty for an array that is not bounded."""
@@ -112,7 +112,7 @@ class Nodes:
         operands: Sequence[Node] = (),
         attributes: Attributes = (),
         called: tuple[tuple[str, Graph], ...] = (),
-        literal: Array | None = None,
+        literal: AnyArray | None = None,
     ) -> Node:
         """The node of an operation; a constant has a literal."""
         if isinstance(shapes, ArrayShape):
@@ -160,7 +160,7 @@ class Nodes:
         """A parameter, shared by all computations that read this number and shape."""
         return self.make("parameter", shape, attributes=(("", str(number)),))
 
-    def constant(self, literal: Array, dtype: str) -> Node:
+    def constant(self, literal: AnyArray, dtype: str) -> Node:
         """A constant, or a broadcast scalar if all elements are equal."""
         shape = ArrayShape(dtype, literal.shape)
         data = literal.tobytes()

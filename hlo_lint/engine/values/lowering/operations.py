@@ -23,7 +23,7 @@ from hlo_lint.engine.values.lowering.graph import (
 from hlo_lint.engine.values.lowering.memory import bitcast_value, by_descriptor
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Instruction
 from hlo_lint.hlo.opcodes import COMMON, FIRST_INDEX, OPCODES
-from hlo_lint.hlo.parser.literals import ELIDED, Array, LiteralError, LiteralValue
+from hlo_lint.hlo.parser.literals import ELIDED, AnyArray, LiteralError, LiteralValue
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape
 
 if TYPE_CHECKING:
@@ -197,5 +197,5 @@ def _literal(
         )
     if literal is None or not isinstance(shape, ArrayShape):
         return None
-    array: Array = literal  # type: ignore[assignment]
+    array: AnyArray = literal  # type: ignore[assignment]
     return lowering.nodes.constant(array, shape.dtype)
