@@ -8,12 +8,14 @@ iteration.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Final
 
+from hlo_lint.analysis.walks import reached
 from hlo_lint.engine.values.bounds import WIDE_BOUND
 from hlo_lint.engine.values.compare import Bound, LargestDifference, array_difference, keep_bound
 from hlo_lint.engine.values.lowering.emit import NATIVE, WIDE, emit_graph
@@ -98,45 +100,39 @@ class _Replay:
         `later` are inputs of further iterations of `ours` that an unrolled `theirs` does at once.
         """
         our_nodes, their_nodes = (nodes_in_order(graph.roots) for graph in (ours, theirs))
-        shared = {node.number for node in our_nodes} & {node.number for node in their_nodes}
-        kept = [_kept(nodes, shared) for nodes in (our_nodes, their_nodes)]
+        shared = {*our_nodes} & {*their_nodes}
         try:
-            values = [
-                self._values(graph, nodes, inputs)
-                for graph, nodes in zip((ours, theirs), kept, strict=True)
-            ]
+            (right, own), (results, values) = (
+                self._values(graph, _kept(nodes, shared), inputs)
+                for graph, nodes in ((ours, our_nodes), (theirs, their_nodes))
+            )
             every = [node for node in our_nodes if len(node.shapes) == 1 and node.operands]
             again = [self._values(ours, every, state) for state in later]
         except NotRun:
-            return self._by_structure(theirs, shared)
+            # No values are known: the first instruction that is absent before the step.
+            origins = (self.origin(node) for node in their_nodes if node not in shared)
+            instruction = next(filter(None, origins), None)
+            return None if instruction is None else Culprit(instruction, None)
         if again:
-            values[0][: len(ours.roots)] = again[-1][: len(ours.roots)]
-        roots = [
-            results[: len(graph.roots)]
-            for results, graph in zip(values, (ours, theirs), strict=True)
-        ]
+            right, _ = again[-1]
         wrong = [
             node
-            for node, our_root, their_root in zip(theirs.roots, *roots, strict=True)
+            for node, our_root, their_root in zip(theirs.roots, right, results, strict=True)
             if not keep_bound([our_root], [their_root], self.bound)
         ]
         if not wrong:
             return None
-        ours_by_number = _by_number(kept[0], values[0][len(ours.roots) :])
-        theirs_by_number = _by_number(kept[1], values[1][len(theirs.roots) :])
         # An all-gather of a parameter's parts is the parameter before partitioning.
-        further = chain(*(run[len(ours.roots) :] for run in again))
-        samples = [*inputs, *ours_by_number.values(), *further]
-        own = [ours_by_number[node.number] for node in kept[0]]
+        samples = [*inputs, *own.values(), *chain(*(state.values() for _, state in again))]
 
         def is_repaired(node: Node) -> bool:
-            return self._is_repaired(theirs, node, own, theirs_by_number, inputs, roots[0])
+            return self._is_repaired(theirs, node, own.values(), values, inputs, right)
 
-        node = self._start(wrong, shared, samples, theirs_by_number, is_repaired)
-        divergence = self._counterpart(node, kept[0], ours_by_number, theirs_by_number)
+        node = self._start(wrong, shared, samples, values, is_repaired)
+        divergence = self._counterpart(node, own, values)
         loop = node.operands[0] if node.opcode == "get-tuple-element" else node
         instruction = self.origin(node) or self.origin(loop)
-        if node.number in shared:
+        if node in shared:
             # A correct value in a wrong place: the last instruction puts it there.
             instruction = self.after.last.get((self.scopes[-1], node.number), instruction)
             loop = node
@@ -151,53 +147,43 @@ class _Replay:
 
     def _values(
         self, graph: Graph, keep: Sequence[Node], inputs: Sequence[AnyArray]
-    ) -> list[AnyArray]:
-        return self.runs.xla.run(emit_graph(graph, self.types, keep=keep), inputs)
-
-    def _by_structure(self, theirs: Graph, shared: set[int]) -> Culprit | None:
-        """The first instruction absent before the step, where no values are known."""
-        for node in nodes_in_order(theirs.roots):
-            instruction = None if node.number in shared else self.origin(node)
-            if instruction is not None:
-                return Culprit(instruction, None)
-        return None
+    ) -> tuple[list[AnyArray], dict[Node, AnyArray]]:
+        """The results of a graph, and the values of some nodes."""
+        results = self.runs.xla.run(emit_graph(graph, self.types, keep=keep), inputs)
+        count = len(graph.roots)
+        return results[:count], dict(zip(keep, results[count:], strict=True))
 
     def _start(
         self,
         wrong: Sequence[Node],
-        shared: set[int],
+        shared: set[Node],
         ours: Sequence[AnyArray],
-        theirs: dict[int, AnyArray],
+        theirs: Mapping[Node, AnyArray],
         is_repaired: Callable[[Node], bool],
     ) -> Node:
         """The first unexplained node on the way to a wrong result.
 
         The way begins at the last node whose value before the step makes the result right.
         """
-        explained: dict[int, bool] = {}
         by_size: dict[tuple[int, ...], list[AnyArray]] = {}
         for array in ours:
             by_size.setdefault(array.shape, []).append(array)
 
+        @cache
         def is_explained(node: Node) -> bool:
-            is_known = explained.get(node.number)
-            if is_known is None:
-                is_known = node.number in shared
-                value = theirs.get(node.number)
-                if not is_known and value is not None:
-                    is_known = any(
-                        candidate.dtype == value.dtype
-                        and keep_bound([candidate], [value], self.bound)
-                        for candidate in by_size.get(value.shape, ())
-                    )
-                explained[node.number] = is_known
-            return is_known
+            value = theirs.get(node)
+            if node in shared or value is None:
+                return node in shared
+            return any(
+                candidate.dtype == value.dtype and keep_bound([candidate], [value], self.bound)
+                for candidate in by_size.get(value.shape, ())
+            )
 
         node = wrong[0]
         tries = 0 if len(theirs) <= MAX_REPAIRED else MAX_REPAIRS
         while tries < MAX_REPAIRS:
             # A softmax that is divided by 1 equals its exponentials: an equal value may be wrong.
-            own = [operand for operand in node.operands if operand.number not in shared]
+            own = [operand for operand in node.operands if operand not in shared]
             operands = sorted(own, key=is_explained)
             # Where several operands are wrong, a value that all of them come from may be.
             operands += _joint(own, shared)
@@ -206,17 +192,14 @@ class _Replay:
             if inner is None:
                 break
             node = inner
-        suspects: dict[int, Node] = {node.number: node}
-        queue = [node]
-        for suspect in queue:
+
+        def suspicious(suspect: Node) -> list[Node]:
             # The parts of the devices are joined by no instruction: each may be wrong.
-            is_joined = self.origin(suspect) is None
-            for operand in suspect.operands:
-                is_right = operand.number in shared if is_joined else is_explained(operand)
-                if operand.number not in suspects and not is_right:
-                    suspects[operand.number] = operand
-                    queue.append(operand)
-        ordered = [s for s in nodes_in_order([node]) if s.number in suspects and self.origin(s)]
+            is_right = is_explained if self.origin(suspect) else shared.__contains__
+            return [operand for operand in suspect.operands if not is_right(operand)]
+
+        suspects = {*reached([node], suspicious)}
+        ordered = [s for s in nodes_in_order([node]) if s in suspects and self.origin(s)]
         # A constant has no value before it that could be wrong.
         computed = [
             suspect
@@ -229,13 +212,13 @@ class _Replay:
         self,
         graph: Graph,
         node: Node,
-        ours: Sequence[AnyArray],
-        theirs: dict[int, AnyArray],
+        ours: Iterable[AnyArray],
+        theirs: Mapping[Node, AnyArray],
         inputs: Sequence[AnyArray],
         right: Sequence[AnyArray],
     ) -> bool:
         """True if a value before the step, in the place of the node's, makes the results right."""
-        value = theirs.get(node.number)
+        value = theirs.get(node)
         if value is None:
             return False
         fitting = [a for a in ours if a.shape == value.shape and a.dtype == value.dtype]
@@ -254,25 +237,23 @@ class _Replay:
         return False
 
     def _counterpart(
-        self,
-        node: Node,
-        before: Sequence[Node],
-        ours: dict[int, AnyArray],
-        theirs: dict[int, AnyArray],
+        self, node: Node, ours: Mapping[Node, AnyArray], theirs: Mapping[Node, AnyArray]
     ) -> LargestDifference | None:
         """The difference from the value of the instruction of the same name before the step."""
-        origin = self.origin(node)
-        value = theirs.get(node.number)
+        origin, value = self.origin(node), theirs.get(node)
         if origin is None or value is None:
             return None
         named = {number: same.name for (_, number), same in self.before.origins.items()}
-        for candidate in before:
-            if named.get(candidate.number) == origin.name and candidate.shapes == node.shapes:
-                array = ours.get(candidate.number)
-                divergence = None if array is None else array_difference(array, value, self.bound)
-                if divergence is not None:
-                    return divergence
-        return None
+        differences = (
+            array_difference(array, value, self.bound)
+            for candidate, array in ours.items()
+            if named.get(candidate.number) == origin.name and candidate.shapes == node.shapes
+        )
+        return next(filter(None, differences), None)
+
+    def _operands(self, graph: Graph, node: Node, inputs: Sequence[AnyArray]) -> list[AnyArray]:
+        _, values = self._values(graph, node.operands, inputs)
+        return [values[operand] for operand in node.operands]
 
     def _iterations(
         self, body: Graph, state: Sequence[AnyArray], after: Sequence[AnyArray]
@@ -281,11 +262,11 @@ class _Replay:
 
         An unrolled loop's body does several iterations at once.
         """
-        states = [self._values(body, (), state)]
+        states = [self._values(body, (), state)[0]]
         for _ in range(MAX_UNROLLED):
             if _counters(states[-1]) == _counters(after):
                 return states
-            states.append(self._values(body, (), states[-1]))
+            states.append(self._values(body, (), states[-1])[0])
         return states[:1]
 
     def _in_branch(
@@ -302,7 +283,7 @@ class _Replay:
             return None
         try:
             ours, theirs = (
-                self._values(graph, side.operands, inputs)[len(graph.roots) :]
+                self._operands(graph, side, inputs)
                 for graph, side in zip(sides, (counterpart, node), strict=True)
             )
             if not keep_bound(ours, theirs, self.bound):
@@ -339,10 +320,10 @@ class _Replay:
         attributes = [key for key in instruction.attributes if key in ("body", "condition")]
         self.scopes.append(names[attributes.index("body")] if "body" in attributes else names[-1])
         try:
-            state = self._values(ours, counterpart.operands, inputs)[len(ours.roots) :]
+            state = self._operands(ours, counterpart, inputs)
             for iteration in range(MAX_ITERATIONS):
-                goes_on, still = (self._values(side, (), state)[0] for side in conditions)
-                after = self._values(bodies[1], (), state)
+                goes_on, still = (self._values(side, (), state)[0][0] for side in conditions)
+                after, _ = self._values(bodies[1], (), state)
                 states = self._iterations(bodies[0], state, after)
                 divergence = None
                 if goes_on != still and len(states) == 1:  # an unrolled loop ends before
@@ -365,13 +346,12 @@ class _Replay:
         return None
 
 
-def _joint(operands: Sequence[Node], shared: set[int]) -> list[Node]:
+def _joint(operands: Sequence[Node], shared: set[Node]) -> list[Node]:
     """The last value that each of several operands depends on."""
     if len(operands) < 2:
         return []
-    sources = [nodes_in_order([operand]) for operand in operands]
-    numbers = set.intersection(*({node.number for node in nodes} for nodes in sources)) - shared
-    return [node for node in sources[0] if node.number in numbers][-1:]
+    first, *others = (nodes_in_order([operand]) for operand in operands)
+    return [node for node in first if node not in shared and all(node in o for o in others)][-1:]
 
 
 def _same_kind(node: Node, ours: Graph) -> Node | None:
@@ -394,12 +374,12 @@ def _flat(graph: Graph) -> Graph:
     return Graph(graph.number, graph.parameters, graph.roots, False, True)
 
 
-def _kept(nodes: Sequence[Node], shared: set[int]) -> list[Node]:
+def _kept(nodes: Sequence[Node], shared: set[Node]) -> list[Node]:
     """The nodes whose values are compared: arrays that are not shared, smallest first."""
     own = [
         node
         for node in nodes
-        if node.number not in shared
+        if node not in shared
         and len(node.shapes) == 1
         and node.opcode not in ("parameter", "constant", "while", "conditional")
     ]
@@ -410,7 +390,3 @@ def _kept(nodes: Sequence[Node], shared: set[int]) -> list[Node]:
             break
         kept.append(node)
     return kept
-
-
-def _by_number(nodes: Sequence[Node], values: Sequence[AnyArray]) -> dict[int, AnyArray]:
-    return {node.number: value for node, value in zip(nodes, values, strict=True)}
