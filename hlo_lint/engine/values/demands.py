@@ -13,8 +13,9 @@ from math import exp, inf, isfinite, isnan, log, nan, sqrt
 from operator import add, mul, neg, sub
 from typing import TYPE_CHECKING, Final
 
+from hlo_lint.engine.values.inputs import ends_of
 from hlo_lint.engine.values.lowering.graph import Node, nodes_in_order
-from hlo_lint.hlo.dtypes import BITS, ELEMENT_TYPES, integer_range, is_float, is_integer
+from hlo_lint.hlo.dtypes import BITS, ELEMENT_TYPES, is_float, is_integer
 from hlo_lint.hlo.shape import read_index
 from hlo_lint.text.source import whole_number
 
@@ -138,12 +139,6 @@ def _fair(wants: Sequence[Iterable[float]], node: Node) -> dict[float, None]:
     return result
 
 
-def ends_of(dtype: str) -> tuple[int, int]:
-    """The smallest and the largest number of an integer type."""
-    numbers = integer_range(dtype)
-    return numbers.start, numbers.stop - 1
-
-
 # ---- the numbers of constants
 
 
@@ -232,16 +227,11 @@ def _asked(
         case "dynamic-slice" | "dynamic-update-slice":
             is_update = opcode == "dynamic-update-slice"
             part = operands[1].shape if is_update else node.shape
-            for axis, start in enumerate(operands[1 + is_update :]):
-                if axis < part.rank:
-                    size = operands[0].shape.dims[axis]
-                    yield (
-                        1 + is_update + axis,
-                        borders(size - part.dims[axis], size, start.shape.dtype),
-                    )
-            yield 0, asked
-            if is_update:
-                yield 1, asked
+            starts = enumerate(operands[1 + is_update :], 1 + is_update)
+            dims = operands[0].shape.dims
+            for (number, start), size, taken in zip(starts, dims, part.dims, strict=False):
+                yield number, borders(size - taken, size, start.shape.dtype)
+            yield from ((number, asked) for number in range(1 + is_update))
         case "gather" | "scatter":
             place = len(operands) // 2 if opcode == "scatter" else 1
             sizes = node.integers("slice_sizes")
@@ -272,10 +262,8 @@ def _asked(
             for number in range(count):
                 firsts = of[number + count]
                 # Beyond a first value by more than a new constant may be rounded.
-                yield (
-                    number,
-                    [*near(firsts, operands[number].shape.dtype), *(2 * n for n in firsts)],
-                )
+                close = near(firsts, operands[number].shape.dtype)
+                yield number, [*close, *(2 * n for n in firsts)]
     if opcode in _LIKE:
         for number in range(len(operands)):
             yield number, asked
@@ -289,10 +277,8 @@ def _asked(
             for number in range(2):
                 constants = of[1 - number]
                 if len(constants) == 1:
-                    yield (
-                        number,
-                        [m for n in asked for m in _inverse(opcode, number, n, constants[0])],
-                    )
+                    results = (_inverse(opcode, number, n, constants[0]) for n in asked)
+                    yield number, [*chain.from_iterable(results)]
                 else:
                     # With the neutral element in the other operand, at first in the second one.
                     neutral = [float(opcode in ("multiply", "divide"))] if asked else []
@@ -327,11 +313,8 @@ def _inverse(opcode: str, place: int, wanted: float, constant: float) -> Iterato
         case "subtract":
             yield wanted + constant if place == 0 else constant - wanted
         case "multiply" if constant:
-            yield (
-                wanted // constant
-                if isinstance(wanted, int) and isinstance(constant, int)
-                else wanted / constant
-            )
+            are_whole = isinstance(wanted, int) and isinstance(constant, int)
+            yield wanted // constant if are_whole else wanted / constant
         case "divide" if place == 0:
             yield wanted * constant
         case "xor":

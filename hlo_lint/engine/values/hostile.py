@@ -11,15 +11,13 @@ from dataclasses import dataclass, replace
 from math import isqrt, log, prod
 from typing import TYPE_CHECKING, Any, Final
 
-from hlo_lint.engine.values.demands import SUMMED, Addends, demands, ends_of
-from hlo_lint.engine.values.inputs import not_finite, value
+from hlo_lint.engine.values.demands import SUMMED, Addends, demands
+from hlo_lint.engine.values.inputs import Random, ends_of, not_finite, value
 from hlo_lint.hlo.dtypes import BITS, ELEMENT_TYPES, PART_OF_COMPLEX, is_integer
 from hlo_lint.hlo.parser.literals import AnyArray, numpy_dtype
 from hlo_lint.hlo.shape import ArrayShape
 
 if TYPE_CHECKING:
-    import numpy
-
     from hlo_lint.engine.values.lowering.graph import Node
     from hlo_lint.engine.values.lowering.program import Input, Program
 
@@ -175,7 +173,7 @@ _SHARES: Final = ((4, 0, 0), (3, 3, 0), (1, 3, 3), (8, 0, 0))
 of four. The rest is small. In the last run all elements are the same."""
 
 
-def _integers(random: numpy.random.Generator, input_: Input, run: int) -> AnyArray:
+def _integers(random: Random, input_: Input, run: int) -> AnyArray:
     import numpy as np
 
     wanted, shape = input_.wanted, input_.shape
@@ -218,11 +216,7 @@ def _integers(random: numpy.random.Generator, input_: Input, run: int) -> AnyArr
 
 
 def _arranged(
-    random: numpy.random.Generator,
-    ordinary: AnyArray,
-    wanted: Sequence[float],
-    run: int,
-    input_: Input,
+    random: Random, ordinary: AnyArray, wanted: Sequence[float], run: int, input_: Input
 ) -> AnyArray | None:
     """Wanted numbers where sums, products and maxima are one of them; None in most runs.
 
@@ -265,11 +259,7 @@ def _arranged(
 
 
 def _selected(
-    random: numpy.random.Generator,
-    ordinary: AnyArray,
-    wanted: Sequence[float],
-    input_: Input,
-    run: int,
+    random: Random, ordinary: AnyArray, wanted: Sequence[float], input_: Input, run: int
 ) -> AnyArray:
     """Wanted numbers, or ones where the array selects the addends of sums, one of each.
 
@@ -298,7 +288,7 @@ def _selected(
 
 
 def _one_each(
-    random: numpy.random.Generator, addends: Addends, numbers: Sequence[Any] | AnyArray = (1.0,)
+    random: Random, addends: Addends, numbers: Sequence[Any] | AnyArray = (1.0,)
 ) -> AnyArray:
     """An array with a number in each sum, and 0 elsewhere."""
     import numpy as np
@@ -352,7 +342,7 @@ def _ends(low: int, high: int) -> list[int]:
     return [*dict.fromkeys(n for n in numbers if low <= n <= high)]
 
 
-def _floats(random: numpy.random.Generator, dtype: str, input_: Input, seed: int) -> AnyArray:
+def _floats(random: Random, dtype: str, input_: Input, seed: int) -> AnyArray:
     import numpy as np
 
     assert input_.wanted is not None

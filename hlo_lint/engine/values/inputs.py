@@ -8,15 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import inf, nan, prod
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from hlo_lint.hlo.dtypes import ELEMENT_TYPES, PART_OF_COMPLEX, is_float, is_integer, is_signed
+from hlo_lint.analysis.walks import reached
+from hlo_lint.hlo.dtypes import (
+    ELEMENT_TYPES,
+    PART_OF_COMPLEX,
+    integer_range,
+    is_float,
+    is_integer,
+    is_signed,
+)
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.parser.literals import AnyArray, numpy_dtype
 from hlo_lint.hlo.shape import ArrayShape, arrays, leaves
 
 if TYPE_CHECKING:
     import numpy
+
+Random: TypeAlias = "numpy.random.Generator"
 
 DEFAULT_LIMIT: Final = 4
 """The limit of integers that are no index: it keeps loops short where they are trip counts."""
@@ -62,6 +72,12 @@ def inputs_of(module: Module, seed: int = 0) -> list[AnyArray]:
     return [
         value(shape, (seed, number), limit=limit) for number, (shape, limit) in enumerate(limited)
     ]
+
+
+def ends_of(dtype: str) -> tuple[int, int]:
+    """The smallest and the largest number of an integer type."""
+    numbers = integer_range(dtype)
+    return numbers[0], numbers[-1]
 
 
 def leaves_of(module: Module) -> list[tuple[str, ArrayShape]]:
@@ -132,9 +148,7 @@ def value(
     return np.asarray(result, target)
 
 
-def _integers(
-    random: numpy.random.Generator, shape: ArrayShape, limit: int | None, has_sign: bool
-) -> AnyArray:
+def _integers(random: Random, shape: ArrayShape, limit: int | None, has_sign: bool) -> AnyArray:
     import numpy as np
 
     dtype, dims = shape.dtype, shape.dims
@@ -152,7 +166,7 @@ def _integers(
     return random.integers(1 - end if signed else 0, end, dims)
 
 
-def _floats(random: numpy.random.Generator, dims: tuple[int, ...], has_sign: bool) -> AnyArray:
+def _floats(random: Random, dims: tuple[int, ...], has_sign: bool) -> AnyArray:
     """Multiples of 1/8: bf16 and f16 hold them, 8-bit types the nearest values."""
     import numpy as np
 
@@ -160,7 +174,7 @@ def _floats(random: numpy.random.Generator, dims: tuple[int, ...], has_sign: boo
     return (numbers | 1 if prod(dims) == 1 else numbers) / 8
 
 
-def _sparse(random: numpy.random.Generator, dims: tuple[int, ...]) -> AnyArray:
+def _sparse(random: Random, dims: tuple[int, ...]) -> AnyArray:
     """The floats of `SPARSE`."""
     import numpy as np
 
@@ -182,9 +196,7 @@ def _edge_values(dtype: str, limit: int | None, has_largest: bool) -> AnyArray:
     if dtype == "pred":
         return np.array([False, True])
     if is_integer(dtype):
-        bits = ELEMENT_TYPES[dtype].bits - is_signed(dtype)
-        lowest = -(1 << bits) if is_signed(dtype) else 0
-        highest = (1 << bits) - 1
+        lowest, highest = ends_of(dtype)
         # An index also gets the positions right beside the array.
         ends = [0, highest, lowest] if limit is None else [0, limit - 1, limit, -1, lowest]
         return np.array([min(max(lowest, end), highest) for end in ends], object).astype(target)
@@ -212,33 +224,23 @@ def index_limit(parameter: Instruction, module: Module) -> int | None:
     shape = parameter.shape_or_none
     if not any(is_integer(array.dtype) for array in arrays(shape)):
         return None
-    limits: list[int] = []
-    seen = {parameter}
-    queue = [parameter]
-    for source in queue:
-        for user in source.users:
-            limits += _limits(user, source)
-            for target in _reached(user, source, module):
-                if target not in seen:
-                    seen.add(target)
-                    queue.append(target)
+    sources = reached([parameter], lambda source: _holders(source, module))
+    limits = (n for source in sources for user in source.users for n in _limits(user, source))
     return min((limit for limit in limits if limit > 0), default=None)
 
 
-def _reached(user: Instruction, source: Instruction, module: Module) -> Iterator[Instruction]:
-    """The instructions that hold the integers of `source` after `user` has read them."""
-    if user.opcode not in _FOLLOWED:
-        return
-    if not user.called_computations:
+def _holders(source: Instruction, module: Module) -> Iterator[Instruction]:
+    """The instructions that hold the integers of `source` after they, or their calls, read them."""
+    for user in source.users:
+        if user.opcode not in _FOLLOWED:
+            continue
+        for name in user.called_computations:
+            body = module.computation(name)
+            parameters = body.parameters if body is not None else ()
+            for operand, parameter in zip(user.operands, parameters, strict=False):
+                if operand.instruction is source:
+                    yield parameter
         yield user
-        return
-    for name in user.called_computations:
-        body = module.computation(name)
-        parameters = body.parameters if body is not None else ()
-        for number, operand in enumerate(user.operands):
-            if operand.instruction is source and number < len(parameters):
-                yield parameters[number]
-    yield user
 
 
 def _limits(user: Instruction, source: Instruction) -> Iterator[int]:
@@ -271,10 +273,6 @@ def _limits(user: Instruction, source: Instruction) -> Iterator[int]:
         case "dynamic-slice" | "dynamic-update-slice":
             is_update = user.opcode == "dynamic-update-slice"
             part = user.operand_shape(1) if is_update else user.shape_or_none
-            for axis, operand in enumerate(operands[1 + is_update :]):
-                if (
-                    operand is source
-                    and isinstance(part, ArrayShape)
-                    and axis < min(array.rank, part.rank)
-                ):
-                    yield array.dims[axis] - part.dims[axis] + 1
+            if isinstance(part, ArrayShape):
+                starts = zip(operands[1 + is_update :], array.dims, part.dims, strict=False)
+                yield from (size - taken + 1 for start, size, taken in starts if start is source)
