@@ -6,13 +6,14 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from enum import IntEnum
+from math import frexp, isfinite
 from typing import TYPE_CHECKING, Final
 
 from hlo_lint.analysis.walks import reached
 from hlo_lint.engine.values.compare import EXACT, Bound, largest_error
 from hlo_lint.engine.values.lowering.graph import nodes_in_order
-from hlo_lint.engine.values.own_types import rounds
-from hlo_lint.hlo.dtypes import BITS, ELEMENT_TYPES, PART_OF_COMPLEX, is_float, is_inexact
+from hlo_lint.engine.values.own_types import narrows, rounds, unit_of
+from hlo_lint.hlo.dtypes import BITS, is_float, is_inexact
 from hlo_lint.hlo.parser.literals import AnyArray
 
 if TYPE_CHECKING:
@@ -90,15 +91,12 @@ def narrowed(program: Program, of_parameters: bool) -> set[str]:
 
     Parameters count only up to 16 bits, as a product of f32 has a default precision.
     """
-    targets: set[str] = set()
-    for node in program.nodes:
-        if node.opcode == "convert" and is_float(node.shape.dtype):
-            source = node.operands[0]
-            old, new = source.shape.dtype, node.shape.dtype
-            is_meant = (source.opcode == "parameter" and BITS[old] <= 16) or not of_parameters
-            if is_float(old) and is_meant and unit_of(old) < unit_of(new):
-                targets.add(new)
-    return targets
+    conversions = [(node.shape.dtype, node.operands[0]) for node in program.nodes if narrows(node)]
+    return {
+        target
+        for target, source in conversions
+        if (source.opcode == "parameter" and BITS[source.shape.dtype] <= 16) or not of_parameters
+    }
 
 
 def rounded_back(before: Program, after: Program) -> set[str]:
@@ -190,8 +188,6 @@ def rounded_share(before: Program, after: Program, rounds_freely: bool) -> float
 
 def _is_short(number: float) -> bool:
     """True for a number of at most 3 significant bits, which every type holds exactly."""
-    from math import frexp, isfinite
-
     return not isfinite(number) or (frexp(number)[0] * 8).is_integer()
 
 
@@ -218,15 +214,15 @@ def is_smooth(program: Program) -> bool:
 
     No float is sorted, compared, or divided by a number that may be 0.
     """
-    signs = _signs(program)
-    return all(
-        _is_smooth(node)
-        or (
-            node.opcode in _SMOOTH_ABOVE_0
-            and signs[node.operands[node.opcode == "divide"]] is _Sign.POSITIVE
-        )
-        for node in program.nodes
-    )
+    signs: dict[Node, _Sign] = {}
+    for node in program.nodes:
+        # Where operands cannot cancel, the relative rounding error stays small.
+        signs[node] = _sign(node, [signs.get(operand, _Sign.ANY) for operand in node.operands])
+        if not _is_smooth(node):
+            divisor = node.operands[node.opcode == "divide"]
+            if node.opcode not in _SMOOTH_ABOVE_0 or signs[divisor] is not _Sign.POSITIVE:
+                return False
+    return True
 
 
 def is_exact_on_sparse(program: Program) -> bool:
@@ -258,17 +254,6 @@ _LEAST: Final = frozenset(
     "sqrt transpose".split()
 )
 """Opcodes whose results are positive where all operands are."""
-
-
-def _signs(program: Program) -> Mapping[Node, _Sign]:
-    """The sign of each node of a program.
-
-    Where operands cannot cancel, the relative rounding error stays small.
-    """
-    signs: dict[Node, _Sign] = {}
-    for node in program.nodes:
-        signs[node] = _sign(node, [signs.get(operand, _Sign.ANY) for operand in node.operands])
-    return signs
 
 
 def _sign(node: Node, operands: Sequence[_Sign]) -> _Sign:
@@ -366,27 +351,17 @@ def keeps_zero_signs(before: Program, after: Program) -> bool:
 
     XLA writes `x + 0` as `x`, and leaves the sign of a sum or a maximum of zeros open.
     """
+    sides = (before, _KEEPS_SIGN), (after, _KEEPS_SIGN | {"multiply", "subtract"})
     return all(
         node.opcode in allowed or not any(is_inexact(shape.dtype) for shape in node.shapes)
-        for side, allowed in (
-            (before, _KEEPS_SIGN),
-            (after, _KEEPS_SIGN | {"multiply", "subtract"}),
-        )
+        for side, allowed in sides
         for node in side.nodes
     )
 
 
-def unit_of(dtype: str) -> float:
-    """The unit in the last place of 1 in an element type."""
-    facts = ELEMENT_TYPES[PART_OF_COMPLEX.get(dtype, dtype)]
-    return 2.0 ** (1 - facts.significand_bits)
-
-
 OPERATION_ULPS: Final[Mapping[str, int]] = {
-    **dict.fromkeys(("dot", "convolution", "reduce", "reduce-window", "scatter", "fft"), 8),
-    **dict.fromkeys(
-        ("exponential", "log", "power", "tanh", "logistic", "erf", "sine", "cosine"), 4
-    ),
+    **dict.fromkeys("dot convolution reduce reduce-window scatter fft".split(), 8),
+    **dict.fromkeys("exponential log power tanh logistic erf sine cosine".split(), 4),
 }
 """Units in the last place by which an operation may be off; 1 for other opcodes."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from hlo_lint.engine.values.compare import Bound, LargestDifference, array_difference, is_rounded
 from hlo_lint.engine.values.lowering.graph import nodes_in_order
 from hlo_lint.engine.values.lowering.program import nodes_of
-from hlo_lint.hlo.dtypes import ELEMENT_TYPES, is_float, is_inexact
+from hlo_lint.hlo.dtypes import ELEMENT_TYPES, PART_OF_COMPLEX, is_float, is_inexact
 from hlo_lint.hlo.parser.literals import AnyArray
 
 if TYPE_CHECKING:
@@ -96,18 +96,21 @@ def _detail(node: Node, is_copy: bool) -> str:
 
 def drops_rounding(before: Program, after: Program) -> bool:
     """True if `after` has fewer conversions of a float to a narrower float and back."""
-    counts = [
-        sum(
-            node.opcode == "convert"
-            and is_float(node.shape.dtype)
-            and is_float(node.operands[0].shape.dtype)
-            and ELEMENT_TYPES[node.shape.dtype].significand_bits
-            < ELEMENT_TYPES[node.operands[0].shape.dtype].significand_bits
-            for node in side.nodes
-        )
-        for side in (before, after)
-    ]
-    return counts[1] < counts[0]
+    return sum(map(narrows, after.nodes)) < sum(map(narrows, before.nodes))
+
+
+def narrows(node: Node) -> bool:
+    """True for a conversion of a float to a float with fewer digits."""
+    if node.opcode != "convert" or not is_float(node.shape.dtype):
+        return False
+    (source,) = node.operands
+    return is_float(source.shape.dtype) and unit_of(source.shape.dtype) < unit_of(node.shape.dtype)
+
+
+def unit_of(dtype: str) -> float:
+    """The unit in the last place of 1 in an element type."""
+    facts = ELEMENT_TYPES[PART_OF_COMPLEX.get(dtype, dtype)]
+    return 2.0 ** (1 - facts.significand_bits)
 
 
 def hidden_difference(
@@ -125,7 +128,9 @@ def hidden_difference(
         zip(before.graph.roots, after.graph.roots, strict=True)
     ):
         gone, new = _changes(nodes_of([ours]), nodes_of([theirs]))
-        may_gain, may_lose = _may_gain(gone, new), _may_lose(before, gone, new)
+        # Where exponentials are rewritten, or a type is wider than the text names.
+        may_gain = _rewrites_exponentials(gone) or any(name == "convert" for name, *_ in new)
+        may_lose = _may_lose(before, gone, new)
         arrays = [side[number] for side in (*native, *wide)]
         if _is_exact(ours) and _is_exact(theirs):
             if rounds_freely and drops_rounding(before, after):
@@ -171,14 +176,6 @@ def rounds_nothing(program: Program) -> bool:
     return all(map(_is_exact, program.graph.roots))
 
 
-def _may_gain(gone: Ranged, new: Ranged) -> bool:
-    """True if the pass may have made an infinite number finite on purpose.
-
-    It rewrote exponentials, or computes in a wider type than the text names.
-    """
-    return _rewrites_exponentials(gone) or any(opcode == "convert" for opcode, *_ in new)
-
-
 def _may_lose(before: Program, gone: Ranged, new: Ranged) -> bool:
     """True if the pass may have left the range of a type on purpose.
 
@@ -202,7 +199,8 @@ def _may_lose(before: Program, gone: Ranged, new: Ranged) -> bool:
 def _of_range(arrays: Sequence[AnyArray], may_gain: bool, number: int) -> LargestDifference | None:
     """The elements that are infinite, NaN or 0 on one side and right on the other.
 
-    `arrays` are the results before and after in their own type, then those in f64.
+    `arrays` are the results before and after in their own type, then those in f64. With `may_gain`
+    the pass may have made an infinite number finite on purpose.
     """
     import numpy as np
 
