@@ -29,13 +29,9 @@ def incomparable(before: Program, after: Program) -> str:
     # The number of equal calls may differ: their results follow from their operands.
     cuts = [{f"{cut.what} {cut.signature}" for cut in program.cuts} for program in (before, after)]
     if cuts[0] != cuts[1]:
-        only = [sorted(cuts[0] - cuts[1]), sorted(cuts[1] - cuts[0])]
-        names = [
-            ", ".join(sorted({signature.split(" ")[0] for signature in side})) for side in only
-        ]
-        sides = [
-            f"{name} {side}" for name, side in zip(names, ("before", "after"), strict=True) if name
-        ]
+        only = (cuts[0] - cuts[1], "before"), (cuts[1] - cuts[0], "after")
+        names = [(sorted({cut.split(" ")[0] for cut in own}), side) for own, side in only if own]
+        sides = [f"{', '.join(own)} {side}" for own, side in names]
         return f"operations that are not run differ: {' and '.join(sides)}"
     return ""
 

@@ -118,10 +118,8 @@ def array_difference(
     if not wrong.any():
         return None
     position = int(np.argmax(errors))
-    index, error = (
-        tuple(map(int, np.unravel_index(position, before.shape))),
-        float(errors[position]),
-    )
+    index = tuple(map(int, np.unravel_index(position, before.shape)))
+    error = float(errors[position])
     np.maximum(errors, TINY, out=errors, where=wrong)
     np.maximum(errors, 0.0, out=errors)
     placed = wrong.reshape(before.shape)
@@ -199,6 +197,8 @@ def _distances(
     The mask is true where the bound is exceeded. Parts come in the order of memory; parts of equal
     bits are left out.
     """
+    import numpy as np
+
     ours, theirs = before.reshape(-1), after.reshape(-1)
     differing = [
         part
@@ -216,7 +216,9 @@ def _distances(
         yield part, distance, wrong
     for part in differing if are_equal and bound.is_exact else ():
         # -0.0 and 0.0 are equal numbers with different bits: a pass must keep the sign.
-        yield part, *_of_other_sign(wide(ours[part]), wide(theirs[part]))
+        left, right = wide(ours[part]), wide(theirs[part])
+        differs = np.signbit(left.real) != np.signbit(right.real)
+        yield part, np.zeros(left.shape), differs & ~np.isnan(left)
 
 
 def _largest(left: AnyArray, right: AnyArray) -> float:
@@ -246,14 +248,6 @@ def _outside(
             allowed = np.where(np.isfinite(size), bound.relative * size, 0.0)
             allowed = allowed + bound.of_largest * largest
         return distance, distance > allowed
-
-
-def _of_other_sign(left: AnyArray, right: AnyArray) -> tuple[AnyArray, AnyArray]:
-    """Distances of 0, and a mask of the elements whose sign differs."""
-    import numpy as np
-
-    signs = np.signbit(left.real) != np.signbit(right.real)
-    return np.zeros(left.shape), signs & ~np.isnan(left)
 
 
 TINY: Final = 1e-300
@@ -306,11 +300,10 @@ def wide(array: AnyArray) -> AnyArray:
     """
     import numpy as np
 
-    if array.dtype.kind in "cb":
-        return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
-    if is_rounded(array):
-        return array.astype(np.float64)
-    return array.astype(np.longdouble)
+    if array.dtype.kind == "c":
+        return array.astype(np.complex128)
+    is_exact = array.dtype.kind == "b" or is_rounded(array)
+    return array.astype(np.float64 if is_exact else np.longdouble)
 
 
 def largest_error(results: Sequence[AnyArray], truth: Sequence[AnyArray]) -> float:

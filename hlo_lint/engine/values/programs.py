@@ -264,10 +264,9 @@ class Runs:
         for types in self._order(inputs):
             try:
                 self.results(program, inputs, seed, types)
+                return None
             except NotRun as error:
                 reason = error
-            else:
-                return None
         return reason
 
     def _order(self, inputs: Inputs) -> tuple[Mapping[str, str], ...]:

@@ -15,6 +15,7 @@ from hlo_lint.engine.values.lowering.program import Cut, Program
 from hlo_lint.engine.values.lowering.watch import FirstNonFinite, Watch
 from hlo_lint.engine.values.programs import in_types
 from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.opcodes import CONTROL_FLOW
 from hlo_lint.hlo.parser.literals import AnyArray, numpy_dtype
 from hlo_lint.text.errors import HloLintError
 from hlo_lint.xla.cpu import JUDGE, NotRun, XlaCpu
@@ -89,7 +90,11 @@ def first_non_finite(
         NoValue: as `values_of`.
         DumpError: jaxlib is not installed.
     """
-    watched = [i for i in module.instructions() if i.operands and not _is_caller(i)]
+    watched = [
+        instruction
+        for instruction in module.instructions()
+        if instruction.operands and instruction.opcode.removesuffix("-start") not in _CALLERS
+    ]
     for keeps in (False, True):  # the values of all instructions may need too much memory
         nodes = Nodes()
         watch = FirstNonFinite(module, watched, nodes, keeps=keeps)
@@ -104,10 +109,8 @@ def first_non_finite(
     return instruction, values
 
 
-def _is_caller(instruction: Instruction) -> bool:
-    """True for an instruction whose value comes from a called computation."""
-    base = instruction.opcode.removesuffix("-start")
-    return base in ("async", "call", "conditional", "fusion", "while")
+_CALLERS: Final = CONTROL_FLOW | {"async", "fusion"}
+"""Opcodes whose value comes from a called computation."""
 
 
 def _program(module: Module, nodes: Nodes, watch: Watch) -> Program:

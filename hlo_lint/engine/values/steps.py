@@ -119,8 +119,8 @@ class RunSteps:
     def between(self, first: ValidatedStep, last: ValidatedStep) -> ValidatedStep | None:
         """The step nearest to the middle between two that can be lowered."""
         middle = (first.number + last.number) / 2
-        steps = self.steps[first.number + 1 : last.number]
-        steps.sort(key=lambda step: abs(step.number - middle))
+        between = self.steps[first.number + 1 : last.number]
+        steps = sorted(between, key=lambda step: abs(step.number - middle))
         return next((step for step in steps if self.lower(step, first)), None)
 
 

@@ -136,7 +136,7 @@ def validate_dumps(
     `given` are inputs of a user, for the first run.
     """
     ran, deadline = xla.texts_run, xla.limits.deadline
-    run, runs = (RunSteps(dumps, deadline, progress), Runs(xla, given, wide_first=True))
+    run, runs = RunSteps(dumps, deadline, progress), Runs(xla, given, wide_first=True)
     result = Validation(title, run.steps)
     stretches = [_Stretch(steps, run, result, seeds) for steps in _stretches(run, all_steps)]
     _compare_all([stretch for stretch in stretches if all_steps and stretch.is_small], runs, jobs)
@@ -306,10 +306,8 @@ class _Stretch:
         step = self.steps[number]
         if self._fails(step, runs):
             return None
-        earlier = reversed(self.steps[:number])
-        before = next(
-            (candidate for candidate in earlier if not self._fails(candidate, runs)), None
-        )
+        earlier = (other for other in reversed(self.steps[:number]) if not self._fails(other, runs))
+        before = next(earlier, None)
         if before is not None:
             step.comparison = self._verdict(before, step, runs)
         return before
@@ -397,12 +395,8 @@ def _change(before: ValidatedStep, after: ValidatedStep, inputs: Inputs, runs: R
         if after.comparison.difference is not None
         else _loop(after.program)
     )
-    nearest = after.before
-    if (
-        nearest is None
-        or nearest.program is None
-        or nearest.program.graph is not before.program.graph
-    ):
+    nearest = after.before or before
+    if not nearest.has_graph_of(before):
         nearest = before  # the steps between did not run
     arrays = tuple(_shown(before.dump, runs, inputs, after.comparison.seed))
     is_disputed = _is_disputed(nearest.dump, after.dump, after.comparison, arrays, runs)
