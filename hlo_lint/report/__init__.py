@@ -1,1 +1,1 @@
-"""Reports of findings, for people and for programs."""
+"""Reports of findings, for people or for programs."""

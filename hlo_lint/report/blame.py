@@ -1,4 +1,4 @@
-"""The history of findings: the pass that introduced and the pass that resolved each."""
+"""The history of findings, from the pass that introduced each to the pass that resolved it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Render comparisons of costs as tables and as JSON."""
+"""Comparisons of costs, as tables or as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A difference as lines and as JSON: `-` is removed, `+` is new, `~` is changed, `>` is moved."""
+"""A difference as lines or as JSON: `-` is removed, `+` is new, `~` is changed, `>` is moved."""
 
 from __future__ import annotations
 

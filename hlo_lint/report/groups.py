@@ -1,4 +1,4 @@
-"""Group findings of the same rule and cause into a single entry of a report."""
+"""Entries of a report: findings of a rule with the same cause are a group."""
 
 from __future__ import annotations
 

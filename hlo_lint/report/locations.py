@@ -1,4 +1,4 @@
-"""Paths and URIs of findings, in the form that other programs expect."""
+"""Places of findings, in the form that other programs expect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find the rules and commands that explain a message of XLA."""
+"""The meaning of XLA's messages: the rules that explain one, the commands to run next."""
 
 from __future__ import annotations
 

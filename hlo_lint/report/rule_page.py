@@ -1,4 +1,4 @@
-"""Render the page of a rule from its docstring and examples, for `explain` and the docs."""
+"""The page of a rule, as `explain` prints it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks and fixes inside a running compile: the fixed program is the program that runs.
+"""The hook in a running compile: the program that it fixes is the program that runs.
 
     from hlo_lint import live
 

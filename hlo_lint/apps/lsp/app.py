@@ -1,4 +1,4 @@
-"""The server: its features, its threads, and when texts are read and checked.
+"""The server: its features, its threads, the times at which texts are checked.
 
 Requests are answered on one thread, texts are parsed on a second and checked on a third, so a
 request about a name never waits for the rules. A change of a text restarts parsing and checking;

@@ -1,4 +1,4 @@
-"""Check an open text, until it is outdated, and turn findings into protocol diagnostics."""
+"""The diagnostics of an open text, until it is outdated."""
 
 from __future__ import annotations
 

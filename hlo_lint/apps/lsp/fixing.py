@@ -1,4 +1,4 @@
-"""Fixes as code actions: for single findings, and for all findings at once."""
+"""Fixes as code actions, for single findings or all at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The outline of a file, and its folding ranges."""
+"""The structure of a file: its outline, its folding ranges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Open texts, with positions in the lines and columns of the protocol."""
+"""Open texts, with positions as the protocol counts them."""
 
 from __future__ import annotations
 

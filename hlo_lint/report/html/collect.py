@@ -1,4 +1,4 @@
-"""The data of the page: an index that is read first, and details that are read on demand."""
+"""The data of the page: an index that is read first, details that are read on demand."""
 
 from __future__ import annotations
 

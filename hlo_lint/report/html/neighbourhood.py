@@ -1,4 +1,4 @@
-"""The operands and users of an instruction, and their layout in a drawing: operands above it.
+"""A drawing of an instruction's neighbours: its operands above it, its users below.
 
 The layer of a node is its longest path to the instruction, so that every edge points down. An edge
 takes room in each layer that it passes. Layers are ordered by the barycenter heuristic.

@@ -1,4 +1,4 @@
-"""Render the page from its template, style, scripts and data."""
+"""The page: its template, filled with style, scripts, data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The passes of a module, with the pass that introduced and the pass that resolved each finding."""
+"""The passes of a module, with the life of each finding."""
 
 from __future__ import annotations
 

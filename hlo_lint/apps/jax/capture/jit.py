@@ -1,4 +1,4 @@
-"""Compiles a jax function with a dump of every pass, and checks the dump.
+"""A jax function compiled with a dump of every pass, to be checked.
 
     capture = capture_jit(f, x, y)
     print(capture.lint())

@@ -1,4 +1,4 @@
-"""Everything that calls jax: runs scripts, lowers and compiles functions with a dump of every pass.
+"""All of a capture that calls jax: scripts, lowering, compiles with a dump of every pass.
 
 `jit` calls it beside the caller's jax, and `children` in a child process, whose interpreter may
 have another jax. So it needs no package but jax and numpy.
