@@ -89,7 +89,7 @@ def test_what_jax_0_10_2_leaves_is_foretold_shape_by_shape(path: Path) -> None:
 def test_the_dot_of_the_bug_report_breaks_in_each_release(pattern: str) -> None:
     (path,) = DUMPS.glob(pattern)
     flips = predict(read(path))
-    assert [(flip.outcome, str(flip.operand), str(flip.result)) for flip in flips] == [
+    assert [(flip.outcome, str(flip.first.operand), str(flip.first.result)) for flip in flips] == [
         (SwitchOutcome.BREAKS, "f32[16,128,32]{2,1,0}", "f32[2,8,128,32]{2,3,1,0}")
     ]
 
@@ -157,7 +157,7 @@ def test_an_operand_that_is_not_descending_breaks_under_a_descending_dot() -> No
     strange = PLAIN.replace("q = f16[2,8,64,32]{3,2,1,0}", "q = f16[2,8,64,32]{2,1,3,0}")
     (flip,) = predict(parse_file(strange).modules[0])
     assert flip.outcome is SwitchOutcome.BREAKS
-    assert str(flip.result) == "f16[16,64,32]{1,2,0}"
+    assert str(flip.first.result) == "f16[16,64,32]{1,2,0}"
 
 
 def test_work_after_the_dot_takes_the_result_reshape_in() -> None:
@@ -193,8 +193,8 @@ def test_a_reshape_inside_the_fusion_comes_out_with_the_dot() -> None:
 
 def test_the_explanation_names_the_dot_and_both_shapes() -> None:
     (flip,) = predict(read(FLIPS / "breaks" / "result_moves.before.hlo"))
-    assert isinstance(flip.operand, ArrayShape)
-    for said in (f"%{flip.dot}", str(flip.operand), str(flip.result), "moves bytes"):
+    assert isinstance(flip.first.operand, ArrayShape)
+    for said in (f"%{flip.dot}", str(flip.first.operand), str(flip.first.result), "moves bytes"):
         assert said in flip.explanation
     assert flip.fusion.opcode == "fusion"
 

@@ -57,11 +57,15 @@ class InsertedReshape:
     """The owner of the layout: `the first operand of`, `the second operand of`, `the result of`."""
     operand: ArrayShape
     result: ArrayShape
-    is_bitcast: bool
     transposed: bool = False
     """True if a transpose precedes it, to make the two batch dimensions adjacent."""
     alone: bool = True
     """True if there is no adjacent work into which PriorityFusion would fuse it."""
+
+    @property
+    def is_bitcast(self) -> bool:
+        """True if it moves no byte."""
+        return reshape_is_bitcast(self.operand, self.result)
 
     @property
     def is_kernel(self) -> bool:
@@ -77,9 +81,8 @@ class BackendSwitch:
     dot: str
     """The name of the dot in the fused computation."""
     outcome: SwitchOutcome
-    operand: ArrayShape
-    """The operand of the first offending reshape."""
-    result: ArrayShape
+    first: InsertedReshape
+    """The first offending reshape."""
     explanation: str
     reshapes: tuple[InsertedReshape, ...]
     """All reshapes that would be left, including the offending one."""
@@ -127,15 +130,8 @@ def _backend_switch(fusion: Instruction, body: Computation) -> BackendSwitch | N
     dot, first = min(offending, key=lambda pair: pair[1].what != RESULT)
     outcome = SwitchOutcome.BREAKS if moving else SwitchOutcome.SLOWS
     reshapes = tuple(reshaped for _, reshaped in left)
-    return BackendSwitch(
-        fusion,
-        dot.name,
-        outcome,
-        first.operand,
-        first.result,
-        _explanation(dot, first, reshapes),
-        reshapes,
-    )
+    explanation = _explanation(dot, first, reshapes)
+    return BackendSwitch(fusion, dot.name, outcome, first, explanation, reshapes)
 
 
 _two_batches = re.compile(r"lhs_batch_dims=\{ *\d+ *,").search
@@ -225,25 +221,15 @@ def _normalized(dot: Instruction) -> Iterator[InsertedReshape]:
             shape = shape._replace(dtype=split[1])
         computed = _is_computed(operand) or split is not None
         collapsed = _collapse(shape, first)
-        yield InsertedReshape(
-            OPERANDS[number],
-            shape,
-            collapsed,
-            reshape_is_bitcast(shape, collapsed),
-            transposed=transposed and not computed,
-            alone=not transposed and not computed and not _is_padded(collapsed, first),
-        )
+        alone = not transposed and not computed and not _is_padded(collapsed, first)
+        transposed = transposed and not computed
+        yield InsertedReshape(OPERANDS[number], shape, collapsed, transposed, alone)
     result = _array(Operand(dot.name, (), dot))
     first, second, *others = result.dims
     merged = _descending(result, (first * second, *others))
     is_sliced = _array(dot.operands[0]).dtype.startswith("f8") and _is_uneven(others)
-    yield InsertedReshape(
-        RESULT,
-        merged,
-        result,
-        reshape_is_bitcast(merged, result),
-        alone=split is None and not is_sliced and _only_renamed(dot),
-    )
+    alone = split is None and not is_sliced and _only_renamed(dot)
+    yield InsertedReshape(RESULT, merged, result, alone=alone)
 
 
 def _is_padded(operand: ArrayShape, batch: int) -> bool:
@@ -260,9 +246,8 @@ def _exposed_reshapes(body: Computation) -> Iterator[InsertedReshape]:
     for reshape in body.with_opcode("reshape"):
         (operand,) = (_array(operand) for operand in reshape.operands)
         result = _array(Operand(reshape.name, (), reshape))
-        is_bitcast = reshape_is_bitcast(operand, result)
         alone = not _is_computed(reshape.operands[0]) and _only_renamed(reshape)
-        yield InsertedReshape(INSIDE, operand, result, is_bitcast, alone=alone)
+        yield InsertedReshape(INSIDE, operand, result, alone=alone)
 
 
 def _collapse(shape: ArrayShape, first: int) -> ArrayShape:

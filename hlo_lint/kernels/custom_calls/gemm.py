@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from hlo_lint.hlo.attributes.configuration import Json
 from hlo_lint.kernels.custom_calls.carrier import read_json
@@ -21,8 +21,7 @@ PREFIX: Final = "__cublas$"
 T = TypeVar("T", bool, str, Mapping[str, Json])
 
 
-@dataclass(frozen=True)
-class DotDimensions:
+class DotDimensions(NamedTuple):
     """The contracting and the batch dimensions of a dot."""
 
     lhs_batch: tuple[int, ...]
@@ -71,16 +70,12 @@ def decode_cublas(target: str, content: bytes) -> GemmConfig | TriangularSolveCo
         )
     gemm = _field(config, "gemm_backend_config", config)
     numbers = _field(gemm, "dot_dimension_numbers", {})
+    dimensions = (_integers(numbers, f"{name}_dimensions") for name in DotDimensions._fields)
     return GemmConfig(
         target=target,
         alpha=complex(_number(gemm, "alpha_real"), _number(gemm, "alpha_imag")),
         beta=_number(gemm, "beta"),
-        dimensions=DotDimensions(
-            _integers(numbers, "lhs_batch_dimensions"),
-            _integers(numbers, "lhs_contracting_dimensions"),
-            _integers(numbers, "rhs_batch_dimensions"),
-            _integers(numbers, "rhs_contracting_dimensions"),
-        ),
+        dimensions=DotDimensions(*dimensions),
         epilogue=_field(gemm, "epilogue", "DEFAULT"),
         gives_largest=_field(gemm, "damax_output", False),
         config=config,

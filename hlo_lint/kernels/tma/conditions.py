@@ -132,8 +132,7 @@ def repair(descriptor: Descriptor) -> Descriptor | None:
     and violations of other conditions are unchanged.
     """
     strides = list(descriptor.global_strides)
-    row = descriptor.row_bytes
-    below, count = row, 1  # the stride and the size of the next inner dimension
+    below, count = descriptor.row_bytes, 1  # the stride and the size of the next inner dimension
     for dimension, stride in enumerate(strides, 1):
         if not 0 <= stride < STRIDE_LIMIT or stride % descriptor.alignment:
             if not descriptor.is_degenerate(dimension):

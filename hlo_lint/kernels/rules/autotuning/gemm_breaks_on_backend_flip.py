@@ -61,7 +61,7 @@ class GemmBreaksOnBackendFlip(Rule):
                 yield Finding(
                     flip.fusion,
                     f"with cuBLASLt as its backend this fusion leaves a reshape that moves bytes: "
-                    f"{flip.operand} to {flip.result}",
+                    f"{flip.first.operand} to {flip.first.result}",
                     notes=(
                         flip.explanation,
                         "jax 0.10.0 then fails in layout_normalization; from 0.10.1 on it costs a "

@@ -44,7 +44,7 @@ class GemmSlowsOnBackendFlip(Rule):
             yield Finding(
                 flip.fusion,
                 f"with cuBLASLt as its backend this fusion leaves {kind} as a kernel: "
-                f"{flip.operand} to {flip.result}",
+                f"{flip.first.operand} to {flip.first.result}",
                 notes=(flip.explanation,),
                 severity=Severity.WARNING if before.is_stated else None,
             )

@@ -66,9 +66,5 @@ class StoreOvertakesCopy(Rule):
             edit = Edit(Span(offset, offset), text)
             # Without a barrier in between, the wait covers only the thread's own copies.
             safety = Safety.UNSAFE if hazard.before == hazard.span else Safety.SAFE
-            yield Finding(
-                hazard.span,
-                hazard.message,
-                notes=hazard.notes,
-                fix=Fix("wait for the copies before the barrier", (edit,), safety),
-            )
+            fix = Fix("wait for the copies before the barrier", (edit,), safety)
+            yield Finding(hazard.span, hazard.message, notes=hazard.notes, fix=fix)

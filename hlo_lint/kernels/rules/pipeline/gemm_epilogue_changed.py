@@ -176,11 +176,10 @@ def _sums(computation: Computation, call: Instruction) -> Iterator[tuple[_Term, 
 
 def _sources(instruction: Instruction) -> list[str] | None:
     """The names of the two factors, seen through data movement."""
-    sources = (
-        (operand, source_of(operand, SAME_NUMBERS | {"transpose"}))
-        for operand in instruction.operands[:2]
+    moves = SAME_NUMBERS | {"transpose"}
+    return sorted(
+        (source_of(operand, moves) or operand).name for operand in instruction.operands[:2]
     )
-    return sorted(operand.name if source is None else source.name for operand, source in sources)
 
 
 def _summed(value: Instruction) -> Instruction | None:

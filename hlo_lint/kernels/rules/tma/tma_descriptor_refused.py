@@ -123,11 +123,8 @@ class TmaDescriptorRefused(Rule):
 
         for located in log.descriptors:
             for violation in violations(located.descriptor, located.consumer):
-                yield Finding(
-                    located.place(violation.field),
-                    f"this tensor descriptor's {violation}",
-                    notes=_notes(violation),
-                )
+                message = f"this tensor descriptor's {violation}"
+                yield Finding(located.place(violation.field), message, notes=_notes(violation))
         for reason, start, end in log.unreadable:
             message = f"this tensor descriptor cannot be read: {reason}"
             yield Finding(Span(start, end), message, severity=Severity.WARNING)
@@ -202,11 +199,8 @@ def _mosaic_descriptors(data: bytes) -> tuple[Descriptor, ...]:
             continue
         # Mosaic encodes no swizzle as 16 bytes.
         swizzle = _MOSAIC_SWIZZLES.get(descriptor.swizzle_bytes or 16, 0)
-        descriptors.append(
-            Descriptor.from_row_major(
-                tensor_map_type(data_type), shape, strides, block, swizzle=swizzle
-            )
-        )
+        arguments = tensor_map_type(data_type), shape, strides, block
+        descriptors.append(Descriptor.from_row_major(*arguments, swizzle=swizzle))
     return tuple(descriptors)
 
 
