@@ -35,10 +35,8 @@ class Group(NamedTuple):
             places = f"line{'s' * (len(self.rest) > 1)} "
             places += listed((finding.line for finding in self.rest), MAX_PLACES)
         else:
-            places = listed(
-                (shown(f"{finding.path}:{finding.line}:{finding.column}") for finding in self.rest),
-                MAX_PLACES,
-            )
+            others = (f"{finding.path}:{finding.line}:{finding.column}" for finding in self.rest)
+            places = listed(map(shown, others), MAX_PLACES)
         return places + " (--verbose lists all)" * (len(self.rest) > MAX_PLACES)
 
 

@@ -26,9 +26,9 @@ class Meaning(NamedTuple):
     means: str
     next: str
     """A command to run."""
-    calls: str
+    calls: str = ""
     """A pattern in the attributes of the calls and fusions that may say it."""
-    is_general: bool
+    is_general: bool = False
     """True if it counts only for messages of no known component."""
 
     def __str__(self) -> str:
@@ -40,14 +40,7 @@ def meanings() -> tuple[Meaning, ...]:
     """All meanings; the first that matches counts."""
     data = tomllib.loads((Path(__file__).parent / "messages.toml").read_text("utf-8"))
     return tuple(
-        Meaning(
-            re.compile(entry["words"]),
-            entry["means"],
-            entry["next"],
-            entry.get("calls", ""),
-            entry.get("general", False),
-        )
-        for entry in data["message"]
+        Meaning(**{**entry, "words": re.compile(entry["words"])}) for entry in data["message"]
     )
 
 

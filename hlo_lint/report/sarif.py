@@ -20,7 +20,7 @@ from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.registry import find_rule
 from hlo_lint.text.edits import Fix, Region
 from hlo_lint.text.errors import UsageError
-from hlo_lint.text.source import is_utf8, shown
+from hlo_lint.text.source import Position, is_utf8, shown
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
@@ -175,17 +175,17 @@ def _place(finding: Diagnostic) -> JsonObject:
 
 
 def _regions(finding: Diagnostic) -> JsonObject:
-    region = {
-        "startLine": finding.line,
-        "startColumn": finding.column,
-        "endLine": finding.end_line,
-        "endColumn": finding.end_column,
-    }
+    region = _region(finding.start, finding.end)
     if finding.line != finding.end_line or len(finding.excerpt) > MAX_LINE_LENGTH:
         return {"region": region}
     line = {"startLine": finding.line, "endLine": finding.line}
     snippet = {"text": shown(finding.excerpt)}
     return {"region": region, "contextRegion": {**line, "snippet": snippet}}
+
+
+def _region(start: Position, end: Position) -> JsonObject:
+    names = ("startLine", "startColumn", "endLine", "endColumn")
+    return dict(zip(names, (*start, *end), strict=True))
 
 
 def _location(path: str, region: JsonObject | None = None) -> JsonObject:
@@ -210,10 +210,7 @@ def _fix(path: str, fix: Fix, regions: Sequence[Region]) -> JsonObject:
     replacements = [
         {
             "deletedRegion": {
-                "startLine": region.start.line,
-                "startColumn": region.start.column,
-                "endLine": region.end.line,
-                "endColumn": region.end.column,
+                **_region(region.start, region.end),
                 "charOffset": edit.span.start,
                 "charLength": edit.span.end - edit.span.start,
             },

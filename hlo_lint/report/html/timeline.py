@@ -122,13 +122,12 @@ def _life(number: int, finding: Diagnostic, place: Mapping[str, int], count: int
 def _pass(step: PassStats, left_out: int) -> ReportedPass:
     counts = [f"+{count} {opcode}" for opcode, count in step.added.items()]
     counts += [f"−{count} {opcode}" for opcode, count in step.removed.items()]
-    what = listed(counts, MAX_OPCODES)
     return ReportedPass(
         step=step.number,
         pipeline=step.pipeline,
         name=step.name,
         changed=step.effect.name.lower() if step.effect is Effect.FIRST else step.effect.value,
-        what=what,
+        what=listed(counts, MAX_OPCODES),
         instructions=step.instructions,
         bytes=step.bytes,
         microseconds=step.microseconds,
