@@ -225,30 +225,23 @@ class _Comparer:
             job = replace(job, options={**OLD_FORMAT, **job.options})
         note = self._noting(f"jax {release}")
         first = run_job(interpreter, job, self.folder / f"jax{release}", LOGGING, note)
-        defaults = {
-            outcome.name: self._trial(outcome, release, Winner.DEFAULT)
-            for outcome in first.outcomes
-        }
-        forced: Mapping[str, ProgramOutcome] = {}
-        if Winner.CUBLASLT in winners:
-            forced = self._forced(interpreter, job, first)
-        for outcome in first.outcomes:
-            default = defaults[outcome.name]
+        defaults = [self._trial(outcome, release, Winner.DEFAULT) for outcome in first.outcomes]
+        forced = self._forced(interpreter, job, first) if Winner.CUBLASLT in winners else {}
+        for outcome, default in zip(first.outcomes, defaults, strict=True):
             if Winner.DEFAULT in winners or default.state is State.DIES:
                 yield default
             if Winner.CUBLASLT not in winners or default.state is not State.COMPILES:
                 continue
             won = forced.get(outcome.name)
+            untried = Trial(outcome.name, release, Winner.CUBLASLT, State.UNTRIED)
             if not _mentions(outcome.folder, CHOICE):
-                yield Trial(outcome.name, release, Winner.CUBLASLT, State.MOOT)
+                yield replace(untried, state=State.MOOT)
             elif won is None:
                 reason = f"the autotuner of jax {release} does not log which results it looks up"
-                yield Trial(outcome.name, release, Winner.CUBLASLT, State.UNTRIED, reason)
+                yield replace(untried, message=reason)
             elif not _mentions(won.folder, CUBLASLT_CALL.encode()):
-                reason = (
-                    f"XLA chose another backend{': ' if won.failure else ''}{won.failure or ''}"
-                )
-                yield Trial(outcome.name, release, Winner.CUBLASLT, State.UNTRIED, reason)
+                reason = ": ".join(filter(None, ("XLA chose another backend", won.failure)))
+                yield replace(untried, message=reason)
             else:
                 yield self._trial(won, release, Winner.CUBLASLT)
 
