@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from hlo_lint.analysis.buffers import source_of
 from hlo_lint.analysis.calls import fusions_of, holders
 from hlo_lint.analysis.kinds import instructions_where
-from hlo_lint.analysis.walks import chain
 from hlo_lint.hlo.constants import constant_of
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.kinds import ATTRIBUTES
@@ -19,6 +18,7 @@ if TYPE_CHECKING:  # loaded where a module has such a call
 LEGACY = "triton_kernel_call"
 
 _FILLS = frozenset({"broadcast", "constant", "iota", "bitcast", "reshape", "copy"})
+_WITHOUT_BUFFER = frozenset({"get-tuple-element", "bitcast", "slice", "dynamic-slice"})
 
 
 def fused_calls(module: Module) -> Iterator[tuple[Instruction, Instruction]]:
@@ -73,22 +73,15 @@ def fusion_of(call: Instruction, module: Module) -> Instruction | None:
 
 def operand_source(call: Instruction, number: int, module: Module) -> Instruction | None:
     """The instruction that computes an operand; for a fused slice, that of the whole array."""
-    source = source_of(call.operand(number))
     fusion = None if call.computation.is_entry else fusion_of(call, module)
     if fusion is None:
-        return source
+        return source_of(call.operand(number))
     # The fusion passes the kernel the slice's address: the slice has no buffer.
-    for whole in chain(source, _sliced):
-        source = whole
+    source = source_of(call.operand(number), _WITHOUT_BUFFER)
     if source is None or source.opcode != "parameter":
         return source
     outer = source.parameter_number
     return None if outer is None else source_of(fusion.operand(outer))
-
-
-def _sliced(part: Instruction) -> Instruction | None:
-    is_slice = part.opcode in ("slice", "dynamic-slice")
-    return source_of(part.operand(0)) if is_slice else None
 
 
 def is_entry_parameter(call: Instruction, number: int, module: Module) -> bool:
