@@ -227,9 +227,8 @@ class Addresses:
             for source in self._reaching(operand, position):
                 value = join(value, self._ranges.get(_Definition(source, operand)))
             return value
-        shared = self._function.shared.get(operand)
-        if shared is not None:
-            return Range(EXTERN if shared.is_extern else operand, 0, 0)
+        if operand in self._function.shared:
+            return Range(EXTERN if self._function.shared[operand] else operand, 0, 0)
         constant = whole_constant(operand)
         if constant is not None:
             return single(constant)

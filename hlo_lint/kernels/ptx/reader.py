@@ -58,15 +58,6 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
-    """A variable in shared memory."""
-
-    name: str
-    is_extern: bool
-    """True if its size is set at launch; all such variables start at the same address."""
-
-
-@dataclass(frozen=True, slots=True)
 class Function:
     """A kernel (`.entry`) or a device function (`.func`) with a body."""
 
@@ -76,7 +67,10 @@ class Function:
     threads: tuple[int, int, int]
     """Upper bounds of the block size in x, y and z: `.reqntid`, or the hardware's limit."""
     blocks: tuple[Block, ...]
-    shared: Mapping[str, Shared]
+    shared: Mapping[str, bool]
+    """The variables in shared memory, by name; True if its size is set at launch.
+
+    All of the latter start at the same address."""
 
     def instructions(self) -> Iterator[PtxInstruction]:
         """All instructions, in text order."""
@@ -160,7 +154,7 @@ class _FunctionBody:
     span: Span
     is_kernel: bool
     threads: tuple[int, int, int]
-    shared: dict[str, Shared] = field(default_factory=dict)
+    shared: dict[str, bool] = field(default_factory=dict)
     instructions: list[PtxInstruction] = field(default_factory=list)
     scopes: list[_Scope] = field(default_factory=list)
     labelled: set[int] = field(default_factory=set)
@@ -177,7 +171,7 @@ class _PtxReader:
         ]
         self.at = 0
         self.functions: list[Function] = []
-        self.shared: dict[str, Shared] = {}
+        self.shared: dict[str, bool] = {}
         self.body: _FunctionBody | None = None
         self.scope: _Scope | None = None
         self.scopes = 0
@@ -253,7 +247,7 @@ class _PtxReader:
         elif ".shared" in words:
             name = words[(words.index("[") if "[" in words else len(words)) - 1]
             held = self.shared if self.body is None else self.body.shared
-            held[name] = Shared(name, ".extern" in words)
+            held[name] = ".extern" in words
         elif words[0] == ".reg" and self.scope is not None and self.scope.parent is not None:
             self.scope.registers.update(dict.fromkeys(_declared(words), self.scope.number))
 
