@@ -142,16 +142,11 @@ def row_of(
     after: Module,
 ) -> Row:
     """An instruction before and after a pass; `marked` is the instruction of the finding."""
-    texts = [instruction_text(side) if side else None for side in (old, new)]
-    kind = "changed"
-    if texts[0] is None or texts[1] is None:
-        kind = "added" if texts[0] is None else "removed"
-        parts: list[Parts] = [[(0, _cut(text or ""))] for text in texts]
-    elif texts[0] == texts[1]:
-        kind = "same"
-        parts = [[(0, _cut(texts[0]))]] * 2
-    else:
-        parts = list(_differing(*_windows(texts[0], texts[1])))
+    texts = [instruction_text(side) if side else "" for side in (old, new)]
+    parts: Sequence[Parts] = [[(0, _cut(text))] for text in texts]
+    kind = "added" if old is None else "removed" if new is None else "same"
+    if kind == "same" and texts[0] != texts[1]:
+        kind, parts = "changed", _differing(*_windows(*texts))
     return Row(
         kind=kind,
         at=marked is not None and new is marked,
