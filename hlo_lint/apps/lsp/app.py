@@ -63,9 +63,6 @@ class _OpenText:
     took: float = 0.0
     """The duration of the last check in seconds."""
 
-    def is_outdated(self, serial: int) -> bool:
-        return self.serial != serial
-
 
 class HloServer(LanguageServer):
     """A language server for HLO."""
@@ -75,10 +72,6 @@ class HloServer(LanguageServer):
         self.opened: dict[str, _OpenText] = {}
         self._readers = ThreadPoolExecutor(1, "read")
         self._checkers = ThreadPoolExecutor(1, "check")
-
-    def show_error(self, message: str) -> None:
-        """Show the user a message."""
-        self.window_show_message(types.ShowMessageParams(types.MessageType.Error, message))
 
     # Texts
 
@@ -160,7 +153,7 @@ class HloServer(LanguageServer):
                 return None
             begun = time.monotonic()
             result = await loop.run_in_executor(
-                self._checkers, check, document, lambda: opened.is_outdated(serial), opened.run_memo
+                self._checkers, check, document, lambda: opened.serial != serial, opened.run_memo
             )
         except OutdatedError:
             return None
@@ -169,7 +162,7 @@ class HloServer(LanguageServer):
             return None
         opened.logged.clear()
         opened.took = time.monotonic() - begun
-        if opened.is_outdated(serial):
+        if opened.serial != serial:
             return None
         diagnostics = [published.diagnostic for published in result.published]
         self.text_document_publish_diagnostics(
@@ -185,7 +178,8 @@ class HloServer(LanguageServer):
             message = f"hlo-lint: internal error: {type(error).__name__}: {error}"
         if message not in opened.logged:
             opened.logged.add(message)
-            self.show_error(shown(message))
+            shown_error = types.ShowMessageParams(types.MessageType.Error, shown(message))
+            self.window_show_message(shown_error)
 
     async def fixed(self, uri: str) -> types.WorkspaceEdit | None:
         """The edits of all fixes."""
@@ -200,7 +194,7 @@ class HloServer(LanguageServer):
 
 
 def _read(opened: _OpenText, text: Text, serial: int) -> Document:
-    if opened.is_outdated(serial):
+    if opened.serial != serial:
         raise OutdatedError
     opened.replaced += len(text.source)
     if opened.replaced > GARBAGE:

@@ -380,8 +380,7 @@ def _imported(script: Path) -> Any:
         raise ScriptFailed(f"{script} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[script.stem] = module
-    loader = spec.loader
-    _guarded(script, lambda: loader.exec_module(module))
+    _guarded(script, functools.partial(spec.loader.exec_module, module))
     return module
 
 
