@@ -73,6 +73,7 @@ def test_the_modules_of_a_text_are_read_each_by_itself() -> None:
     assert len(hlo_lint.parse_all(GOOD + GOOD, strict=True)) == 2
 
 
+@pytest.mark.slow
 def test_a_text_that_ends_xla_costs_the_others_nothing(tmp_path: Path) -> None:
     texts = [ABORTS, UNKNOWN, GOOD, ABORTS, UNKNOWN]
     for number, text in enumerate(texts):

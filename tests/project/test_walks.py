@@ -56,11 +56,12 @@ def _walks(path: Path) -> Iterator[str]:
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     for function in functions:
         name = f"{path.relative_to(ROOT / 'hlo_lint')} {function.name}"
-        loops = [node for node in ast.walk(function) if isinstance(node, ast.While)]
+        parts = [*ast.walk(function)]
+        loops = [node for node in parts if isinstance(node, ast.While)]
         if loops and STEPS & set().union(*map(_words, loops)):
             yield name
         arguments = [node.annotation for node in function.args.args if node.annotation]
-        calls = [node.func for node in ast.walk(function) if isinstance(node, ast.Call)]
+        calls = [node.func for node in parts if isinstance(node, ast.Call)]
         called = {call.id for call in calls if isinstance(call, ast.Name)}
         called |= {
             call.attr
