@@ -20,7 +20,7 @@ MAKE_RELEASE := from sys import argv; from hlo_lint.xla.environments import Plat
 WITH_ORACLES = HLO_LINT_ORACLES=$$(ls $(CURDIR)/$(ORACLE)/bin/python 2>/dev/null) \
 	HLO_LINT_RELEASES=$(CURDIR)/$(RELEASES)
 
-.PHONY: help demo check lint types unit test test-latest test-lowest dist new-rule release docs images extension corpus values fuzz hostile corpora replay bench faults clean
+.PHONY: help demo check lint types unit test test-latest test-lowest dist new-rule release docs images extension corpus values fuzz hostile corpora replay bench kills faults clean
 
 help:  ## list the tasks
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -146,6 +146,9 @@ bench: $(VENV)/tools $(ORACLE)/installed $(RELEASES)/made  ## what commands cost
 
 faults: $(BIN)/hlo-lint  ## kill -9 of `fix` at 1,000 moments; writes benchmarks/FAULTS.md
 	$(BIN)/python -m benchmarks.faults --trials 1000
+
+kills: $(VENV)/tools  ## kill 500 runs while they write the cache: none may leave a wrong finding
+	HLO_LINT_KILLS=500 $(BIN)/python -m pytest -q --timeout 0 tests/engine/cache -k killed
 
 clean:  ## remove the environments
 	rm -rf $(VENV) .venv-latest .venv-lowest $(ORACLE) $(RELEASES)

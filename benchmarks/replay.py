@@ -53,14 +53,8 @@ from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.shape import arrays
 from hlo_lint.rules.findings import Severity
 from hlo_lint.text.errors import CaptureError, DumpError, HloLintError, UsageError, os_errors_as
-from hlo_lint.xla.environments import (
-    INSTALLED,
-    Platform,
-    cache_folder,
-    check_release,
-    environment_of,
-    version_of,
-)
+from hlo_lint.text.files import cache_folder
+from hlo_lint.xla.environments import INSTALLED, Platform, check_release, environment_of, version_of
 from hlo_lint.xla.limits import Deadline, NoTimeLeft
 from hlo_lint_hunt.fair import unfair
 from hlo_lint_hunt.judge import CPU, BugFinding, HuntCompiler, Judge, hunt_inputs

@@ -122,3 +122,13 @@ def crash(tmp_path: Path) -> Path:
     import shutil
 
     return Path(shutil.copytree(CRASH, tmp_path / "crash"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_cache_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test reads or writes the findings that the user's own runs have cached."""
+    import os
+
+    os.environ["HLO_LINT_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))
+    yield
+    del os.environ["HLO_LINT_CACHE_DIR"]

@@ -52,7 +52,7 @@ def forked(
 
 def _serve() -> None:
     # What a check with a finding imports.
-    CliRunner().invoke(cli, ["check", "--isolated", "-"], input=LOOSE)
+    CliRunner().invoke(cli, ["check", "--isolated", "--no-cache", "-"], input=LOOSE)
     gc.freeze()
     requests, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
     for request in requests:

@@ -12,7 +12,7 @@ from hlo_lint.analysis.stage import parse_stage
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.targets import CheckTarget, as_dump
 from hlo_lint.dumps.pass_lists import known_pass
-from hlo_lint.engine.input_size import groups_of_equal_size
+from hlo_lint.engine.input_size import groups_of_equal_size, is_worth_caching
 from hlo_lint.engine.limits import Limits
 from hlo_lint.engine.memo import RunMemo
 from hlo_lint.engine.reporter import Result
@@ -24,7 +24,8 @@ from hlo_lint.rules.base import Rule, Stage
 from hlo_lint.rules.findings import Severity
 from hlo_lint.text.errors import DumpError, HloSyntaxError
 
-if TYPE_CHECKING:  # loaded with the first finding, proof …
+if TYPE_CHECKING:  # loaded with the first finding, proof, cache …
+    from hlo_lint.engine.cache.cached_parts import CachedParts
     from hlo_lint.engine.findings import Diagnostic, SuppressedFinding
     from hlo_lint.engine.proof.prove import Proof
     from hlo_lint.engine.suppressions.allowances import Allowance
@@ -171,13 +172,44 @@ def lint(
     )
     checker = Checker(task)
     jobs = settings.jobs or 1
-    if jobs > 1 or executor is not None or groups_of_equal_size(dump.compilations):
+    cache = _cache(checker, settings) if settings.cache and is_worth_caching(dump) else None
+    in_parts = jobs > 1 or executor is not None or cache is not None
+    if in_parts or groups_of_equal_size(dump.compilations):
         from hlo_lint.engine.parallel import check_in_parts
 
-        result = check_in_parts(checker, dump, jobs, progress, executor)
+        result = check_in_parts(checker, dump, jobs, progress, executor, cache)
+        if cache is not None:
+            cache.save()
     else:
         result = checker.check_dump(dump, progress)
     return as_report(result, checker, settings, listed)
+
+
+def _cache(checker: Checker, settings: Settings) -> CachedParts:
+    """The findings of earlier runs of these rules with these settings."""
+    from hlo_lint.engine.cache.cached_parts import CachedParts
+    from hlo_lint.engine.cache.keys import run_digest
+    from hlo_lint.engine.cache.store import Store, findings_folder
+
+    judge = ""
+    if checker.rules.named("parser-refuses") is not None:
+        from hlo_lint.xla.environments import release_here
+
+        judge = release_here()
+    # `repr` of a stage is cut to a line.
+    per_path = sorted((path, tuple(stage)) for path, stage in settings.per_path_stages.items())
+    stages = settings.stage and tuple(settings.stage), per_path, str(settings.root)
+    task = checker.task
+    facts = (
+        task.before,
+        task.resolved,
+        task.limits.megabytes,
+        task.limits.nesting,
+        task.notes_files,
+        stages if settings.has_stages else (),
+        judge,
+    )
+    return CachedParts(Store(findings_folder()), run_digest(checker.rules, *facts))
 
 
 def overridden(

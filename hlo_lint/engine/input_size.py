@@ -16,10 +16,21 @@ _BYTES_PER_JOB: Final = 8 << 20
 _FILE_COST: Final = 1 << 15
 """The cost of opening a file, as the bytes that are checked in the same time."""
 
+CACHE_MIN_BYTES: Final = 1 << 16
+"""The bytes of dumps from which a cache lookup costs less than a check."""
+_CACHE_MIN_FILES: Final = 16
+"""The number of compilations from which a cache lookup pays off, however small they are."""
+
 
 def cost_of(compilation: Compilation) -> int:
     """The cost of checking a compilation, in bytes of a large compilation."""
     return compilation.size + _FILE_COST * len(compilation.dumps)
+
+
+def is_worth_caching(dump: Dump) -> bool:
+    """True if the dumps are large or numerous enough for a cache."""
+    few = len(dump.compilations) < _CACHE_MIN_FILES
+    return not few or sum(compilation.size for compilation in dump) >= CACHE_MIN_BYTES
 
 
 def automatic_jobs(dump: Dump) -> int:

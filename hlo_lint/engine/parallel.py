@@ -1,4 +1,4 @@
-"""Check each compilation of a dump separately: here, in other processes, or on other machines.
+"""Check each compilation of a dump separately: from the cache, here, or in other processes.
 
 The result equals that of `Checker.check_dump`, but compilations of equal content are checked once.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, starmap
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.directory import Dump, Skipped
@@ -18,6 +18,9 @@ from hlo_lint.engine.input_size import PARALLEL_MIN_BYTES, cost_of, groups_of_eq
 from hlo_lint.engine.parts import check_part, content_digest, moved, places, relocated
 from hlo_lint.engine.reporter import Part, Result
 from hlo_lint.engine.runner import Checker, Progress
+
+if TYPE_CHECKING:  # it needs sqlite3
+    from hlo_lint.engine.cache.cached_parts import CachedParts
 
 _BATCH_COST = 2 << 20
 """The cost, in bytes, of small compilations that are sent to a process together."""
@@ -31,8 +34,9 @@ def check_in_parts(
     jobs: int = 1,
     progress: Progress = lambda _: None,
     address: str | None = None,
+    cache: CachedParts | None = None,
 ) -> Result:
-    """The result of `checker.check_dump`, by `jobs` processes or a cluster.
+    """The result of `checker.check_dump`, by `jobs` processes or a cluster, and by a cache.
 
     Pipelines whose workers died are skipped.
 
@@ -44,7 +48,7 @@ def check_in_parts(
         return checker.check_dump(dump, progress)
     check_folders = partial(checker.check_folders, dump.compilations)
     with open_executor(address, jobs, checker.task) as executor:
-        parts = parts_of(dump.compilations, executor, progress, check_folders)
+        parts = parts_of(dump.compilations, executor, progress, check_folders, cache)
     for position, compilation in enumerate(dump):
         checker.reporter.add_part(parts[position])
         checker.logs += [compilation.dumps[log] for log in parts[position].logs]
@@ -56,21 +60,33 @@ def parts_of(
     executor: Executor,
     progress: Progress = lambda _: None,
     meanwhile: Callable[[], None] = lambda: None,
+    cache: CachedParts | None = None,
 ) -> dict[int, Part]:
     """The part of each compilation, by position; compilations of equal content are checked once.
 
     `meanwhile` is called once, if possible while other processes check.
     """
-    equal = _equal_to_earlier(compilations, executor)
-    distinct = {
-        position: compilation
-        for position, compilation in enumerate(compilations)
-        if position not in equal
-    }
-    parts: dict[int, Part] = {}
+    digests = _digests(compilations, executor, needs_all=cache is not None)
+    parts = {} if cache is None else cache.get(compilations, digests)
+    for position in parts:
+        progress(len(compilations[position].dumps))
+    first_of: dict[bytes, int] = {}
+    equal: dict[int, int] = {}
+    distinct: dict[int, Compilation] = {}
+    for position, compilation in enumerate(compilations):
+        if position in parts:
+            continue
+        digest = digests.get(position)
+        first = position if digest is None else first_of.setdefault(digest, position)
+        if first == position:
+            distinct[position] = compilation
+        else:
+            equal[position] = first
     try:
-        # Parts from before an error are kept.
-        parts.update(_checked(distinct, executor, progress, meanwhile))
+        for position, part in _checked(distinct, executor, progress, meanwhile):
+            parts[position] = part
+            if cache is not None:
+                cache.put(compilations[position], digests[position], part)
     except WorkersLostError as error:
         if not parts:
             raise
@@ -103,26 +119,19 @@ def _checked(
         yield position, part
 
 
-def _equal_to_earlier(compilations: Sequence[Compilation], executor: Executor) -> dict[int, int]:
-    """For each compilation whose content is that of an earlier one, the position of the first."""
+def _digests(
+    compilations: Sequence[Compilation], executor: Executor, *, needs_all: bool
+) -> dict[int, bytes | None]:
+    """The digests of the content of all compilations, or only of those that may be equal."""
     alike = chain.from_iterable(groups_of_equal_size(compilations))
-    to_read = {position: compilations[position] for position in sorted(alike)}
+    positions = range(len(compilations)) if needs_all else sorted(alike)
+    to_read = {position: compilations[position] for position in positions}
     if _is_for_here(to_read, executor, PARALLEL_MIN_BYTES):
-        digests = {
+        return {
             position: content_digest(executor.task, compilation)
             for position, compilation in to_read.items()
         }
-    else:
-        digests = dict(_mapped(content_digest, to_read, executor))
-    first_of: dict[bytes, int] = {}
-    equal: dict[int, int] = {}
-    for position in to_read:
-        digest = digests[position]
-        if digest is not None:
-            first = first_of.setdefault(digest, position)
-            if first != position:
-                equal[position] = first
-    return equal
+    return dict(_mapped(content_digest, to_read, executor))
 
 
 def _is_for_here(

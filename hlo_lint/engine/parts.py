@@ -19,6 +19,7 @@ from hlo_lint.engine.suppressions.comments import CheckedFile, Comment
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.stored import on_disk
 
+DIGEST_BYTES: Final = 20
 _CHUNK_BYTES: Final = 1 << 20
 
 
@@ -43,7 +44,7 @@ def content_digest(task: Task, compilation: Compilation) -> bytes | None:
     The names of files count, since they give the position in the run; the folder does not. A file
     that cannot be read as a whole has no digest.
     """
-    digest = blake2b(digest_size=20)
+    digest = blake2b(digest_size=DIGEST_BYTES)
     # `repr` of a stage is cut to a line.
     by_dump = [task.stage_of(dump.path) for dump in compilation.dumps] if task.stage_of else []
     stages = [stage and tuple(stage) for stage in by_dump]

@@ -221,6 +221,12 @@ def copy_file(path: Path, target: Path) -> None:
         copystat(path, target)
 
 
+def cache_folder() -> Path:
+    """The folder of what is kept for later runs: `$XDG_CACHE_HOME/hlo_lint`, else in `~/.cache`."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "hlo_lint"
+
+
 def is_proto(name: str) -> bool:
     """True if a file name is that of HLO as a protocol buffer.
 

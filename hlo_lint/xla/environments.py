@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hlo_lint.text.errors import CaptureError, UsageError, os_errors_as
-from hlo_lint.text.files import lock
+from hlo_lint.text.files import cache_folder, lock
 from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown
 from hlo_lint.xla.pjrt import plugin_path
@@ -272,12 +272,6 @@ def release_here() -> str:
 
 def _python_in(folder: Path) -> Path:
     return folder / "bin" / "python"
-
-
-def cache_folder() -> Path:
-    """The folder of the environments: `$XDG_CACHE_HOME/hlo_lint`, by default below `~/.cache`."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "hlo_lint"
 
 
 def _make(

@@ -66,6 +66,7 @@ def command(*args: str) -> list[str]:
 def environment(**extra: str) -> dict[str, str]:
     ours = ("FORCE_COLOR", "NO_COLOR", "COLUMNS", "HLO_LINT_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    kept["HLO_LINT_CACHE_DIR"] = os.environ["HLO_LINT_CACHE_DIR"]
     return kept | {"PYTHONPATH": str(ROOT), "TERM": "xterm"} | extra
 
 

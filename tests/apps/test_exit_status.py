@@ -74,6 +74,7 @@ CASES: dict[tuple[str, int], tuple[str, ...]] = {
     ("run", 1): ("infinite.hlo", "--first-nan"),
     ("run", 2): ("garbage.hlo",),
     ("config", 0): (),
+    ("cache", 0): ("info",),
     ("new-rule", 0): ("my-rule", "--package", "team"),
     ("new-rule", 2): ("My Rule", "--package", "team"),
     ("validate", 0): ("same",),

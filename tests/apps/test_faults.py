@@ -120,7 +120,7 @@ def test_a_signal_ends_the_workers_too(name: str, tmp_path: Path) -> None:
         "local.run_packed = lambda *_: time.sleep(1000); "
         "from hlo_lint.apps.cli.program import main; main()"
     )
-    command = [sys.executable, "-c", code, "check", "-j", "2", SEVERAL]
+    command = [sys.executable, "-c", code, "check", "-j", "2", "--no-cache", SEVERAL]
     with started(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -181,8 +181,8 @@ def wide() -> str:
 
 
 SLOW = {
-    "check": ["check", "wide.hlo"],
-    "strict": ["check", "--strict", "wide.hlo"],
+    "check": ["check", "--no-cache", "wide.hlo"],
+    "strict": ["check", "--no-cache", "--strict", "wide.hlo"],
     "fix": ["fix", "--diff", "wide.hlo"],
     "report": ["report", "-o", "page.html", "wide.hlo"],
     "blame": ["check", "--blame", "wide"],
@@ -235,7 +235,7 @@ def test_a_worker_that_is_killed_is_one_error(tmp_path: Path) -> None:
         "from hlo_lint.apps.cli.program import main; main()"
     )
     report = tmp_path / "report.json"
-    command = [sys.executable, "-c", code, "check", "-j", "2", "-o", str(report)]
+    command = [sys.executable, "-c", code, "check", "-j", "2", "--no-cache", "-o", str(report)]
     ran = subprocess.run([*command, SEVERAL], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout) == (2, "")
     assert ran.stderr == (
@@ -306,7 +306,7 @@ def test_an_interrupt_while_a_class_is_made_is_no_crash(patch: str, tree: Path) 
         f"{patch}\n"
         "from hlo_lint.apps.cli.program import main; main()"
     )
-    options = ["--isolated", "--before", "layout_normalization"]
+    options = ["--isolated", "--no-cache", "--before", "layout_normalization"]
     command = [sys.executable, "-c", code, "check", *options, str(tree)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr) == (130, "interrupted\n")
@@ -325,7 +325,7 @@ def test_a_signal_in_a_callback_that_may_not_raise_is_not_lost(tree: Path) -> No
         "it.output_report = fail\n"
         "from hlo_lint.apps.cli.program import main; main()"
     )
-    command = [sys.executable, "-c", code, "check", "--isolated", str(tree)]
+    command = [sys.executable, "-c", code, "check", "--isolated", "--no-cache", str(tree)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout, ran.stderr) == (143, "", "terminated\n")
 

@@ -505,6 +505,7 @@ max-findings = 10
 max-megabytes = 100
 max-nesting = 100
 max-seconds = 60
+cache = false
 output-format = "sarif"
 unsafe-fixes = true
 

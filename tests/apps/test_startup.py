@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hlo_lint.engine.input_size import CACHE_MIN_BYTES
 from hlo_lint.rules import index
 from tests.conftest import completed
 
@@ -21,6 +22,7 @@ ENTRY e {
 }
 """
 MAX_MODULES = 127
+MAX_MODULES_OF_A_HIT = 103
 LATE = (
     *(
         "concurrent",
@@ -33,7 +35,7 @@ LATE = (
         "lark",
         "multiprocessing",
     ),
-    *("networkx", "numpy", "pathspec", "pickle", "pkgutil", "rich", "shutil"),
+    *("networkx", "numpy", "pathspec", "pickle", "pkgutil", "rich", "shutil", "sqlite3"),
     *("subprocess", "tempfile", "tomllib", "xml"),
 )
 """Modules that no plain check needs."""
@@ -93,6 +95,17 @@ def test_a_check_imports_few_modules(modules: frozenset[str]) -> None:
     own = {name for name in modules if name.startswith("hlo_lint")}
     assert len(own) <= MAX_MODULES, sorted(own)
     assert not {top for name in modules for top in (name, name.partition(".")[0])} & set(LATE)
+
+
+def test_a_check_of_what_is_known_imports_no_rule(tmp_path: Path) -> None:
+    """Neither the rules, nor the verifier, nor shape inference: the cache has what they found."""
+    (tmp_path / "small.hlo").write_text(TEXT + "\n" * CACHE_MIN_BYTES)
+    for _ in range(2):
+        modules = imported(CHECK, tmp_path, HLO_LINT_CACHE_DIR=str(tmp_path))
+    own = {name for name in modules if name.startswith("hlo_lint")}
+    assert not {name for name in own if name.count(".") == 3 and ".rules." in name}
+    assert not {name for name in own if "verifier" in name or "shape_inference" in name}
+    assert len(own) <= MAX_MODULES_OF_A_HIT, sorted(own)
 
 
 def test_a_report_that_no_terminal_shows_needs_no_rich(tmp_path: Path) -> None:

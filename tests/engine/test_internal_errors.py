@@ -107,9 +107,9 @@ def test_a_crash_in_a_worker_process_reaches_the_report(tmp_path: Path) -> None:
     for number in range(3):
         name = f"module_000{number}.jit_f{number}.before_optimizations.txt"
         (tmp_path / name).write_text(TEXT + f"// {number}\n")
-    report = lint(tmp_path, [CrashesOnText], settings=Settings(jobs=2))
+    report = lint(tmp_path, [CrashesOnText], settings=Settings(jobs=2, cache=True))
     assert len(_crashes(report.findings)) == 3
-    again = lint(tmp_path, [CrashesOnText], settings=Settings(jobs=1))
+    again = lint(tmp_path, [CrashesOnText], settings=Settings(jobs=1, cache=True))
     assert _crashes(again.findings) == _crashes(report.findings)
 
 

@@ -27,7 +27,7 @@ def _errors(count: int) -> str:
 
 
 def _check(path: Path, *arguments: str) -> Result:
-    return CliRunner().invoke(cli, ["check", *arguments, str(path)])
+    return CliRunner().invoke(cli, ["check", "--no-cache", *arguments, str(path)])
 
 
 def test_findings_beyond_the_limit_are_counted_and_not_printed() -> None:

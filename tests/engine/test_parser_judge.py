@@ -16,6 +16,8 @@ import pytest
 
 import hlo_lint
 from hlo_lint.apps.settings.settings import Settings
+from hlo_lint.engine import input_size
+from hlo_lint.engine.cache.store import FOLDER_VARIABLE
 from hlo_lint.text.source import decode
 from tests.conftest import BROKEN, ROOT, ROUNDTRIP, completed, hlo_files, present, written
 from tests.mutations import mutate
@@ -164,3 +166,19 @@ def test_the_release_that_is_asked_for_judges() -> None:
     assert "error[parser-refuses]: jaxlib 0.11.2 refuses: " in newer.stdout
     older = run("--strict", "--jax", "0.10.0", path, XDG_CACHE_HOME=RELEASES)
     assert "parser-refuses" not in older.stdout + older.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not RELEASES, reason="no environments of other releases: HLO_LINT_RELEASES")
+def test_what_is_cached_is_what_that_release_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", RELEASES)
+    monkeypatch.setattr(input_size, "CACHE_MIN_BYTES", 0)
+    path = written(tmp_path / "unknown.hlo", UNKNOWN)
+    for release in ("", "0.11.2", "0.10.0", "0.11.2", ""):
+        options = {"parser-refuses": {"jax": release}}
+        settings = SETTINGS.overridden(rules=options, cache=True)
+        (finding,) = hlo_lint.lint(path, settings=settings).findings
+        assert finding.message.startswith(f"jaxlib {release or INSTALLED} refuses: ")

@@ -37,7 +37,7 @@ MAX_SECONDS = 20.0
 """CPU time of one mutant."""
 CHUNK = 50
 COMMANDS = (
-    ("check", "--blame"),
+    ("check", "--no-cache", "--blame"),
     ("passes",),
     ("report", "-o", os.devnull),
     ("compare", "@", "@"),

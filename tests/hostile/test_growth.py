@@ -62,6 +62,8 @@ def _calls(hostile: Hostile, size: int, folder: Path) -> int:
         count += event in ("call", "c_call")
 
     arguments = hostile.command(path)
+    if "check" in arguments:
+        arguments.append("--no-cache")
     sys.setprofile(profile)
     try:
         done = CliRunner().invoke(cli, arguments)

@@ -259,8 +259,8 @@ def test_locale_time_zone_and_spawned_workers_change_no_byte(tmp_path: Path) -> 
     base = {name: value for name, value in os.environ.items() if not name.startswith("LC_")}
     base["PYTHONPATH"] = str(ROOT)
     for words in (
-        ["check", "-j", "2", "--output-format", "json", folder.name],
-        ["check", "--output-format", "sarif", folder.name],
+        ["check", "--no-cache", "-j", "2", "--output-format", "json", folder.name],
+        ["check", "--no-cache", "--output-format", "sarif", folder.name],
         ["fix", "--diff", "--before", "layout_normalization", "tree/m.hlo"],
         ["report", "-o", "-", "tree/m.hlo"],
     ):

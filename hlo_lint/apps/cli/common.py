@@ -58,6 +58,7 @@ class SharedOptions(NamedTuple):
     allow_empty: bool = False
     module: str | None = None
     """The only module whose compilations are looked at."""
+    no_cache: bool = False
     config: str | None = None
     isolated: bool = False
     jax: str | None = None
@@ -82,6 +83,10 @@ def settings_of(paths: Sequence[str], shared: SharedOptions) -> Settings:
         settings = settings.overridden(exclude=(*settings.exclude, *shared.exclude))
     if shared.jax:
         settings = settings.with_option("parser-refuses", "jax", shared.jax)
+    if shared.no_cache:
+        settings = settings.overridden(cache=False)
+    elif settings.cache is None:
+        settings = replace(settings, cache=True)
     settings = settings.restaged(parse_stage(shared.stage) if shared.stage else None)
     if shared.min_severity is not None:
         settings = settings.overridden(min_severity=Severity(shared.min_severity))

@@ -23,7 +23,7 @@ GROUPS = {
     "Rules and settings": ("rules", "explain", "config", "example"),
 }
 """The commands that people type, by task; each is the `command` of its module."""
-FOR_PROGRAMS = ("server", "payload", "new-rule")
+FOR_PROGRAMS = ("server", "cache", "payload", "new-rule")
 """Commands for editors, shells and scripts, which the help only names."""
 COMMANDS = (*(name for names in GROUPS.values() for name in names), *FOR_PROGRAMS)
 

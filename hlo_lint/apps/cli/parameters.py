@@ -152,6 +152,11 @@ RULES = (
         metavar="FILE",
         help="Do not report the findings that this file lists.",
     ),
+    click.option(
+        "--no-cache",
+        is_flag=True,
+        help="Check every file, also those whose findings are known from an earlier run.",
+    ),
 )
 """Options of commands that run rules."""
 FINDINGS = (

@@ -283,6 +283,11 @@ KEYS: Final = (
     ),
     Setting("jobs", _processes, 'Number of worker processes; "auto" is 1 for a small input.'),
     Setting(
+        "cache",
+        _truth,
+        "False if findings of earlier runs are not used for files that did not change.",
+    ),
+    Setting(
         "max-findings",
         _count,
         "Findings of one rule in one file that are reported; the others are counted.",

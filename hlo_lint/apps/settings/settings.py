@@ -88,6 +88,9 @@ class Settings:
     jobs: int | None = None
     """Number of worker processes. None: `hlo-lint check` chooses by the size of the input, and
     from Python it is one."""
+    cache: bool | None = None
+    """True if findings of earlier runs are used for files that did not change. None: commands use
+    them, and from Python nothing does."""
     max_findings: int | None = None
     """Findings of one rule in one file that are reported; the others are counted. None: `check`
     reports 1000, and from Python all are."""
