@@ -1,4 +1,4 @@
-"""The base class of rules: a rule is a class with its page, examples, check and fix."""
+"""The base class of rules: page, examples, check, fix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of rules: the method, the types of its parameters, and its call."""
+"""Checks of rules: the method, the types of its parameters, its call."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The form of the text: syntax, names and cycles."""
+"""The form of the text: syntax, names, cycles."""

@@ -1,4 +1,4 @@
-"""Values that are computed from themselves, and computations that call themselves."""
+"""Cycles of operands or calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types, attributes and calls that every release of XLA rejects."""
+"""Malformed types, attributes or calls, which every release of XLA rejects."""
 
 from __future__ import annotations
 

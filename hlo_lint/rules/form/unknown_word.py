@@ -1,4 +1,4 @@
-"""Opcodes, element types and attribute names that no release of XLA knows."""
+"""Words that no release of XLA knows: opcodes, element types, attribute names."""
 
 from __future__ import annotations
 

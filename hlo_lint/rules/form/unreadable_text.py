@@ -1,4 +1,4 @@
-"""Text between and inside computations that is not HLO."""
+"""Text that is not HLO, inside computations or between them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comments and settings that allow a finding that does not exist."""
+"""Allowances for a finding that does not exist, in comments or settings."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Memory of values: buffer assignments checked against schedules and declared aliasing."""
+"""Memory of values: buffers that are reused, aliased or misplaced."""

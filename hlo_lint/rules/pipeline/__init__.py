@@ -1,1 +1,1 @@
-"""Rules about a run as a whole: its passes, their order, crashes, and gaps in the dumps."""
+"""Rules about a run as a whole: its passes, their order, crashes, gaps in the dumps."""

@@ -1,4 +1,4 @@
-"""Aliases of parameters and results, and donated parameters."""
+"""Memory that parameters give to results: aliases, donors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Channels of sends and receives."""
+"""Channels of transfers."""
 
 from __future__ import annotations
 

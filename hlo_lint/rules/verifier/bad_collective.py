@@ -1,4 +1,4 @@
-"""Operands and results of collectives."""
+"""Shapes of collectives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies and asynchronous copies."""
+"""Shapes of copies, synchronous or asynchronous."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Custom calls: layout constraints and types."""
+"""Declared shapes of custom calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Infeeds, outfeeds and tokens."""
+"""Shapes of infeeds, outfeeds, dependencies: data with a token."""
 
 from __future__ import annotations
 

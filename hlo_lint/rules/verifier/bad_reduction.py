@@ -1,4 +1,4 @@
-"""Computations of reductions and maps."""
+"""Reducers: the computations of reduce, reduce-window, map."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Carries, inputs and outputs of a scan."""
+"""Shapes of scans: carries, inputs, outputs."""
 
 from __future__ import annotations
 

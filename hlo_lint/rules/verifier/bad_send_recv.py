@@ -1,4 +1,4 @@
-"""Shapes of sends and receives."""
+"""Shapes of transfers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls and called computations."""
+"""Calls, which must match their computation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operands and results of conditionals."""
+"""Conditionals, which must match their branches."""
 
 from __future__ import annotations
 

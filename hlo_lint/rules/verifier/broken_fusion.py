@@ -1,4 +1,4 @@
-"""Fusions and their bodies."""
+"""Fusions, which must match their bodies."""
 
 from __future__ import annotations
 

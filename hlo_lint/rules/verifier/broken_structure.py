@@ -1,4 +1,4 @@
-"""Names, parameters and roots."""
+"""The structure of computations: names, parameters, roots."""
 
 from __future__ import annotations
 

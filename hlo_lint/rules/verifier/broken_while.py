@@ -1,4 +1,4 @@
-"""Loop state: operand, condition, body and result."""
+"""Loop state, of the same shape in operand, condition, body, result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sends and receives that deadlock."""
+"""Deadlocks of transfers."""
 
 from __future__ import annotations
 
