@@ -87,17 +87,15 @@ class BadAliasing(VerifierRule):
             where = f"parameter {alias.operand} at index {spelled_index(alias.operand_index)}"
             ours = part(result, output)
             theirs = part(parameters.get(alias.operand), alias.operand_index)
+            error = ""
             if theirs is None:
-                yield Violation("input-output-alias", header, f"no {where} to alias")
+                error = f"no {where} to alias"
             elif ours is None:
-                message = f"no output at index {spelled_index(output)} to alias"
-                yield Violation("input-output-alias", header, message)
+                error = f"no output at index {spelled_index(output)} to alias"
             elif not isinstance(ours, ArrayShape) or not isinstance(theirs, ArrayShape):
-                message = f"{where} is aliased, but is not an array"
-                yield Violation("input-output-alias", header, message)
+                error = f"{where} is aliased, but is not an array"
             elif place in aliased or output in outputs:
-                message = f"{where} or its output is aliased twice"
-                yield Violation("input-output-alias", header, message)
+                error = f"{where} or its output is aliased twice"
             elif alias.kind == "must-alias":
                 yield from _must_alias(module, alias, ours, theirs)
             elif (theirs.byte_size or 0) > (ours.byte_size or 0):
@@ -108,6 +106,8 @@ class BadAliasing(VerifierRule):
                     f"{ours.byte_size}: {theirs} and {ours}"
                 )
                 yield Violation("alias-size", header, message, is_warning=is_unsure)
+            if error:
+                yield Violation("input-output-alias", header, error)
             aliased.add(place)
             outputs.add(output)
         for donor in _listed(module, "buffer_donor"):

@@ -98,10 +98,9 @@ class BadBuffer(VerifierRule):
             return
         writers = writers_of(scope, body)
         for name in body.root.operand_names if body.root.opcode == "tuple" else ():
-            for value, users in writers.items():
-                if value == (name, ()) and users:
-                    message = f"the body returns %{name}, which %{users[0].name} has overwritten"
-                    yield Violation("buffer-writers", loop, message)
+            if users := writers.get((name, ())):
+                message = f"the body returns %{name}, which %{users[0].name} has overwritten"
+                yield Violation("buffer-writers", loop, message)
 
     @on_computation
     def buffers(self, scope: Scope) -> Iterator[Violation]:
@@ -115,11 +114,10 @@ class BadBuffer(VerifierRule):
 
 
 _CARRIES: Final = frozenset(
-    "custom-call parameter tuple get-tuple-element while call conditional fusion async-start "
-    "async-update async-done dynamic-update-slice bitcast opt-barrier collective-permute-start "
-    "collective-permute-done".split()
+    "bitcast call conditional custom-call dynamic-update-slice fusion get-tuple-element "
+    "opt-barrier parameter tuple while".split()
 )
-"""Opcodes that may have buffers as operands or in their results."""
+"""Opcodes that may have buffers as operands or in their results, beside asynchronous ones."""
 _TARGETS: Final = ("Pin", "CreateBuffer", "Unpin")
 
 
@@ -134,9 +132,7 @@ def _uses(scope: Scope) -> Iterator[Violation]:
     for number in range(len(computation.rows)):
         instruction = computation.at(number)
         opcode, result = instruction.opcode, instruction.shape_or_none
-        shapes = [
-            instruction.operand_shape(place) for place in range(len(instruction.operand_names))
-        ]
+        shapes = [operand.shape for operand in instruction.operands]
         reads = [place for place, shape in enumerate(shapes) if _buffer_indices(shape)]
         if (reads or _buffer_indices(result)) and not (
             opcode in _CARRIES or opcode.endswith(("-start", "-update", "-done"))
@@ -253,29 +249,19 @@ def _alias_counts(
     """Each buffer among operands and results of a custom call is in exactly one alias."""
     if call.custom_call_target in _TARGETS:
         return
-    outputs = sorted(_buffer_indices(result))
-    operands = [
-        (number, index)
-        for number, shape in enumerate(shapes)
-        for index in sorted(_buffer_indices(shape))
-    ]
-    if not outputs and not operands:
-        return
     aliases = call.attribute_or_none("output_to_operand_aliasing")
     pairs = [a for a in aliases if isinstance(a, Alias)] if isinstance(aliases, tuple) else []
     used = [(alias.operand, alias.operand_index) for alias in pairs]
     aliased = [alias.output_index for alias in pairs]
-    wrong = [operand for operand in operands if used.count(operand) != 1]
-    for number, index in wrong:
-        times = used.count((number, index))
-        message = (
-            f"buffer operand {number} is in {times} pairs of output_to_operand_aliasing, expected 1"
-        )
-        yield Violation("buffer-alias", call, message, number)
-    for index in () if wrong else outputs:
-        if aliased.count(index) != 1:
-            times = aliased.count(index)
-            message = (
-                f"a result buffer is in {times} pairs of output_to_operand_aliasing, expected 1"
-            )
-            yield Violation("buffer-alias", call, message)
+    counts: list[tuple[int | None, int]] = [
+        (number, used.count((number, index)))
+        for number, shape in enumerate(shapes)
+        for index in sorted(_buffer_indices(shape))
+    ]
+    if all(times == 1 for _, times in counts):
+        counts = [(None, aliased.count(index)) for index in sorted(_buffer_indices(result))]
+    for number, times in counts:
+        if times != 1:
+            buffer = "a result buffer" if number is None else f"buffer operand {number}"
+            message = f"{buffer} is in {times} pairs of output_to_operand_aliasing, expected 1"
+            yield Violation("buffer-alias", call, message, number)

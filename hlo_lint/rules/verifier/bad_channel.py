@@ -74,13 +74,9 @@ class BadChannel(VerifierRule):
         first: dict[int, Instruction] = {}
         transfers = TRANSFERS & opcodes_of(module)
         for instruction in all_communicating(module) if transfers else ():
-            if (
-                instruction.opcode not in TRANSFERS
-                or "is_host_transfer=true" not in instruction.attributes_text
-            ):
-                continue
+            is_of_host = "is_host_transfer=true" in instruction.attributes_text
             channel = instruction.integer_attribute("channel_id")
-            if channel is None:
+            if instruction.opcode not in TRANSFERS or not is_of_host or channel is None:
                 continue
             same = first.setdefault(channel, instruction)
             if _identity(same) != _identity(instruction):
@@ -98,10 +94,8 @@ def _pair_mismatch(start: Instruction, done: Instruction, channel: int) -> Itera
             f"{done.opcode} is on channel {done_channel}, its {start.opcode} on channel {channel}"
         )
         yield Violation("channel-mismatch", done, message, 0)
-    hosts = [
-        instruction.attribute_text("is_host_transfer") == "true" for instruction in (start, done)
-    ]
-    if hosts[0] != hosts[1]:
+    ours, theirs = (part.attribute_text("is_host_transfer") == "true" for part in (start, done))
+    if ours != theirs:
         message = f"only one of {start.opcode} and {done.opcode} has is_host_transfer=true"
         yield Violation("channel-mismatch", done, message, 0)
 

@@ -141,7 +141,7 @@ class BadCollective(VerifierRule):
     def size(self, scope: Scope, collective: Instruction) -> Iterator[Violation]:
         """Sizes match the replica groups and the device counts of the module."""
         devices = _devices_by_module(scope, collective)
-        operands = [collective.operand_shape(n) for n in range(len(collective.operand_names))]
+        operands = [operand.shape for operand in collective.operands]
         if devices is None:
             return
         if collective.opcode == "all-to-all" and collective.attribute_text("dimensions") is None:
@@ -160,13 +160,12 @@ class BadCollective(VerifierRule):
             small, large = (operand, result) if gathers else (result, operand)
             if not isinstance(small, ArrayShape) or not isinstance(large, ArrayShape):
                 continue
-            if not 0 <= dim < min(small.rank, large.rank) or UNBOUNDED in (
-                small.dims[dim],
-                large.dims[dim],
-            ):
+            if not 0 <= dim < min(small.rank, large.rank):
                 continue
             is_split = collective.opcode == "all-to-all"
             size, total = small.dims[dim], large.dims[dim]
+            if UNBOUNDED in (size, total):
+                continue
             if total % devices if is_split else size * devices != total:
                 message = (
                     f"{collective.opcode} over {devices} devices turns {operand} into {result}"
@@ -181,9 +180,8 @@ class BadCollective(VerifierRule):
         by_constraint: dict[bool, Instruction] = {}
         for instruction in all_communicating(module):
             if instruction.opcode.startswith("all-reduce"):
-                by_constraint.setdefault(
-                    "constrain_layout=true" in instruction.attributes_text, instruction
-                )
+                is_constrained = "constrain_layout=true" in instruction.attributes_text
+                by_constraint.setdefault(is_constrained, instruction)
         if len(by_constraint) == 2:
             message = (
                 f"the layout of this {by_constraint[True].opcode} is constrained, "

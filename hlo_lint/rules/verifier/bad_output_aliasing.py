@@ -66,19 +66,14 @@ class BadOutputAliasing(VerifierRule):
         """),
     )
 
-    @on(
-        *("async-start", "async-update", "custom-call", "fusion"),
-        word="output_to_operand_aliasing=",
-    )
+    @on(*"async-start async-update custom-call fusion".split(), word="output_to_operand_aliasing=")
     def aliasing(self, scope: Scope, instruction: Instruction) -> Iterator[Violation]:
         """`output_to_operand_aliasing` names parts that exist and have equal shapes."""
         is_call = instruction.opcode == "custom-call"
         if is_call and "xla_skip_custom_call_alias_shape_check" in instruction.attributes_text:
             return
-        aliases, result = (
-            instruction.attribute_or_none("output_to_operand_aliasing"),
-            instruction.shape_or_none,
-        )
+        aliases = instruction.attribute_or_none("output_to_operand_aliasing")
+        result = instruction.shape_or_none
         if not isinstance(aliases, tuple) or result is None:
             return
         for alias in aliases:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from hlo_lint.analysis.device_groups import Mode, mode_of
+from hlo_lint.analysis.device_groups import Mode, mode_of, transfer_pairs
 from hlo_lint.analysis.verifier.checks import on
 from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Instruction
@@ -47,25 +47,14 @@ class BadSourceTargetPairs(VerifierRule):
     @on("collective-permute", "collective-permute-start", local=True)
     def pairs(self, scope: Scope, permute: Instruction) -> Iterator[Violation]:
         """Each device of the module sends at most once and receives at most once."""
-        pairs = permute.attribute_or_none("source_target_pairs")
-        if not isinstance(pairs, tuple):
-            return
         header, of_replicas = scope.header, mode_of(permute) is Mode.REPLICAS
         limit = header.replicas if of_replicas else header.partitions
         noun = "replicas" if of_replicas else "partitions"
-        slices = (
-            permute.attribute_or_none("slice_sizes") if len(permute.operand_names) == 4 else None
-        )
-        most = len(slices) if isinstance(slices, tuple) else 1
+        slices = permute.attribute_or_none("slice_sizes")
+        most = len(slices) if isinstance(slices, tuple) and len(permute.operand_names) == 4 else 1
         for place, name in enumerate(("source", "target")):
             seen: Counter[int] = Counter()
-            for pair in pairs:
-                if (
-                    not isinstance(pair, tuple)
-                    or len(pair) != 2
-                    or not isinstance(pair[place], int)
-                ):
-                    return
+            for pair in transfer_pairs(permute):
                 number = pair[place]
                 if number < 0 or (limit != 1 and number >= limit):
                     message = f"{name} {number} is out of range: there are {limit} {noun}"

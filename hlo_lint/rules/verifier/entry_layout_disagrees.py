@@ -94,20 +94,18 @@ class EntryLayoutDisagrees(VerifierRule):
             )
             yield Violation("entry-parameter-count", header, message)
             return
-        for parameter in parameters:
-            number = parameter.parameter_number
-            if number is not None and number < count:
-                wanted = program.parameters[number]
-                if error := _error(parameter, f"parameter {number}", wanted, stage):
-                    yield Violation("entry-parameters", parameter, error)
-                elif error := _other_memory(parameter, f"parameter {number}", wanted, stage):
-                    yield Violation("entry-memory", parameter, error, is_warning=True)
-        if entry.root is None:
-            return
-        if error := _error(entry.root, "the result", program.result, stage):
-            yield Violation("entry-result", entry.root, error)
-        elif error := _other_memory(entry.root, "the result", program.result, stage):
-            yield Violation("entry-memory", entry.root, error, is_warning=True)
+        promised = [
+            ("entry-parameters", parameter, f"parameter {number}", program.parameters[number])
+            for parameter in parameters
+            if (number := parameter.parameter_number) is not None and number < count
+        ]
+        if entry.root is not None:
+            promised.append(("entry-result", entry.root, "the result", program.result))
+        for check, place, title, wanted in promised:
+            if error := _error(place, title, wanted, stage):
+                yield Violation(check, place, error)
+            elif error := _other_memory(place, title, wanted, stage):
+                yield Violation("entry-memory", place, error, is_warning=True)
 
 
 def _is_printed_alike(module: Module, entry: Computation) -> bool:

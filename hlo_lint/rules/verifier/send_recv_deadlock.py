@@ -9,7 +9,7 @@ from typing import Final
 from hlo_lint.analysis.device_groups import TRANSFER_PAIRS, transfer_pairs
 from hlo_lint.analysis.verifier.checks import on_module
 from hlo_lint.analysis.verifier.scope import Violation
-from hlo_lint.analysis.walks import reached
+from hlo_lint.analysis.walks import chain, reached
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import COMMUNICATES, RUNS_SCHEDULE, TRANSFERS
 from hlo_lint.hlo.records import opcode_of
@@ -229,12 +229,4 @@ def _pending(transfers: Iterable[Instruction]) -> Iterator[Violation]:
 
 def _has_cycle(pairs: tuple[tuple[int, int], ...]) -> bool:
     after = dict(pairs)
-    for begin in after:
-        device = after[begin]
-        for _ in pairs:
-            if device == begin:
-                return True
-            if device not in after:
-                break
-            device = after[device]
-    return False
+    return any(begin in chain(after[begin], after.get) for begin in after)
