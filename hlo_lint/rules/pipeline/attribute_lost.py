@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
+from hlo_lint.analysis.grouping import by_key
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.step_map.conserved import GROUP
 from hlo_lint.analysis.step_map.links import LinkKind
 from hlo_lint.analysis.step_map.losses import losses
 from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.dumps.transitions import may
-from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.opcodes import COMMUNICATES
-from hlo_lint.hlo.records import InstructionRecord, attributes_of, opcode_of
+from hlo_lint.hlo.records import attributes_of, opcode_of
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity
 from hlo_lint.text.phrases import listed
 
@@ -237,11 +237,10 @@ class AttributeLost(Rule):
 
     def check_groups(self, pair: PassPair) -> Findings:
         """Instructions of different scheduling groups that a pass made one instruction."""
-        merged: dict[Instruction, list[Instruction]] = {}
-        has_group = any(GROUP in attributes_of(row) for row in pair.changed_rows(is_before=True))
-        for link in pair.map.links(_communicates) if has_group else ():
-            if link.kind == LinkKind.MERGED:
-                merged.setdefault(link.new, []).append(link.old)
+        if not any(GROUP in attributes_of(row) for row in pair.changed_rows(is_before=True)):
+            return
+        links = pair.map.links(lambda row: opcode_of(row) in COMMUNICATES)
+        merged = by_key((link.new, link.old) for link in links if link.kind == LinkKind.MERGED)
         for new, gone in merged.items():
             groups = {str(old.frontend_attributes().get(GROUP, "none")) for old in gone}
             # An instruction of several groups, or of a group and none, belongs to none.
@@ -258,9 +257,8 @@ class AttributeLost(Rule):
         """Instructions, computations and modules that lost an attribute."""
         is_unscheduled = pair.before.is_scheduled and not pair.after.is_scheduled
         if is_unscheduled and not may(pair.pass_name, "schedule"):
-            yield Finding(
-                header_span(pair.after), f"{pair.pass_name} lost the schedule", key="schedule"
-            )
+            message = f"{pair.pass_name} lost the schedule"
+            yield Finding(header_span(pair.after), message, key="schedule")
         annotates = may(pair.pass_name, "annotations")
         ours, theirs = pair.before.attributes, pair.after.attributes
         for name in () if annotates or may(pair.pass_name, "shardings") else _OF_MODULE:
@@ -276,23 +274,17 @@ class AttributeLost(Rule):
                 message = f"{pair.pass_name} lost the thread of %{computation.after.name}"
                 note = f"the thread was {threads[0]} before the pass and is {threads[1]} now"
                 yield Finding(computation.after.root, message, (note,), key="execution_thread")
-        by_reason: dict[str, list[tuple[Instruction, Instruction]]] = {}
-        for old, new, things in losses(pair):
-            by_reason.setdefault(", ".join(things), []).append((old, new))
+        by_reason = by_key((", ".join(things), (old, new)) for old, new, things in losses(pair))
         for lost_things, pairs in by_reason.items():
-            old = pairs[0][0]
+            old, new = pairs[0]
             notes = [f"before the pass, the instruction was %{old.name}, {old.opcode}"]
-            if others := ", ".join(f"%{new.name}" for _, new in pairs[1:4]):
+            if others := ", ".join(f"%{other.name}" for _, other in pairs[1:4]):
                 more = f" and {len(pairs) - 4} more" if len(pairs) > 4 else ""
                 notes.append(f"also lost by {others}{more}")
             yield Finding(
-                pairs[0][1],
+                new,
                 f"{pair.pass_name} lost {lost_things or 'the metadata'}",
                 tuple(notes),
                 severity=None if lost_things else Severity.INFO,
                 key=lost_things or "metadata",
             )
-
-
-def _communicates(row: InstructionRecord) -> bool:
-    return opcode_of(row) in COMMUNICATES

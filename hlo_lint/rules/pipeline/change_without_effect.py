@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from hlo_lint.analysis.grouping import by_key
 from hlo_lint.dumps.changes import disagreements
-from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.transitions import may
 from hlo_lint.rules.base import Bad, Compilation, Findings, Good, Rule, first_line
 from hlo_lint.rules.evidence import PublicReport
@@ -46,15 +46,14 @@ class ChangeWithoutEffect(Rule):
 
     def check(self, compilation: Compilation) -> Findings:
         """A finding for each such pass, at its first dump."""
-        by_pass: dict[str, list[PassDump]] = {}
         options = compilation.options
         if compilation.backend == "tpu" or (options and not options.shows_metadata):
             return
-        for disagreement in disagreements(compilation):
-            name = disagreement.after.name
-            if disagreement.reported and name is not None and not may(name.after, "reports"):
-                by_pass.setdefault(name.after, []).append(disagreement.after)
+        reported = [after for _, after, reported in disagreements(compilation) if reported]
+        by_pass = by_key((dump.name.after, dump) for dump in reported if dump.name is not None)
         for pass_name, dumps in by_pass.items():
+            if may(pass_name, "reports"):
+                continue
             times = f" ({len(dumps)} times)" if len(dumps) > 1 else ""
             yield Finding(
                 first_line(dumps[0]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from hlo_lint.analysis.grouping import by_key
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.passes_run import breaches
 from hlo_lint.dumps.phases import DEMANDING
@@ -93,8 +94,7 @@ class CompilationDied(Rule):
             for broken in unmet
             if not site.is_complete or broken.demand.demanded_by in suspects
         ]
-        if any(cause.certain for cause in causes):
-            certain = [cause for cause in causes if cause.certain]
+        if certain := [cause for cause in causes if cause.certain]:
             yield from _explained(certain, site, compilation.dumps)
         elif not any(cause.reported for cause in causes):
             yield _unexplained(site, causes, compilation)
@@ -104,10 +104,7 @@ def _explained(
     causes: Sequence[UnmetPrecondition], site: CrashSite | None, dumps: Sequence[PassDump]
 ) -> Iterator[Finding]:
     """A finding for each pass that must fail, unless the report already has it."""
-    by_pass: dict[str, list[UnmetPrecondition]] = {}
-    for cause in causes:
-        by_pass.setdefault(cause.demand.demanded_by, []).append(cause)
-    for name, crashes in by_pass.items():
+    for name, crashes in by_key((cause.demand.demanded_by, cause) for cause in causes).items():
         if any(cause.reported for cause in crashes):
             continue
         first = crashes[0]

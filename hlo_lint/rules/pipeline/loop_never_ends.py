@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hlo_lint.analysis.endless_loops import NEVER, endless
-from hlo_lint.analysis.loops import Loop, loops
+from hlo_lint.analysis.loops import loops
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.opcodes import EXTERNAL
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity, Stage
@@ -58,12 +58,9 @@ class LoopNeverEnds(Rule):
         """Loops whose condition never becomes false."""
         for loop in loops(module):
             reason = endless(loop)
-            if reason and not _waits_for_the_host(loop):
+            # The host may end a loop that communicates with it.
+            if reason and EXTERNAL.isdisjoint(loop.body.opcodes | loop.condition.opcodes):
                 # In the middle of a pipeline, the loop may be dead code that a later pass removes.
                 is_error = stage.scheduled and stage.final and reason.startswith(NEVER)
                 severity = Severity.ERROR if is_error else None
                 yield Finding(loop.instruction, f"this loop {reason}", severity=severity)
-
-
-def _waits_for_the_host(loop: Loop) -> bool:
-    return not EXTERNAL.isdisjoint(loop.body.opcodes | loop.condition.opcodes)

@@ -51,24 +51,21 @@ class SilentChange(Rule):
 
     def check(self, compilation: Compilation) -> Findings:
         """Dumps that differ from the previous dump without a reported change."""
-        dumps = compilation.dumps
-        for disagreement in disagreements(compilation):
-            if not disagreement.reported and not resizes_only_workspaces(
-                disagreement.before.module, disagreement.after.module
-            ):
-                assert disagreement.before.name is not None
-                notes = [
-                    f"the previous dump: {disagreement.before.path.name}",
-                    "a pass after that dump changed the module but reported no change",
-                ]
-                harmless = adds_only_unread(disagreement.before.module, disagreement.after.module)
-                if harmless:
-                    notes.append("it only added instructions without users")
-                yield Finding(
-                    first_line(disagreement.after),
-                    f"the module changed after {disagreement.before.name.after}, but no pass "
-                    "reported a change",
-                    tuple(notes),
-                    severity=Severity.INFO if harmless else None,
-                    file=dumps.index(disagreement.after),
-                )
+        for before, after, reported in disagreements(compilation):
+            if reported or resizes_only_workspaces(before.module, after.module):
+                continue
+            assert before.name is not None
+            notes = [
+                f"the previous dump: {before.path.name}",
+                "a pass after that dump changed the module but reported no change",
+            ]
+            harmless = adds_only_unread(before.module, after.module)
+            if harmless:
+                notes.append("it only added instructions without users")
+            yield Finding(
+                first_line(after),
+                f"the module changed after {before.name.after}, but no pass reported a change",
+                tuple(notes),
+                severity=Severity.INFO if harmless else None,
+                file=compilation.dumps.index(after),
+            )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
 from typing import Final
 
 from hlo_lint.analysis.async_chains import has_async, is_done, is_start, starts
@@ -86,18 +87,15 @@ def _overlaps(module: Module, *, are_same: bool) -> Findings:
             collectives = [start for start in starts(computation) if _communicates(start)]
             if not 1 < len(collectives) <= _MAX_COLLECTIVES:
                 continue
-            groups = {
-                start.name: tuple(map(frozenset, _cliques(start, module))) for start in collectives
-            }
+            groups = {start.name: tuple(_cliques(start, module)) for start in collectives}
             reported: set[str] = set()
             for first, second in _in_flight(computation):
-                shared = _shared(groups.get(first.name, ()), groups.get(second.name, ()))
-                is_same = set(groups.get(first.name, ())) == set(groups.get(second.name, ()))
-                is_permute = (
-                    "source_target_pairs=" in first.attributes_text + second.attributes_text
-                )
-                if is_same is not are_same or (is_same and is_permute):
+                ours, theirs = (groups.get(start.name, ()) for start in (first, second))
+                is_same = set(ours) == set(theirs)
+                attributes = first.attributes_text + second.attributes_text
+                if is_same is not are_same or (is_same and "source_target_pairs=" in attributes):
                     continue  # permutes are point to point
+                shared = _shared(ours, theirs, are_same=are_same)
                 if shared and second.name not in reported:
                     reported.add(second.name)
                     yield Finding(
@@ -112,32 +110,27 @@ def _communicates(start: Instruction) -> bool:
     return start.opcode in COMMUNICATES or without_sugar(start.opcode) in COMMUNICATES
 
 
-def _cliques(collective: Instruction, module: Module) -> Iterator[tuple[int, ...]]:
-    if is_done(collective):
-        return
-    groups = list(device_groups(collective, module))
+def _cliques(collective: Instruction, module: Module) -> Iterable[frozenset[int]]:
+    groups = map(frozenset, device_groups(collective, module))
     if "source_target_pairs" not in collective.attributes:
-        yield from groups
-        return
+        return groups
     # A permute has a communicator for each set of devices that its pairs connect.
-    joined: list[set[int]] = []
-    for pair in map(set, groups):
+    joined: list[frozenset[int]] = []
+    for pair in groups:
         touching = [clique for clique in joined if clique & pair]
         joined = [clique for clique in joined if not clique & pair]
         joined.append(pair.union(*touching))
-    yield from (tuple(sorted(clique)) for clique in joined)
+    return joined
 
 
 def _shared(
-    ours: tuple[frozenset[int], ...], theirs: tuple[frozenset[int], ...]
-) -> tuple[int, ...]:
+    ours: Iterable[frozenset[int]], theirs: Iterable[frozenset[int]], *, are_same: bool
+) -> Sequence[int]:
     """The common devices of two groups, if there are at least two; else empty."""
-    is_same = set(ours) == set(theirs)
-    for our_group in ours:
-        for their_group in theirs:
-            common = our_group & their_group
-            if (is_same or our_group != their_group) and len(common) > 1:
-                return tuple(sorted(common))
+    for our_group, their_group in product(ours, theirs):
+        common = our_group & their_group
+        if (are_same or our_group != their_group) and len(common) > 1:
+            return sorted(common)
     return ()
 
 

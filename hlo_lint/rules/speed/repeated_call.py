@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterator
 from typing import Final
 
 from hlo_lint.analysis.calls import MARKS, fusions_of, holders, with_opcodes
+from hlo_lint.analysis.grouping import by_key
 from hlo_lint.analysis.side_effects import MARKERS, SHARDY
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import COLLECTIVES, COMMUNICATES
@@ -124,10 +125,10 @@ class RepeatedCall(Rule):
 def _twins(module: Module) -> Iterator[tuple[Instruction, Instruction]]:
     """Pairs of a costly operation and a later repetition of it in the same computation."""
     for computation in module.computations:
-        by_place: dict[Hashable, list[Instruction]] = {}
-        for call in with_opcodes(computation, _PURE):
-            if _REMATERIALIZED not in call.name:
-                by_place.setdefault(_place(call, call.operand_names), []).append(call)
+        costly = [
+            call for call in with_opcodes(computation, _PURE) if _REMATERIALIZED not in call.name
+        ]
+        by_place = by_key((_place(call, call.operand_names), call) for call in costly)
         for calls in by_place.values():
             first: dict[Hashable, Instruction] = {}
             for call in calls if len(calls) > 1 else ():
