@@ -15,8 +15,6 @@ from hlo_lint.text.phrases import sized
 
 SHOWN: Final = 3
 
-_FINAL = {".ir-no-opt.ll": ""}
-
 
 class CostlyTransposes(Rule):
     """Unfused transposes that move many megabytes.
@@ -41,25 +39,18 @@ class CostlyTransposes(Rule):
     opcodes = frozenset({"copy", "fusion", "transpose"})
     evidence = (PublicReport("openxla/xla#46013"), PublicReport("tensorflow/tensorflow#58950"))
     examples = (
-        Bad.entry(
-            "ROOT t = f32[2048,2048] transpose(f32[2048,2048] p), dimensions={1,0}  // error",
-            artefacts=_FINAL,
+        Bad.final(
+            "ROOT t = f32[2048,2048] transpose(f32[2048,2048] p), dimensions={1,0}  // error"
         ),
-        Bad.entry(
-            """
-                loop {
-                  c = f32[2048,2048]{0,1} copy(f32[2048,2048]{1,0} q)
-                  ROOT n = f32[2048,2048]{0,1} tanh(c)
-                }
-                p = f32[2048,2048]{1,0} parameter(0)
-                ROOT f = f32[2048,2048]{0,1} fusion(p), kind=kLoop, calls=loop  // error
-            """,
-            artefacts=_FINAL,
-        ),
-        Good.entry(
-            "ROOT t = f32[2048,64]{1,0} transpose(f32[64,2048]{1,0} p), dimensions={1,0}",
-            artefacts=_FINAL,
-        ),
+        Bad.final("""
+            loop {
+              c = f32[2048,2048]{0,1} copy(f32[2048,2048]{1,0} q)
+              ROOT n = f32[2048,2048]{0,1} tanh(c)
+            }
+            p = f32[2048,2048]{1,0} parameter(0)
+            ROOT f = f32[2048,2048]{0,1} fusion(p), kind=kLoop, calls=loop  // error
+        """),
+        Good.final("ROOT t = f32[2048,64]{1,0} transpose(f32[64,2048]{1,0} p), dimensions={1,0}"),
         Bad.step("""
             - ROOT n = f32[2048,2048]{1,0} negate(f32[2048,2048]{1,0} p)
             + ROOT t = f32[2048,2048]{1,0} transpose(p), dimensions={1,0}  // error

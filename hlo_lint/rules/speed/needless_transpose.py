@@ -8,8 +8,6 @@ from hlo_lint.rules.evidence import MeasuredHarm
 from hlo_lint.rules.options import Option
 from hlo_lint.text.phrases import sized
 
-_FINAL = {".ir-no-opt.ll": ""}
-
 
 class NeedlessTranspose(Rule):
     """A transpose or copy kernel that a bitcast could replace.
@@ -37,33 +35,24 @@ class NeedlessTranspose(Rule):
         ),
     )
     examples = (
-        Bad.entry(
-            """
+        Bad.final("""
             p = f32[1024,1,1024]{2,1,0} parameter(0)
             ROOT t = f32[1024,1024,1]{2,1,0} transpose(p), dimensions={0,2,1}  // error
-            """,
-            artefacts=_FINAL,
-        ),
-        Bad.entry(
-            """
-        one { ROOT u = f32[1024,512]{1,0} transpose(f32[512,1024]{1,0} q), dimensions={1,0} }
-        two {
-          u.1 = f32[512,1024]{1,0} transpose(f32[1024,512]{1,0} q.1), dimensions={1,0}
-          ROOT b.1 = f32[64,8,1024]{2,1,0} bitcast(u.1)
-        }
-        there = f32[1024,512]{1,0} fusion(f32[512,1024]{1,0} p), kind=kInput, calls=one
-        ROOT back = f32[64,8,1024]{2,1,0} fusion(there), kind=kInput, calls=two  // error
-    """,
-            artefacts=_FINAL,
-        ),
-        Good.entry(
-            """
-                t = f32[128,64,64]{2,1,0} transpose(f32[64,64,128]{2,1,0} p), dimensions={2,0,1}
-                u = f32[64,128,64]{2,1,0} transpose(t), dimensions={2,0,1}
-                ROOT c = f32[64,128,64]{2,1,0} copy(u)
-            """,
-            artefacts=_FINAL,
-        ),
+        """),
+        Bad.final("""
+            one { ROOT u = f32[1024,512]{1,0} transpose(f32[512,1024]{1,0} q), dimensions={1,0} }
+            two {
+              u.1 = f32[512,1024]{1,0} transpose(f32[1024,512]{1,0} q.1), dimensions={1,0}
+              ROOT b.1 = f32[64,8,1024]{2,1,0} bitcast(u.1)
+            }
+            there = f32[1024,512]{1,0} fusion(f32[512,1024]{1,0} p), kind=kInput, calls=one
+            ROOT back = f32[64,8,1024]{2,1,0} fusion(there), kind=kInput, calls=two  // error
+        """),
+        Good.final("""
+            t = f32[128,64,64]{2,1,0} transpose(f32[64,64,128]{2,1,0} p), dimensions={2,0,1}
+            u = f32[64,128,64]{2,1,0} transpose(t), dimensions={2,0,1}
+            ROOT c = f32[64,128,64]{2,1,0} copy(u)
+        """),
     )
 
     def check(self, final: FinalModule) -> Findings:
@@ -75,13 +64,13 @@ class NeedlessTranspose(Rule):
         for move in transposes:
             if move.byte_count < self.min_bytes:
                 continue
+            if not move.steps and not move.is_duplicate:
+                yield Finding(
+                    move.kernel,
+                    f"this kernel moves {sized(move.byte_count)} without changing them: "
+                    f"{move.before} and {move.after} are the same bytes",
+                )
             if not move.steps:
-                if not move.is_duplicate:
-                    yield Finding(
-                        move.kernel,
-                        f"this kernel moves {sized(move.byte_count)} without changing them: "
-                        f"{move.before} and {move.after} are the same bytes",
-                    )
                 continue
             first = source_of_move(move, by_kernel)
             if first is None or move.before.element_bits != first.after.element_bits:
