@@ -24,6 +24,13 @@ from hlo_lint.dumps.pass_lists import pass_lists
 from hlo_lint.report.formats import FORMATS, render
 from hlo_lint.report.rule_page import render_page
 from hlo_lint.rules.base import Rule
+from hlo_lint.rules.evidence import (
+    MeasuredHarm,
+    PublicReport,
+    RefusedByXla,
+    RuleEvidence,
+    WrongValues,
+)
 from hlo_lint.rules.registry import all_rules, entries_in, rule_modules
 from hlo_lint.rules.verifier import VerifierRule
 from tests.commands import COMMANDS, options
@@ -143,7 +150,19 @@ def rules_page() -> str:
 
 def evidence_of(rule: Rule) -> str:
     """The kinds of a rule's evidence, each with its proof."""
-    return "; ".join(f"{piece.kind}: {piece.proof}" for piece in rule.evidence)
+    return "; ".join(map(_proof, rule.evidence))
+
+
+def _proof(piece: RuleEvidence) -> str:
+    match piece:
+        case RefusedByXla():
+            return f"xla: {piece.by}"
+        case WrongValues():
+            return "values: the results differ"
+        case MeasuredHarm():
+            return f"measured: `{piece.found_in}`" if piece.found_in else "measured: on its page"
+        case PublicReport():
+            return f"report: {piece.number}"
 
 
 def rule_pages() -> dict[Path, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 _COMPILERS = {"parser": "XLA's parser", "cpu": "XLA:CPU", "gpu": "XLA:GPU", "tpu": "XLA:TPU"}
 
@@ -12,7 +11,6 @@ _COMPILERS = {"parser": "XLA's parser", "cpu": "XLA:CPU", "gpu": "XLA:GPU", "tpu
 class RefusedByXla:
     """XLA refuses a bad example, or dies of it."""
 
-    kind: ClassVar[str] = "xla"
     says: str
     by: str = "gpu 0.11.2"
     """`parser`, `cpu` (which also runs the example), `gpu` or `tpu`, and the release of jaxlib."""
@@ -20,11 +18,6 @@ class RefusedByXla:
     """The passes that run: `all`, `none`, or a value of `xla_enable_hlo_passes_only`."""
     example: int = 0
     """The number of the bad example, from 0; of a pair, the module after the pass."""
-
-    @property
-    def proof(self) -> str:
-        """A few words for a table."""
-        return self.by
 
     def __str__(self) -> str:
         compiler, release = self.by.split()
@@ -44,14 +37,8 @@ class WrongValues:
     (`tests/rules/test_values.py`).
     """
 
-    kind: ClassVar[str] = "values"
     example: int = 0
     """The number of the bad example, from 0."""
-
-    @property
-    def proof(self) -> str:
-        """A few words for a table."""
-        return "the results differ"
 
     def __str__(self) -> str:
         return f"XLA:CPU shows the wrong values of bad example {self.example + 1}."
@@ -61,16 +48,10 @@ class WrongValues:
 class MeasuredHarm:
     """The harm was measured: on a chip, or by XLA's own analysis."""
 
-    kind: ClassVar[str] = "measured"
     what: str
     """A sentence with the chip or the compiler, its release and the number."""
     found_in: str = ""
     """A path in `fixtures` in which the rule finds the defect; empty if only an example has it."""
-
-    @property
-    def proof(self) -> str:
-        """A few words for a table."""
-        return f"`{self.found_in}`" if self.found_in else "on its page"
 
     def __str__(self) -> str:
         return self.what + (f" `fixtures/{self.found_in}` has it." if self.found_in else "")
@@ -80,16 +61,10 @@ class MeasuredHarm:
 class PublicReport:
     """A public report of the defect, reproduced."""
 
-    kind: ClassVar[str] = "report"
     number: str
     """Project and number, such as `openxla/xla#46231`, or project and commit of the fix."""
     found_in: str = ""
     """A path in `fixtures` that reproduces it; empty if an example does."""
-
-    @property
-    def proof(self) -> str:
-        """A few words for a table."""
-        return self.number
 
     def __str__(self) -> str:
         where = (

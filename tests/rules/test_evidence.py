@@ -41,7 +41,7 @@ _END = "--xla_backend_extra_options=--end-here"
 def evidence(*kinds: type) -> list[object]:
     """Each rule with each of its pieces of evidence of some kinds."""
     return [
-        pytest.param(type(rule), piece, id=f"{rule.name()}-{piece.proof}")
+        pytest.param(type(rule), piece, id=f"{rule.name()}-{type(piece).__name__}")
         for rule in all_rules()
         for piece in rule.evidence
         if isinstance(piece, kinds)
