@@ -462,8 +462,7 @@ def asked_by(check: Callable[..., object]) -> dict[str, str]:
 
 def check_methods(rule: type[Rule]) -> list[str]:
     """The names of a rule's check methods, sorted."""
-    names = {name for class_ in rule.__mro__ for name in vars(class_)}
-    return sorted(name for name in names if name == "check" or name.startswith("check_"))
+    return [name for name in dir(rule) if name == "check" or name.startswith("check_")]
 
 
 def entry_of(rule: type[Rule]) -> RuleEntry:
