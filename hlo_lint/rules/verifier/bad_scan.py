@@ -24,39 +24,27 @@ class BadScan(VerifierRule):
     table = """
         scan-dimension: ShapeVerifier::HandleScan
           scan: a single dimension
-            step {
-              s = f32[] add(f32[] x, f32[] c)
-              ROOT t = (f32[], f32[]) tuple(s, s)
-            }
+            step { ROOT t = (f32[], f32[]) tuple(f32[] x, f32[] c) }
             z = f32[] constant(0)
             ROOT r = (f32[8], f32[]) scan(f32[8,2] p, z), dimensions={0,1}, num_carries=1,  // error
                 is_associative=true, to_apply=step
         scan-associative: ShapeVerifier::HandleScan
           scan: associative, after layout-assignment
             // hlo-lint: stage gpu post-layout
-            step {
-              s = f32[] add(f32[] x, f32[] c)
-              ROOT t = (f32[], f32[]) tuple(s, s)
-            }
+            step { ROOT t = (f32[], f32[]) tuple(f32[] x, f32[] c) }
             z = f32[] constant(0)
             ROOT r = (f32[8], f32[]) scan(f32[8] p, z), dimensions={0}, num_carries=1,  // error
                 is_associative=false, to_apply=step
         scan-shape: ShapeVerifier::HandleScan (scan)
           scan: carries, inputs and outputs match its step
-            step {
-              s = f32[] add(f32[] x, f32[] c)
-              ROOT t = (f32[], f32[]) tuple(s, s)
-            }
+            step { ROOT t = (f32[], f32[]) tuple(f32[] x, f32[] c) }
             z = f32[] constant(0)
             ROOT r = (f32[8], f32[]) scan(f32[8] p, z), dimensions={0}, num_carries=3,  // error
                 is_associative=true, to_apply=step
     """
     examples = (
         Good.entry("""
-            step {
-              s = f32[] add(f32[] x, f32[] c)
-              ROOT t = (f32[], f32[]) tuple(s, s)
-            }
+            step { ROOT t = (f32[], f32[]) tuple(f32[] x, f32[] c) }
             z = f32[] constant(0)
             ROOT r = (f32[8], f32[]) scan(f32[8] p, z), dimensions={0}, num_carries=1,
                 is_associative=true, to_apply=step

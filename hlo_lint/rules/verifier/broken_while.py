@@ -25,46 +25,29 @@ class BrokenWhile(VerifierRule):
     table = """
         while-parameters: CheckParameterCount
           condition and body have a single parameter
-            body { ROOT b = (s32[], f32[8]{0}) copy((s32[], f32[8]{0}) q) }
+            body { ROOT b = f32[8]{0} copy(f32[8]{0} q) }
             condition {
-              q.1 = (s32[], f32[8]{0}) parameter(0)
+              ROOT c = pred[] custom-call(f32[8]{0} q.1), custom_call_target="goes_on"
               q.2 = s32[] parameter(1)
-              n = s32[] get-tuple-element(q.1), index=0
-              ROOT c = pred[] compare(n, n), direction=LT
             }
-            p = (s32[], f32[8]{0}) parameter(0)
-            ROOT w = (s32[], f32[8]{0}) while(p), condition=condition, body=body  // error
+            ROOT w = f32[8]{0} while(f32[8]{0} p), condition=condition, body=body  // error
         while-shapes: ShapeVerifier::HandleWhile (while)
           while: operand, condition and body have equal shapes; the condition returns a pred[]
-            body { ROOT b = (s32[], f32[8]{0}) copy((s32[], f32[8]{0}) q) }
-            condition {
-              n = s32[] get-tuple-element((s32[], f32[8]{0}) q.1), index=0
-              ROOT c = s32[] add(n, n)
-            }
-            p = (s32[], f32[8]{0}) parameter(0)
-            ROOT w = (s32[], f32[8]{0}) while(p), condition=condition, body=body  // error
+            body { ROOT b = f32[8]{0} copy(f32[8]{0} q) }
+            condition { ROOT n = f32[8]{0} negate(f32[8]{0} q.1) }
+            ROOT w = f32[8]{0} while(f32[8]{0} p), condition=condition, body=body  // error
         while-sharding: InstructionVerifier::HandleWhile
           while: equal shardings
-            body {
-              q = (s32[], f32[8]{0}) parameter(0)
-              ROOT b = (s32[], f32[8]{0}) copy(q), sharding={{replicated}, {maximal device=0}}
-            }
-            condition {
-              n = s32[] get-tuple-element((s32[], f32[8]{0}) q.1), index=0
-              ROOT c = pred[] compare(n, n), direction=LT
-            }
-            p = (s32[], f32[8]{0}) parameter(0)
-            ROOT w = (s32[], f32[8]{0}) while(p), condition=condition, body=body,  // error
-                sharding={{replicated}, {replicated}}
+            body { ROOT b = f32[8]{0} copy(f32[8]{0} q), sharding={maximal device=0} }
+            condition { ROOT c = pred[] custom-call(f32[8]{0} q.1), custom_call_target="goes_on" }
+            ROOT w = f32[8]{0} while(f32[8]{0} p), condition=condition, body=body,  // error
+                sharding={replicated}
     """
     examples = (
         Good.entry("""
-            body { ROOT b = (s32[], f32[8]{0}) copy((s32[], f32[8]{0}) q) }
-            condition {
-              n = s32[] get-tuple-element((s32[], f32[8]{0}) q.1), index=0
-              ROOT c = pred[] compare(n, n), direction=LT
-            }
-            ROOT w = (s32[], f32[8]{0}) while((s32[], f32[8]{0}) p), condition=condition, body=body
+            body { ROOT b = f32[8]{0} copy(f32[8]{0} q) }
+            condition { ROOT c = pred[] custom-call(f32[8]{0} q.1), custom_call_target="goes_on" }
+            ROOT w = f32[8]{0} while(f32[8]{0} p), condition=condition, body=body
         """),
     )
 
