@@ -68,11 +68,8 @@ class MeaningChanged(Rule):
               ROOT s = f32[8] select(c, p, q)
         """),
         Bad.step("""
-              p = f32[8,8] parameter(0)
-              q = f32[8,8] parameter(1)
-              d = f32[8,8] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-            - ROOT n = f32[8,8] minimum(d, p)
-            + ROOT n = f32[8,8] maximum(d, p)  // error
+            - ROOT n = f32[8] minimum(f32[8] p, f32[8] q)
+            + ROOT n = f32[8] maximum(p, q)  // error
         """),
         Bad.step("""
             - least = f32[] constant(-inf)
@@ -105,15 +102,13 @@ class MeaningChanged(Rule):
               ROOT n = f32[] abs(c)
         """),
         Bad.step("""
-            HloModule m, num_partitions=4
-            sum { u = f32[] parameter(0) v = f32[] parameter(1) ROOT w = f32[] add(u, v) }
-            - a = f32[8] all-reduce(f32[8] p), replica_groups={{0,1},{2,3}}, channel_id=1,
-            - use_global_device_ids=true, to_apply=sum
-            - b = f32[8] all-reduce(f32[8] q), replica_groups={{0,1},{2,3}}, channel_id=2,
-            - use_global_device_ids=true, to_apply=sum
+            HloModule m, replica_count=4
+            sum { ROOT w = f32[] add(f32[] u, f32[] v) }
+            - a = f32[8] all-reduce(f32[8] p), replica_groups={{0,1},{2,3}}, to_apply=sum
+            - b = f32[8] all-reduce(f32[8] q), replica_groups={{0,1},{2,3}}, to_apply=sum
             - ROOT t = (f32[8], f32[8]) tuple(a, b)
-            + ROOT c = (f32[8], f32[8]) all-reduce(f32[8] p, f32[8] q), channel_id=3,  // error
-            + replica_groups={{0,2},{1,3}}, use_global_device_ids=true, to_apply=sum
+            + ROOT c = (f32[8], f32[8]) all-reduce(p, q), to_apply=sum,  // error
+            +     replica_groups={{0,2},{1,3}}
         """),
         Bad.step("""
             - ROOT c = f32[8] custom-call(f32[8] p), custom_call_target="kernel", backend_config="a"
@@ -138,15 +133,12 @@ class MeaningChanged(Rule):
             + t = token[] after-all()
             + r = (f32[8], u32[], token[]) recv(t), channel_id=1,
             +     frontend_attributes={_xla_send_recv_source_target_pairs={{0,1},{1,0},{2,2}}}
-            + s = (f32[8], u32[], token[]) send(f32[8] p, t), channel_id=1,
-            +     frontend_attributes={_xla_send_recv_source_target_pairs={{0,1},{1,0},{2,2}}}
             + d = (f32[8], token[]) recv-done(r), channel_id=1
-            + e = token[] send-done(s), channel_id=1
             + g = f32[8] get-tuple-element(d), index=0  // error
             + ROOT n = f32[8] negate(g)
         """),
         Bad.step("""
-            sum { u = f32[] parameter(0) v = f32[] parameter(1) ROOT w = f32[] add(u, v) }
+            sum { ROOT w = f32[] add(f32[] u, f32[] v) }
               q = f32[8] negate(f32[8] p)
               s = f32[<=8] set-dimension-size(q, s32[] n), dimensions={0}
               zero = f32[] constant(0)
@@ -213,31 +205,23 @@ class MeaningChanged(Rule):
               ROOT n = f32[4,8] negate(q)
         """),
         Good.step("""
-            HloModule m, num_partitions=4
-            sum { u = f32[] parameter(0) v = f32[] parameter(1) ROOT w = f32[] add(u, v) }
-              p = f32[8] parameter(0)
-              q = f32[8] parameter(1)
-            - a = f32[8] all-reduce(p), channel_id=3, use_global_device_ids=true, to_apply=sum,
-            -     replica_groups={{0,1},{2,3}}
-            - b = f32[8] all-reduce(q), channel_id=3, use_global_device_ids=true, to_apply=sum,
-            -     replica_groups={{0,1},{2,3}}
-            - c = f32[8] all-reduce(a), channel_id=3, use_global_device_ids=true, to_apply=sum,
-            -     replica_groups={{0,2},{1,3}}
-            - d = f32[8] all-reduce(b), channel_id=3, use_global_device_ids=true, to_apply=sum,
-            -     replica_groups={{0,2},{1,3}}
+            HloModule m, replica_count=4
+            sum { ROOT w = f32[] add(f32[] u, f32[] v) }
+            - a = f32[8] all-reduce(f32[8] p), replica_groups={{0,1},{2,3}}, to_apply=sum
+            - b = f32[8] all-reduce(f32[8] q), replica_groups={{0,1},{2,3}}, to_apply=sum
+            - c = f32[8] all-reduce(a), replica_groups={{0,2},{1,3}}, to_apply=sum
+            - d = f32[8] all-reduce(b), replica_groups={{0,2},{1,3}}, to_apply=sum
             - ROOT t = (f32[8], f32[8]) tuple(c, d)
-            + e = (f32[8], f32[8]) all-reduce(p, q), channel_id=3, use_global_device_ids=true,
-            +     to_apply=sum, replica_groups={{0,1},{2,3}}
-            + ROOT t = (f32[8], f32[8]) all-reduce(e#0, e#1), channel_id=3,
-            +     use_global_device_ids=true, to_apply=sum, replica_groups={{0,2},{1,3}}
+            + e = (f32[8], f32[8]) all-reduce(p, q), replica_groups={{0,1},{2,3}}, to_apply=sum
+            + ROOT t = (f32[8], f32[8]) all-reduce(e#0, e#1), replica_groups={{0,2},{1,3}},
+            +     to_apply=sum
         """),
         Good.step("""
             HloModule m, num_partitions=2
-              p = f32[8] parameter(0)
               i = u32[] partition-id()
               z = u32[] constant(0)
               k = pred[] compare(i, z), direction=EQ
-            - c = f32[8] collective-permute(p), source_target_pairs={{0,1},{1,0}}
+            - c = f32[8] collective-permute(f32[8] p), source_target_pairs={{0,1},{1,0}}
             - ROOT r = f32[8] negate(c)
             + c.1 = f32[8] collective-permute(p), source_target_pairs={{1,0}}
             + c.2 = f32[8] collective-permute(p), source_target_pairs={{0,1}}
