@@ -121,11 +121,14 @@ custom_call_has_side_effect=true, frontend_attributes={_xla_buffer_placement="pi
                     )
 
     def _check_annotated(self, module: Module) -> Findings:
-        sources = (
-            source for source in _annotated(module) if not _memories(source.shape) & {HOST_MEMORY}
+        annotated = (
+            value for value in _annotated(module) if HOST_MEMORY not in _memories(value.shape)
+        )
+        values = reached(
+            annotated, lambda value: [user for user in value.users if user.opcode in _SAME_MEMORY]
         )
         seen = set()
-        for value in reached(sources, _in_the_same_memory):
+        for value in values:
             for user in value.users:
                 if user not in seen and not _carries(user) and not _is_on_the_host(user):
                     seen.add(user)
@@ -156,19 +159,13 @@ def _annotated(module: Module) -> Iterator[Instruction]:
         for parameter, shape in zip(parameters, stated.parameters, strict=False):
             if _memories(shape) == {HOST_MEMORY}:
                 yield parameter
-    yield from filter(_is_moved, instructions_of(module, "custom-call"))
+    for call in instructions_of(module, "custom-call"):
+        if any(f'"{name}"' in call.attributes_text for name in _ON_HOST):
+            yield call
 
 
 def _carries(instruction: Instruction) -> bool:
     return (wrapped_opcode(instruction.opcode) or instruction.opcode) in _CARRIES
-
-
-def _is_moved(call: Instruction) -> bool:
-    return any(f'"{name}"' in call.attributes_text for name in _ON_HOST)
-
-
-def _in_the_same_memory(value: Instruction) -> Iterator[Instruction]:
-    return (user for user in value.users if user.opcode in _SAME_MEMORY)
 
 
 def _memories(shape: Shape | None) -> set[int]:

@@ -13,7 +13,7 @@ from hlo_lint.analysis.step_map.links import Link, LinkKind
 from hlo_lint.hlo.attributes.devices import MAX_DEVICES
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.opcodes import HAS_GROUPS
-from hlo_lint.hlo.records import InstructionRecord, opcode_of
+from hlo_lint.hlo.records import opcode_of
 from hlo_lint.rules.base import (
     Bad,
     Finding,
@@ -242,7 +242,7 @@ class MeaningChanged(Rule):
                 notes=(f"before the pass: {_excerpt(old)}",),
                 severity=None if is_sure else Severity.WARNING,
             )
-        links = list(pair.map.links(_exchanges))
+        links = list(pair.map.links(lambda row: opcode_of(row) in _EXCHANGES))
         for link in links:
             if link.kind == LinkKind.CLONED:  # a cycle is split into two chains
                 clones = [other.parts for other in links if other.old is link.old]
@@ -252,10 +252,6 @@ class MeaningChanged(Rule):
                 seen.add(link.new.name)
                 notes.insert(0, f"before the pass: {_excerpt(link.old)}")
                 yield Finding(link.new, f"{pair.pass_name} {message}", tuple(notes))
-
-
-def _exchanges(row: InstructionRecord) -> bool:
-    return opcode_of(row) in _EXCHANGES
 
 
 def _other_devices(link: Link, pair: PassPair) -> Sequence[str]:
@@ -291,7 +287,5 @@ def _devices(collective: Instruction, module: Module) -> tuple[object, ...]:
 
 
 def _excerpt(instruction: Instruction) -> str:
-    text = (
-        f"{instruction.opcode}({shortened(instruction.operands_text)}){instruction.attributes_text}"
-    )
-    return shortened(text.partition(", metadata=")[0], 160)
+    text = f"{instruction.opcode}({shortened(instruction.operands_text)})"
+    return shortened((text + instruction.attributes_text).partition(", metadata=")[0], 160)

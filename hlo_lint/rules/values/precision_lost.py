@@ -15,7 +15,7 @@ from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.opcodes import COMMUNICATES
-from hlo_lint.hlo.records import InstructionRecord, name_of, opcode_of, references_of
+from hlo_lint.hlo.records import name_of, opcode_of, references_of
 from hlo_lint.hlo.shape import arrays
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity
 
@@ -101,7 +101,7 @@ class PrecisionLost(Rule):
 
 def _narrowed(pair: PassPair) -> Findings:
     """Products and sums that keep fewer bits than those that they replace."""
-    for link in pair.map.links(_is_sum):
+    for link in pair.map.links(lambda row: opcode_of(row).removesuffix("-start") in _SUMS):
         old, new = link.old, renamed_source(link.new, _MOVES)
         if new is None or new.opcode.removesuffix("-start") not in _SUMS:
             continue
@@ -119,10 +119,6 @@ def _narrowed(pair: PassPair) -> Findings:
             notes=(f"before the pass, %{old.name} kept {_widest(old)}",),
             key="sum" if is_reduce else "reduction" if old.opcode in COMMUNICATES else "result",
         )
-
-
-def _is_sum(row: InstructionRecord) -> bool:
-    return opcode_of(row).removesuffix("-start") in _SUMS
 
 
 def _bits(total: Instruction, module: Module, is_reduce: bool) -> int:
