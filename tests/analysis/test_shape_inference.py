@@ -293,6 +293,7 @@ infeed                  | token[]             |                        | f32[3] 
 recv                    | token[]             | channel_id=1           | f32[3]      | the type of recv
 rng                     | s32[]; s32[]        | distribution=rng_normal | s32[3]     | rng_normal cannot give s32
 rng-bit-generator       | u64[2]              | algorithm=rng_default  | (u64[3], u32[4]) | returns u64[3]
+clamp-start             | f32[4]; f32[4]      |                        | ((f32[4], f32[4]), f32[4], s32[]) | takes 3 operands, got 2
 slice-start             | f32[9]              | slice={[0:4]}          | ((f32[9]), f32[5], s32[]) | returns f32[4]
 fusion-start            | f32[4]              | kind=kLoop, calls=%cut | ((f32[5]), f32[3], s32[]) | f32[4] at index {0}
 async-start             | f32[4]              | calls=%cut             | ((f32[4]), f32[4], s32[]) | its computation's f32[3]

@@ -146,6 +146,7 @@ def sugar(opcode: str, part: str, wrapped: Inference) -> Inference:
         if operation.callees and len(operation.callee().parameters) > len(bound):
             return
         inner = Operation(opcode, operation.operands, operation.tail, operation.callees)
+        wrapped.demand_arity(inner)
         inferred = None if wrapped.infer is None else wrapped.infer(inner)
         if inferred is not None:
             message = f"{operation.opcode} returns {{}}, its type has {{}}"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
 from hlo_lint.hlo.attributes.splitting import attribute_span, split_attributes
 from hlo_lint.hlo.shape import ArrayShape, OpaqueShape, Shape, TupleShape, shape_or_none
+from hlo_lint.text.phrases import counted
 
 if TYPE_CHECKING:
     from hlo_lint.hlo.attributes.reading import AttributeValue
@@ -61,6 +62,13 @@ class Inference(NamedTuple):
     """True if the result has the layout of the value that it passes on."""
     free_type: bool = False
     """True if the printed element type counts, not the inferred one; `check` may bound it."""
+
+    def demand_arity(self, operation: Operation) -> None:
+        """Demand the number of operands."""
+        given = len(operation.operands)
+        if self.arity not in (None, given):
+            arity = counted(self.arity or 0, "operand")
+            raise Impossible(f"{operation.opcode} takes {arity}, got {given}")
 
 
 class Operation(NamedTuple):

@@ -25,7 +25,6 @@ from hlo_lint.analysis.shape_inference.types import (
 )
 from hlo_lint.hlo.opcodes import BINARY, UNARY
 from hlo_lint.hlo.shape import ArrayShape, Shape, shape_or_none
-from hlo_lint.text.phrases import counted
 
 _FAMILIES: Final = {
     "arrangement": (
@@ -173,14 +172,9 @@ def check_shape(
 
 
 def _infer(inference: Inference, operation: Operation) -> Inferred:
-    if inference.arity is not None and len(operation.operands) != inference.arity:
-        given = len(operation.operands)
-        arity = counted(inference.arity, "operand")
-        return Refusal(f"{operation.opcode} takes {arity}, got {given}")
-    if inference.infer is None:
-        return Open.FREE
     try:
-        return inference.infer(operation)
+        inference.demand_arity(operation)
+        return Open.FREE if inference.infer is None else inference.infer(operation)
     except Impossible as refusal:
         return Refusal(str(refusal))
     except Unknowable:
