@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from hlo_lint.analysis.shape_inference.operation import (
@@ -87,13 +87,18 @@ def _unary(operation: Operation) -> Shape:
     return operand._replace(dtype="pred") if operation.opcode == "is-finite" else operand
 
 
+def _arrays(operation: Operation) -> Iterator[ArrayShape]:
+    """The operands, without layouts."""
+    return (array.with_layout(None) for array in operation.arrays())
+
+
 def _binary(operation: Operation) -> Shape:
-    left, right = operation.array(0), operation.array(1)
+    left, right = _arrays(operation)
     together = _together(operation, left, right)
     if operation.opcode == "compare":
-        return together._replace(dtype="pred", layout=None)
+        return together._replace(dtype="pred")
     demand_elements(operation, left.dtype, _TAKES[operation.opcode])
-    return together._replace(dtype=promote_types(left.dtype, right.dtype), layout=None)
+    return together._replace(dtype=promote_types(left.dtype, right.dtype))
 
 
 def _together(operation: Operation, left: ArrayShape, right: ArrayShape) -> ArrayShape:
@@ -131,26 +136,25 @@ def _no_stretching(operation: Operation, printed: Shape) -> None:
     """HLO has no implicit broadcast: XLA's inference stretches operands, its verifier does not."""
     if not isinstance(printed, ArrayShape):
         return
-    for number, operand in enumerate(operation.arrays()):
+    for number, operand in enumerate(_arrays(operation)):
         if not same_dims(operand, printed):
             raise Impossible(
-                f"operand {number} of {operation.opcode} is {operand.with_layout(None)}, "
-                f"the result {printed.with_layout(None)}: HLO has no implicit broadcast"
+                f"operand {number} of {operation.opcode} is {operand}, the result "
+                f"{printed.with_layout(None)}: HLO has no implicit broadcast"
             )
 
 
 def _complex(operation: Operation) -> Shape:
-    left, right = operation.array(0), operation.array(1)
+    left, right = _arrays(operation)
     together = _together(operation, left, right)
     demand_known(left.dtype, right.dtype)
     if left.dtype != right.dtype or left.dtype not in COMPLEX_OF_PART:
         raise Impossible(f"there is no complex type of {left.dtype} and {right.dtype}")
-    return together._replace(dtype=COMPLEX_OF_PART[left.dtype], layout=None)
+    return together._replace(dtype=COMPLEX_OF_PART[left.dtype])
 
 
 def _clamp(operation: Operation) -> Shape:
-    low, operand, high = operation.arrays()
-    result = operand.with_layout(None)
+    low, operand, high = _arrays(operation)
     for number, bound in ((0, low), (2, high)):
         if not same_type(bound.dtype, operand.dtype):
             raise Impossible(
@@ -158,23 +162,18 @@ def _clamp(operation: Operation) -> Shape:
                 f"{operand.dtype}"
             )
         if bound.rank and not same_dims(bound, operand):
-            given = bound.with_layout(None)
-            raise Impossible(f"operand {number} of clamp is {given}, operand 1 is {result}")
-    return result
+            raise Impossible(f"operand {number} of clamp is {bound}, operand 1 is {operand}")
+    return operand
 
 
 def _select(operation: Operation) -> Shape:
-    predicate, true, false = operation.arrays()
+    predicate, true, false = _arrays(operation)
     if not (same_type(true.dtype, false.dtype) and same_dims(true, false)):
-        raise Impossible(
-            f"select chooses between {true.with_layout(None)} and {false.with_layout(None)}"
-        )
+        raise Impossible(f"select chooses between {true} and {false}")
     if predicate.dtype != "pred":
         raise Impossible(f"select chooses by a pred, got {predicate.dtype}")
     if predicate.rank and not same_dims(predicate, true):
-        raise Impossible(
-            f"select chooses by {predicate.with_layout(None)} among {true.with_layout(None)}"
-        )
+        raise Impossible(f"select chooses by {predicate} among {true}")
     of_predicate = flags(predicate) if predicate.rank else flags(true)
     dynamic = list(map(any, zip(flags(true), flags(false), of_predicate, strict=True)))
     dims = [b if a == UNBOUNDED else a for a, b in zip(true.dims, false.dims, strict=True)]
@@ -191,18 +190,16 @@ def _reduce_precision(operation: Operation) -> Shape:
 
 
 def _converted(operation: Operation, printed: Shape) -> None:
-    operand = operation.array(0)
-    result = operation.as_array(printed, "the result")
+    (operand,) = _arrays(operation)
+    result = operation.as_array(printed, "the result").with_layout(None)
     if not same_dims(operand, result):
-        raise Impossible(
-            f"convert of {operand.with_layout(None)} cannot give {result.with_layout(None)}"
-        )
+        raise Impossible(f"convert of {operand} cannot give {result}")
 
 
 def _reinterpreted(operation: Operation, printed: Shape) -> None:
     """A narrower type adds a last dimension for the parts; a wider type removes it."""
-    operand = operation.array(0)
-    result = operation.as_array(printed, "the result")
+    (operand,) = _arrays(operation)
+    result = operation.as_array(printed, "the result").with_layout(None)
     demand_known(operand.dtype, result.dtype)
     if is_complex(operand.dtype) != is_complex(result.dtype):
         raise Impossible(f"bitcast-convert of {operand.dtype} cannot give {result.dtype}")
@@ -211,9 +208,7 @@ def _reinterpreted(operation: Operation, printed: Shape) -> None:
             dims = _reinterpreted_dims(operand.dims, before, after)
             if dims is not None and same_dims(array_without_layout(result.dtype, dims), result):
                 return
-    raise Impossible(
-        f"bitcast-convert of {operand.with_layout(None)} cannot give {result.with_layout(None)}"
-    )
+    raise Impossible(f"bitcast-convert of {operand} cannot give {result}")
 
 
 def _widths(dtype: str) -> tuple[int, ...]:
