@@ -71,19 +71,17 @@ class Counter:
             return None
         if not COMPARISONS[self.direction](self.first, self.limit):
             return 0
-        distance = self.limit - self.first
+        distance, step = self.limit - self.first, self.step
+        if self.direction in ("GT", "GE"):
+            distance, step = -distance, -step
         match self.direction:
             # -(-a // b) rounds up: the counter may jump over the limit.
-            case "LT" if self.step > 0:
-                return -(-distance // self.step)
-            case "LE" if self.step > 0:
-                return distance // self.step + 1
-            case "GT" if self.step < 0:
-                return -(distance // -self.step)
-            case "GE" if self.step < 0:
-                return -distance // -self.step + 1
-            case "NE" if distance % self.step == 0 and distance // self.step > 0:
-                return distance // self.step
+            case "LT" | "GT" if step > 0:
+                return -(-distance // step)
+            case "LE" | "GE" if step > 0:
+                return distance // step + 1
+            case "NE" if step and distance % step == 0 and distance // step > 0:
+                return distance // step
             case _:
                 return None
 

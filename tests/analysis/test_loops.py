@@ -100,6 +100,11 @@ def test_the_declared_trip_count_counts_more() -> None:
     assert found.trip_count == 5
 
 
+def test_a_limit_out_of_range_is_no_number_of_iterations() -> None:
+    text = TEXT.format(first=0, change="add", step=0, direction="NE", limit=1 << 32)
+    assert loops(hlo_lint.parse(text))[0].trip_count is None
+
+
 @pytest.mark.parametrize(
     ("step", "direction", "limit"), [(0, "LT", 10), (2, "NE", 7), (0, "NE", 3)]
 )
