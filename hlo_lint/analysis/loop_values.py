@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice, repeat
+from itertools import islice
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 from hlo_lint.analysis.calls import calls_of
 from hlo_lint.analysis.grouping import by_key
 from hlo_lint.analysis.loops import COMPARISONS, read_loop, state_element
-from hlo_lint.analysis.walks import operands_first, reached
+from hlo_lint.analysis.walks import chain, operands_first, reached
 from hlo_lint.hlo.attributes.plain import Slice
 from hlo_lint.hlo.dtypes import integer_range, is_integer
 from hlo_lint.hlo.ir import Computation, Instruction, Module, Operand
@@ -46,12 +47,8 @@ class Context(NamedTuple):
 
 def loops_around(context: Context | None) -> Sequence[Context]:
     """The contexts of the enclosing loops, innermost first."""
-    loops = []
-    while context is not None:
-        if context.call.opcode == "while":
-            loops.append(context)
-        context = context.caller
-    return loops
+    contexts = chain(context, attrgetter("caller"))
+    return [context for context in contexts if context.call.opcode == "while"]
 
 
 def in_iteration(context: Context | None) -> str:
@@ -99,9 +96,8 @@ class LoopValues:
 
         here: tuple[Instruction, ...] = ()
         ways = islice(reached([here], outwards), MAX_WAYS)
-        return islice(
-            chain.from_iterable(map(self._along, ways, repeat(computation))), MAX_CONTEXTS
-        )
+        contexts = (context for way in ways for context in self._along(way, computation))
+        return islice(contexts, MAX_CONTEXTS)
 
     def _along(
         self, way: tuple[Instruction, ...], computation: Computation
