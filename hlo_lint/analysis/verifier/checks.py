@@ -9,10 +9,10 @@ so that one pass over the instructions runs the checks of all rules:
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from hlo_lint.analysis.grouping import by_key
 from hlo_lint.analysis.stage import Stage
 from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Instruction, Module
@@ -136,7 +136,7 @@ class CheckHolder(Protocol):
 class Checks(NamedTuple):
     """All checks, by subject."""
 
-    opcodes: Mapping[str, tuple[tuple[InstructionCheck, Mark], ...]]
+    opcodes: Mapping[str, Sequence[tuple[InstructionCheck, Mark]]]
     attributes: tuple[tuple[InstructionCheck, Mark], ...]
     computations: tuple[tuple[ComputationCheck, Mark], ...]
     modules: tuple[ModuleCheck, ...]
@@ -150,20 +150,18 @@ class Checks(NamedTuple):
     def of(cls, holders: Iterable[CheckHolder]) -> Checks:
         """The checks of some rules."""
         holders = tuple(holders)
-        held = defaultdict[str, list[tuple[Callable[..., Iterable[Violation]], Mark]]](list)
-        for holder in holders:
-            for name, mark in _marked_methods(type(holder)):
-                held[mark.subject].append((getattr(holder, name), mark))
-        opcodes: dict[str, tuple[tuple[InstructionCheck, Mark], ...]] = {}
-        for check, mark in held["opcode"]:
-            for opcode in mark.words:
-                opcodes[opcode] = (*opcodes.get(opcode, ()), (check, mark))
+        held: dict[str, list[tuple[Callable[..., Iterable[Violation]], Mark]]] = by_key(
+            (mark.subject, (getattr(holder, name), mark))
+            for holder in holders
+            for name, mark in _marked_methods(type(holder))
+        )
+        of_opcodes = held.get("opcode", ())
         return cls(
-            opcodes,
-            tuple(held["attribute"]),
-            tuple(held["computation"]),
-            tuple(check for check, _ in held["module"]),
-            tuple(check for check, _ in held["entry"]),
+            by_key((opcode, (check, mark)) for check, mark in of_opcodes for opcode in mark.words),
+            tuple(held.get("attribute", ())),
+            tuple(held.get("computation", ())),
+            tuple(check for check, _ in held.get("module", ())),
+            tuple(check for check, _ in held.get("entry", ())),
             _by_opcode(holder.shapes_of for holder in holders),
             _by_opcode(holder.counts_of for holder in holders),
         )
