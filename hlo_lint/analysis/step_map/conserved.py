@@ -278,13 +278,12 @@ def _row(
     over: frozenset[LinkKind] = _HERE,
     *,
     has_value: bool = False,
-    is_of_name: bool = True,
     is_of_call: bool = False,
     fits: Callable[[Link], bool] = lambda _: True,
 ) -> Property:
     """An attribute as it is spelled."""
     held = partial(_attribute, name, has_value=has_value)
-    return Property(f"{name}=", held, over, is_of_name, is_of_call, fits)
+    return Property(f"{name}=", held, over, is_of_call=is_of_call, fits=fits)
 
 
 def _config(held: Callable[[Instruction], Held], word: str = "backend_config=") -> Property:
