@@ -1,4 +1,4 @@
-"""Operations that a pass removed between a value and its reader."""
+"""Operations that a value's reader bypasses after a pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls and regions that XLA's libraries and emitters accept: the data of `callees.toml`."""
+"""The data of `callees.toml`: calls that XLA's libraries take, regions that its emitters take."""
 
 from __future__ import annotations
 

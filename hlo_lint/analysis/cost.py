@@ -1,4 +1,4 @@
-"""The cost of a module: flops and bytes of each kernel, and of the whole.
+"""The cost of a module, kernel by kernel: flops, transcendental operations, bytes.
 
 Differences from XLA's `HloCostAnalysis`: a loop counts as often as it runs if that is known; if a
 fusion only slices an operand, only the slices count; tuples are free; custom calls have bytes, and

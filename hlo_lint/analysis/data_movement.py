@@ -1,4 +1,4 @@
-"""Kernels that only permute data, and their address maps."""
+"""Kernels that only permute data, with the loops of each move."""
 
 from __future__ import annotations
 

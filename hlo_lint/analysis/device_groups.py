@@ -1,4 +1,4 @@
-"""The devices that communicate with each other, by the groups and pairs of collectives."""
+"""The devices that wait for each other in a collective, by its groups or pairs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""While loops: counters, trip counts, and the elements that iterations carry."""
+"""While loops: counters, trip counts, elements that iterations carry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A module before and after a pass, and the lines that the pass changed."""
+"""The lines of a module that a pass changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The least time that a device needs for some work, by its memory and its arithmetic units.
+"""Roofline: the least time that a device needs for some work.
 
 Rates of GPUs come from the `GpuTargetConfigProto` that XLA leaves in a dump; rates of TPUs are
 public, for a chip, which is a single device of jax.

@@ -1,4 +1,4 @@
-"""Callers that run a computation instruction by instruction, unlike fusions and reducers."""
+"""Callers that run a computation instruction by instruction: loops, calls, branches, starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attributes, shapes and literals as values that are equal if their meanings are equal."""
+"""Canonical values of attributes, shapes, literals: equal if their meanings are equal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choices of compilers: those that all bad runs of a program made, and no good run."""
+"""The compiler's choices that tell the bad runs of a program from its good runs."""
 
 from __future__ import annotations
 

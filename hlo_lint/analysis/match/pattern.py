@@ -1,4 +1,4 @@
-"""Patterns of instructions, the places that they match, and the reason for each mismatch."""
+"""Patterns of instructions: each finds the places that it matches, or explains a mismatch."""
 
 from __future__ import annotations
 

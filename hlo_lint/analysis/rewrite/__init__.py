@@ -1,4 +1,4 @@
-"""Rewrite a module by edits of its text: insert, replace and remove instructions.
+"""Rewrite a module by edits of its text: insertion, replacement, removal of instructions.
 
 `Rewrite` has the names that XLA, MLIR and xDSL give to changes of a graph, but changes no graph:
 `graph.py` keeps the changes beside the module, `demands.py` refuses changes that XLA would refuse,

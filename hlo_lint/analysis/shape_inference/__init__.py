@@ -1,4 +1,4 @@
-"""Shape inference: the shape that XLA would give an instruction, from its operands and attributes.
+"""Shape inference: the shape that XLA would give an instruction.
 
 `ShapeInference` infers the shapes of a module's instructions, and gives the errors of printed
 shapes. A table for each opcode family mirrors XLA's `shape_inference.cc`, and the conditions on

@@ -1,4 +1,4 @@
-"""Starts, updates and dones: the type of a start determines the type of its done."""
+"""Types of asynchronous operations: that of a start determines that of its done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products of arrays, transforms and solvers: `dot`, `fft`, `cholesky`, batch normalization."""
+"""Opcodes of linear algebra: products, transforms, solvers, batch normalization."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The input of shape inference: an instruction's operand shapes, attributes and callees.
+"""The input of shape inference: an instruction's operand shapes, attributes, callees.
 
 An inference reads these and returns a shape. It raises `Impossible` where XLA would infer none,
 and `Unknowable` where the text lacks a fact that it needs.

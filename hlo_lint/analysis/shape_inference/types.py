@@ -1,4 +1,4 @@
-"""Element types, and XLA's conditions for two shapes to agree."""
+"""XLA's conditions for types to agree, of elements or of whole shapes."""
 
 from __future__ import annotations
 

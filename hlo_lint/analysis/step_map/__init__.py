@@ -1,1 +1,1 @@
-"""The successors of each instruction in a pass, and the properties that they must keep."""
+"""The successors of each instruction in a pass, with the properties that they must keep."""

@@ -1,5 +1,4 @@
-"""The properties of instructions that a pass must carry over, and where along the links they must
-arrive."""
+"""The properties of instructions that must arrive along the links of a pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values that pass from a caller to its computations and back."""
+"""Agreement of a caller with its computations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The marks that make a method a check of XLA's verifier, and the table of all checks.
+"""Checks of XLA's verifier: methods with marks, collected in a table.
 
 A rule of the family `verifier` holds its checks as methods. A mark tells what the check looks at,
 so that one pass over the instructions runs the checks of all rules:

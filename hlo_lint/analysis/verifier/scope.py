@@ -1,4 +1,4 @@
-"""The view of a check: a computation, its callees, the stage, and attributes as values."""
+"""The view of a check: a computation with its callees, at a stage of its module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs all checks over a module in a single pass, and reuses the results of earlier dumps."""
+"""Runs all checks over a module in a single pass, reusing the results of earlier dumps."""
 
 from __future__ import annotations
 
