@@ -7,6 +7,7 @@ After copy insertion the values of one buffer are never alive at once
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from hlo_lint.analysis.async_chains import is_async
@@ -218,9 +219,9 @@ class _Readers:
         self._buffers = buffers
         root = computation.root
         self._result = root.number if root is not None and root.opcode in PASSES_ON else None
-        self._users: dict[int, tuple[Mapping[int | None, Sequence[int]], Sequence[int]]] = {}
-        self._operands: dict[int, dict[str, list[tuple[int, Index]]]] = {}
-        self._values: dict[int, dict[NumberedPart | None, list[NumberedPart]]] = {}
+        self._users = cache(self._users_of)
+        self._operands = cache(self._operands_by_name)
+        self._values = cache(self._in_flight)
 
     def of(self, value: NumberedPart) -> list[int]:
         """The positions of the readers, in the order of the text.
@@ -231,7 +232,7 @@ class _Readers:
 
         def places_of(place: NumberedPart) -> Sequence[NumberedPart]:
             position, index = place
-            elements, others = self._users_of(position)
+            elements, others = self._users(position)
             places = [(number, index[1:]) for number in elements.get(index[0], ())] if index else []
             for number in others:
                 opcode = opcode_of(self._computation.rows[number])
@@ -246,7 +247,7 @@ class _Readers:
                         readers.add(number)
                 # A start holds its operands until it is done.
                 if is_async(opcode):
-                    places += self._in_flight(number, value)
+                    places += self._values(number).get(value, ())
             return places
 
         returned = {
@@ -256,25 +257,21 @@ class _Readers:
 
     def _users_of(self, position: int) -> tuple[Mapping[int | None, Sequence[int]], Sequence[int]]:
         """The users of a result: get-tuple-elements by their index, and all others."""
-        users = self._users.get(position)
-        if users is None:
-            rows = self._computation.rows
-            name = name_of(rows[position])
-            numbers = self._computation.users.get(name, ())
-            users = {}, numbers
-            if type_of(rows[position]).startswith("("):
-                elements: dict[int | None, list[int]] = {}
-                others: list[int] = []
-                for number in numbers:
-                    row = rows[number]
-                    if opcode_of(row) == "get-tuple-element" and references_of(row) == (name,):
-                        element = element_taken(self._computation, number)
-                        elements.setdefault(element, []).append(number)
-                    else:
-                        others.append(number)
-                users = elements, others
-            self._users[position] = users
-        return users
+        rows = self._computation.rows
+        name = name_of(rows[position])
+        numbers = self._computation.users.get(name, ())
+        if not type_of(rows[position]).startswith("("):
+            return {}, numbers
+        elements: dict[int | None, list[int]] = {}
+        others: list[int] = []
+        for number in numbers:
+            row = rows[number]
+            if opcode_of(row) == "get-tuple-element" and references_of(row) == (name,):
+                element = element_taken(self._computation, number)
+                elements.setdefault(element, []).append(number)
+            else:
+                others.append(number)
+        return elements, others
 
     def _operands_of(self, number: int, position: int) -> Sequence[tuple[int, Index]]:
         """The operands of instruction `number` that are a result, or an element with its index."""
@@ -282,14 +279,14 @@ class _Readers:
         name, references = name_of(rows[position]), references_of(rows[number])
         if references == (name,):
             return ((0, ()),)
-        operands = self._operands.get(number)
-        if operands is None:
-            operands = self._operands[number] = by_key(
-                (source, (operand, tuple(map(int, elements))))
-                for operand, reference in enumerate(references)
-                for source, *elements in [reference.split("#")]
-            )
-        return operands.get(name, ())
+        return self._operands(number).get(name, ())
+
+    def _operands_by_name(self, number: int) -> Mapping[str, Sequence[tuple[int, Index]]]:
+        return by_key(
+            (source, (operand, tuple(map(int, elements))))
+            for operand, reference in enumerate(references_of(self._computation.rows[number]))
+            for source, *elements in [reference.split("#")]
+        )
 
     def _handed_on(self, position: int, index: Index, number: int) -> Iterator[NumberedPart]:
         """The places in a user that hold a part of a result unchanged."""
@@ -306,12 +303,9 @@ class _Readers:
             elif operand == 0 and rest and rest[0] == element_taken(self._computation, number):
                 yield number, rest[1:]
 
-    def _in_flight(self, number: int, value: NumberedPart) -> Sequence[NumberedPart]:
-        """The places in a start, an update or a done that hold a value."""
-        values = self._values.get(number)
-        if values is None:
-            values = self._values[number] = by_key(
-                (source_place(self._computation, number, index), (number, index))
-                for index in arrays_in(type_of(self._computation.rows[number]))
-            )
-        return values.get(value, ())
+    def _in_flight(self, number: int) -> Mapping[NumberedPart | None, Sequence[NumberedPart]]:
+        """The places in a start, an update or a done that hold each value."""
+        return by_key(
+            (source_place(self._computation, number, index), (number, index))
+            for index in arrays_in(type_of(self._computation.rows[number]))
+        )

@@ -32,7 +32,7 @@ from hlo_lint.analysis.buffers import (
     operand_place,
     operand_position,
 )
-from hlo_lint.analysis.calls import calls_of, holders
+from hlo_lint.analysis.calls import calls_of, holders, positions_of
 from hlo_lint.analysis.grouping import by_key
 from hlo_lint.analysis.kinds import template_of
 from hlo_lint.analysis.memory_accesses import DISJOINT
@@ -310,29 +310,22 @@ class SharedBuffers:
 
     def _joining(self, computation: Computation) -> list[int]:
         """The instructions whose results share a buffer with their operands or callees."""
-        opcodes = computation.opcodes & (CONTROL_FLOW | _IN_PLACE)
-        opcodes |= set(filter(is_async, computation.opcodes))
-        numbers: set[int] = set()
-        for opcode in opcodes:
-            if opcode not in _DECLARES or is_async(opcode):
-                numbers.update(computation.positions(opcode))
-                continue
+        opcodes, rows = computation.opcodes, computation.rows
+        joining = (opcodes & (CONTROL_FLOW | _IN_PLACE) - _DECLARES) | set(
+            filter(is_async, opcodes)
+        )
+        numbers = set(positions_of(computation, joining))
+        numbers.update(
+            number
+            for number in positions_of(computation, _DECLARES)
+            if _ALIASING in attributes_of(rows[number])
+        )
+        if not self._updating.isdisjoint(computation.fusion_computations):
             numbers.update(
-                [
-                    number
-                    for number in computation.positions(opcode)
-                    if _ALIASING in attributes_of(computation.rows[number])
-                ]
+                number
+                for number, names in calls_of(computation).items()
+                if not self._updating.isdisjoint(names) and opcode_of(rows[number]) == "fusion"
             )
-            if opcode == "fusion" and not self._updating.isdisjoint(
-                computation.fusion_computations
-            ):
-                numbers.update(
-                    number
-                    for number, names in calls_of(computation).items()
-                    if not self._updating.isdisjoint(names)
-                    and opcode_of(computation.rows[number]) == opcode
-                )
         return sorted(numbers)
 
     @cached_property
