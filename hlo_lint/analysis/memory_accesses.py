@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.analysis.async_chains import (
@@ -15,6 +16,7 @@ from hlo_lint.analysis.async_chains import (
     source_in_chain,
 )
 from hlo_lint.analysis.buffers import ResultPart, handed_on
+from hlo_lint.analysis.grouping import by_key
 from hlo_lint.analysis.sequential_calls import sequential_calls
 from hlo_lint.analysis.walks import chain
 from hlo_lint.hlo.ir import Computation, Instruction, Module
@@ -86,8 +88,8 @@ class Accesses:
         self._buffers = buffers
         self._calls = sequential_calls(module)
         self._touches: dict[Instruction, tuple[MemoryAccess, ...]] = {}
-        self._values: dict[ResultPart, tuple[AssignedValue, ...]] = {}
-        self._spans: dict[Computation, dict[int, list[Life]]] = {}
+        self._values = cache(self._values_of)
+        self._lives = cache(self._lives_in)
 
     def races(self, chain: AsyncChain) -> Iterator[Race]:
         """The instructions that conflict with an operation, once for each kind of conflict."""
@@ -132,7 +134,7 @@ class Accesses:
         own = [touch for touch in self.touches(start) if touch.writes]
         # A value that the operation itself writes is not lost by it.
         results = {touch.value.id for touch in own}
-        lives = self.lives(start.computation)
+        lives = self._lives(start.computation)
         for ours in own:
             for life in lives.get(ours.value.slice.allocation, ()):
                 if (
@@ -157,11 +159,8 @@ class Accesses:
                 if a.overlaps(b) and a != b:
                     yield read, written
 
-    def lives(self, computation: Computation) -> dict[int, list[Life]]:
+    def _lives_in(self, computation: Computation) -> Mapping[int, Sequence[Life]]:
         """The live ranges of a computation's values, by allocation."""
-        cached = self._spans.get(computation)
-        if cached is not None:
-            return cached
         first: dict[int, int] = {}
         last: dict[int, tuple[Instruction, MemoryAccess]] = {}
         for instruction in computation.instructions:
@@ -169,23 +168,21 @@ class Accesses:
                 if not touch.writes:
                     last[touch.value.id] = (instruction, touch)
             for index in array_indices(instruction.shape_or_none):
-                for value in self.values(instruction, index):
+                for value in self._values(instruction, index):
                     first.setdefault(value.id, instruction.number)
         root = computation.root
         if root is not None:
             for index in array_indices(root.shape_or_none):
-                for value in self.values(root, index):
+                for value in self._values(root, index):
                     last[value.id] = (root, MemoryAccess(root, value, writes=False))
-        lives: dict[int, list[Life]] = {}
-        for number, (reader, read) in last.items():
-            place = read.value.slice
-            if number in first and place.size:
-                # The computation's result is needed after its last instruction.
-                end = len(computation.rows) if reader is root else reader.number
-                life = Life(first[number], end, read, reader)
-                lives.setdefault(place.allocation, []).append(life)
-        self._spans[computation] = lives
-        return lives
+        # The computation's result is needed after its last instruction.
+        ends = {root: len(computation.rows)}
+        return by_key(
+            (place.allocation, Life(first[number], ends.get(reader, reader.number), read, reader))
+            for number, (reader, read) in last.items()
+            for place in [read.value.slice]
+            if number in first and place.size
+        )
 
     def touches(self, instruction: Instruction) -> tuple[MemoryAccess, ...]:
         """The accesses of an instruction, and of all instructions that run inside it."""
@@ -222,7 +219,7 @@ class Accesses:
             if operand.instruction is None:
                 continue
             for index in array_indices(operand.shape):
-                for value in self.values(operand.instruction, (*operand.shape_index, *index)):
+                for value in self._values(operand.instruction, (*operand.shape_index, *index)):
                     yield MemoryAccess(instruction, value, writes=False)
 
     def _writes(self, instruction: Instruction) -> Iterator[MemoryAccess]:
@@ -236,22 +233,18 @@ class Accesses:
                 return
             prefix, shape = written, part(shape, written)
         for index in array_indices(shape):
-            for value in self.values(instruction, (*prefix, *index)):
+            for value in self._values(instruction, (*prefix, *index)):
                 yield MemoryAccess(instruction, value, writes=True)
 
-    def values(self, instruction: Instruction, index: Index) -> tuple[AssignedValue, ...]:
+    def _values_of(self, instruction: Instruction, index: Index) -> tuple[AssignedValue, ...]:
         """The values, each with its memory, that a part of an instruction's result may be.
 
         If the assignment does not list the position, its source is looked up: through renames,
         arguments of callers, and results of asynchronous computations.
         """
-        place = instruction, index
-        values = self._values.get(place)
-        if values is None:
-            sources = chain(place, lambda place: self._source(*place))
-            listed = (self._buffers.values_of(source.name, part) for source, part in sources)
-            values = self._values[place] = next(filter(None, listed), ())
-        return values
+        sources = chain((instruction, index), lambda place: self._source(*place))
+        listed = (self._buffers.values_of(source.name, part) for source, part in sources)
+        return next(filter(None, listed), ())
 
     def _source(self, instruction: Instruction, index: Index) -> ResultPart | None:
         opcode = instruction.opcode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain, repeat
 from operator import itemgetter
 from typing import Final, NamedTuple, TypeAlias
@@ -75,7 +75,7 @@ class _Verifier:
         self.checks = checks
         self.memo = memo.of(stage, self.header)
         self._outcomes: dict[Computation, tuple[Violation, ...]] = {}
-        self._callees_of: dict[Computation, Callees] = {}
+        self._callees = cache(self._callees_of)
 
     def of_module(self) -> Iterator[Violation]:
         """The violations of the module and its header."""
@@ -100,12 +100,9 @@ class _Verifier:
         for computation in self.module.computations:
             yield from self._outcomes[computation]
 
-    def _callees(self, computation: Computation) -> Callees:
-        callees = self._callees_of.get(computation)
-        if callees is None:
-            names = dict.fromkeys(chain.from_iterable(calls_of(computation).values()))
-            callees = self._callees_of[computation] = tuple(map(self.module.computation, names))
-        return callees
+    def _callees_of(self, computation: Computation) -> Callees:
+        names = dict.fromkeys(chain.from_iterable(calls_of(computation).values()))
+        return tuple(map(self.module.computation, names))
 
     def _scope(self, computation: Computation) -> Scope:
         return Scope(computation, self.module, self.stage, self.header)
