@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -144,7 +144,7 @@ class SharedBuffers:
         self._numbers: defaultdict[Computation, dict[NumberedPart, int]] = defaultdict(dict)
         self._fused: dict[object, tuple[_InPlace, ...]] = {}
         self._joined: list[int] = []
-        self._sharing: dict[Computation, Mapping[NumberedPart, int]] = {}
+        self.sharing = cache(self._buffers_in)
         self._written: dict[str, frozenset[int]] = {}
         for computation in module.nonfusion_computations:
             for number in self._joining(computation):
@@ -154,17 +154,14 @@ class SharedBuffers:
                 self._join_in_place(computation, number)
         self._join_donations(module)
 
-    def sharing(self, computation: Computation) -> Mapping[NumberedPart, int]:
+    def _buffers_in(self, computation: Computation) -> Mapping[NumberedPart, int]:
         """The buffers of the arrays that may share with others."""
-        sharing = self._sharing.get(computation)
-        if sharing is None:
-            rows, find = computation.rows, self._find
-            sharing = self._sharing[computation] = {
-                place: find(number)
-                for place, number in self._numbers.get(computation, {}).items()
-                if () in arrays_in(type_of(rows[place[0]]), place[1])
-            }
-        return sharing
+        rows, find = computation.rows, self._find
+        return {
+            place: find(number)
+            for place, number in self._numbers.get(computation, {}).items()
+            if () in arrays_in(type_of(rows[place[0]]), place[1])
+        }
 
     def shared_in(self, computation: Computation) -> dict[int, list[NumberedPart]]:
         """The values that share a buffer within a computation, in the order of the text."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import islice
 from typing import Any, Final, TypeVar
 
@@ -142,7 +142,7 @@ class _Side:
         self._left = _MAX_ROWS * sum(len(computation.rows) for computation in module.computations)
         self._done: dict[tuple[str, tuple[ValueNumber, ...]], ValueNumber] = {}
         self._active: set[str] = set()
-        self._revealed: dict[tuple[str, str], ValueNumber] = {}
+        self.numbered = cache(self._by_operands)
         self.members: dict[int, list[Place]] = {}
         """The instructions of each class, in the order in which the program runs them."""
         self.values: dict[Computation, Mapping[str, ValueNumber]] = {}
@@ -224,19 +224,14 @@ class _Side:
         operands = [self._read(values, reference) for reference in references_of(row)]
         return self._value(row, operands, callees, (computation, number))
 
-    def numbered(self, where: str, name: str) -> ValueNumber:
+    def _by_operands(self, where: str, name: str) -> ValueNumber:
         """The value of an unchanged instruction, numbered by its operands."""
-        if (where, name) not in self._revealed:
-            computation = self._module.computation(where) if where else self._module.entry
-            assert computation is not None
-            number, values = computation.index.get(name), self.values[computation]
-            # A broken text may have two computations of a name.
-            self._revealed[where, name] = (
-                self._node(("kept", where, name))
-                if number is None
-                else self._numbered(computation, number, values)
-            )
-        return self._revealed[where, name]
+        computation = self._module.computation(where) if where else self._module.entry
+        assert computation is not None
+        number = computation.index.get(name)
+        if number is None:  # a broken text may have two computations of a name
+            return self._node(("kept", where, name))
+        return self._numbered(computation, number, self.values[computation])
 
     def _run(self, name: str, arguments: Sequence[ValueNumber]) -> ValueNumber | None:
         """The result of a computation; None if it is not read through."""
