@@ -8,7 +8,7 @@ from itertools import chain, repeat
 from typing import Final, NamedTuple, TypeAlias, TypeGuard
 
 from hlo_lint.analysis.buffers import operand_place, source_of
-from hlo_lint.analysis.calls import fusions_of, holders
+from hlo_lint.analysis.calls import fusions_of, holders, with_opcodes
 from hlo_lint.hlo.arrays import operand_array, result_array
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.layouts import packs_alike, reshape_is_bitcast, strides
@@ -71,8 +71,8 @@ def moves(module: Module) -> tuple[Move, ...]:
 def _moves(module: Module) -> Iterator[Move]:
     for computation in module.nonfusion_computations:
         for opcode in _MOVERS:
-            for instruction in computation.with_opcode(opcode):
-                yield from _move(instruction, instruction)
+            for mover in computation.with_opcode(opcode):
+                yield from _move(mover, mover)
     movers = _moving_bodies(module)
     for fusion, body in fusions_of(module, movers.keys()):
         yield from _move(fusion, movers[body.name])
@@ -95,16 +95,13 @@ def _only_mover(body: Computation) -> Instruction | None:
         return None
     if len(body.with_opcode("parameter")) != 1:
         return None
-    movers = []
-    for instruction in body.instructions:
-        if instruction.opcode in _MOVERS:
-            movers.append(instruction)
-        elif instruction.opcode == "reshape":
-            before, after = operand_array(instruction, 0), result_array(instruction)
-            if before is None or after is None or not (before.has_places and after.has_places):
-                return None
-            if not reshape_is_bitcast(before, after):
-                return None
+    for reshape in body.with_opcode("reshape"):
+        before, after = operand_array(reshape, 0), result_array(reshape)
+        if before is None or after is None or not (before.has_places and after.has_places):
+            return None
+        if not reshape_is_bitcast(before, after):
+            return None
+    movers = list(with_opcodes(body, _MOVERS))
     return movers[0] if len(movers) == 1 else None
 
 

@@ -29,8 +29,7 @@ def merges(pair: PassPair) -> Iterator[tuple[Instruction, Instruction, str]]:
         gone, kept = link.old, link.old.computation.instruction(link.new.name)
         if link.kind != LinkKind.MERGED or kept is None or gone.opcode != kept.opcode:
             continue
-        difference = _difference(gone, kept, pair.before, compares_shardings)
-        if difference:
+        if difference := _difference(gone, kept, pair.before, compares_shardings):
             yield gone, link.new, difference
 
 

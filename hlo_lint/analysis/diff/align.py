@@ -131,8 +131,7 @@ class _Pairs:
             reads = tuple(
                 [(self.forth[operand], path) for operand, path in self.before.reads[position]]
             )
-            waiting = readers.get((ours[position], reads))
-            if waiting:
+            if waiting := readers.get((ours[position], reads)):
                 self._pair(position, waiting.popleft())
 
     def by_name(self, ours: Kinds, theirs: Kinds) -> None:

@@ -39,18 +39,15 @@ from hlo_lint.analysis.match.pattern import (
     explain,
     find,
     is_function,
+    op,
 )
-from hlo_lint.analysis.match.pattern import any_ as _any
-from hlo_lint.analysis.match.pattern import op as _op
+from hlo_lint.analysis.match.pattern import any_ as any
 from hlo_lint.analysis.match.pattern import opcode as _opcode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["ArrayPattern", "Match", "Pattern", "any", "array", "explain", "find", "op"]
-
-any = _any
-op = _op
 
 
 def __getattr__(name: str) -> Callable[..., Pattern]:

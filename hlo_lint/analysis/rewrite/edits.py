@@ -111,8 +111,7 @@ def operand_edits(
         else:
             continue
         yield Edit(Span(begin + start, begin + span.end), text)
-    added = [dialect.operand(*operand) for operand in operands[len(former) :]]
-    if added:
+    if added := [dialect.operand(*operand) for operand in operands[len(former) :]]:
         comma = ", " if instruction.operands_text.strip() else ""
         place = begin + spans.close
         yield Edit(Span(place, place), comma + ", ".join(added))

@@ -311,8 +311,7 @@ class Rewrite:
         self._graph.set_operand(user, number, read)
 
     def _remove(self, instruction: Instruction) -> None:
-        users = self._graph.users(instruction)
-        if users:
+        if users := self._graph.users(instruction):
             names = listed((f"%{user.name}" for user in users), 3)
             raise RewriteError(f"%{instruction.name} still has users: {names}")
         if instruction is self._graph.root(instruction.computation):

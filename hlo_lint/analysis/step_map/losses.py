@@ -57,10 +57,9 @@ def losses(pair: PassPair) -> Iterator[Loss]:
             # The replacement may be above the new value: behind a convert, or in a tuple.
             parts = tuple(part for part in link.parts if part.opcode not in HANDS_ON)
             runs = any(part.opcode in RUNS - {link.old.opcode} for part in parts)
-            if link.old.opcode == "call" and not annotates:
-                lost = _lost_as_inlined(link, pair)
-                if lost:
-                    yield Loss(link.old, link.new, lost)
+            is_call = link.old.opcode == "call" and not annotates
+            if is_call and (lost := _lost_as_inlined(link, pair)):
+                yield Loss(link.old, link.new, lost)
             if runs or not parts or link.old.opcode in _UNREPLACED:
                 continue
             link = link._replace(parts=(link.new, *parts))

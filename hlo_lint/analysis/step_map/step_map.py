@@ -68,14 +68,11 @@ class StepMap:
     def _found(self, is_relevant: IsRelevant) -> Iterator[Link]:
         gone: list[Instruction] = []
         for body in self._pair.changed:
-            rows, others = body.before.rows, body.after.rows
-            kept = dict(body.kept)
             for number in body.removed:
-                if not is_relevant(rows[number]):
+                if not is_relevant(body.before.rows[number]):
                     continue
-                position = kept.get(number)
-                old = body.before.at(number)
-                if position is not None and body.is_same(rows[number], others[position]):
+                old, position = body.before.at(number), body.same.get(number)
+                if position is not None:
                     new = body.after.at(position)
                     yield Link(old, new, LinkKind.KEPT, (new,), is_equal=True)
                 else:

@@ -33,8 +33,7 @@ def parameter_layouts(check: str, scope: Scope, caller: Instruction) -> Iterator
         number = instruction.parameter_number
         if number is None or (number < len(types) and types[number] == instruction.type_text):
             continue
-        mismatch = shapes_differ(scope, caller.operand_shape(number), shape_of(instruction))
-        if mismatch:
+        if mismatch := shapes_differ(scope, caller.operand_shape(number), shape_of(instruction)):
             message = (
                 f"operand {number} and parameter {number} of %{callee.name} have different "
                 f"layouts: {mismatch}"
