@@ -73,7 +73,7 @@ class PassStats:
         name = self.dump.name
         if name is None:
             return self.dump.path.name
-        return name.after if name.step is not None else name.rest.rpartition(".")[0]
+        return name.after if name.step is not None else name.label
 
 
 def passes(compilation: Compilation) -> Iterator[PassStats]:

@@ -145,7 +145,7 @@ def _key(dump: PassDump) -> tuple[str, str]:
     if name is None:
         return "", dump.path.name
     if name.step is None:
-        return "", name.rest.rpartition(".")[0]
+        return "", name.label
     return name.pipeline, unnumbered(name.after)
 
 

@@ -197,11 +197,8 @@ def without_metadata(tail: str) -> str:
     start = tail.find(", metadata={")
     if start < 0:
         return tail
-    if (
-        tail.count("{", 0, start) == tail.count("}", 0, start)
-        and tail.count('"', 0, start) % 2 == 0
-    ):
-        metadata = _METADATA(tail, start)
-        if metadata is not None:
-            return tail[:start] + tail[metadata.end() :]
-    return tail  # an odd spelling, which `attributes` parses in full
+    head = tail[:start]
+    is_plain = head.count("{") == head.count("}") and head.count('"') % 2 == 0
+    metadata = _METADATA(tail, start) if is_plain else None
+    # An odd spelling is kept: `attributes` parses it in full.
+    return tail if metadata is None else head + tail[metadata.end() :]

@@ -149,15 +149,10 @@ class Structures(ModuleNumbering[Body]):
             (body.number, self.number(body.schedule) if scheduled and name not in fused else -1)
             for name, body in bodies.items()
         )
-        return self.number(
-            (
-                "module",
-                tuple(header.items()),
-                bodies[entry.name].number if entry is not None else -1,
-                frozenset(counted.items()),
-                module.text if cycles_of(module) else "",  # numbers do not cover cycles
-            )
-        )
+        result = bodies[entry.name].number if entry is not None else -1
+        cyclic = module.text if cycles_of(module) else ""  # numbers do not cover cycles
+        fields = tuple(header.items())
+        return self.number(("module", fields, result, frozenset(counted.items()), cyclic))
 
     def _callees(self, computation: Computation) -> CalleeNames:
         return self._surface(computation).called
@@ -186,14 +181,8 @@ class Structures(ModuleNumbering[Body]):
         # too. Their order does not: only a schedule gives it a meaning.
         kept = sorted(value for number, value in enumerate(values) if number not in elements)
         at_root = -1 if root is None else root.number
-        whole = self.number(
-            (
-                "computation",
-                computation.thread,
-                values[at_root] if at_root >= 0 else -1,
-                tuple(kept),
-            )
-        )
+        result = values[at_root] if at_root >= 0 else -1
+        whole = self.number(("computation", computation.thread, result, tuple(kept)))
         return Body(
             computation, labels, values, reads, operands, surface.called, elements, at_root, whole
         )
