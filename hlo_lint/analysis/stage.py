@@ -110,17 +110,10 @@ class Stage(NamedTuple):
 @lru_cache(maxsize=1 << 8)
 def _options(stage: Stage) -> Stage:
     deadlocks = stage.deadlocks
-    if deadlocks is None and stage.backend == "gpu" and jax_release(stage.release) >= (0, 10):
-        deadlocks = True  # XLA:GPU of jax 0.10 and 0.11 sets the option
-    return stage._replace(
-        deadlocks=deadlocks if stage.scheduled else stage.deadlocks,
-        backend=None,
-        release=None,
-        normalized=None,
-        scheduled=False,
-        final=False,
-        next_pass="",
-    )
+    if stage.scheduled and deadlocks is None and stage.backend == "gpu":
+        # XLA:GPU of jax 0.10 and 0.11 sets the option.
+        deadlocks = jax_release(stage.release) >= (0, 10) or None
+    return stage._replace(deadlocks=deadlocks, **_NOT_VERIFIED)
 
 
 def _spelled(value: object) -> str:
@@ -132,6 +125,11 @@ def _spelled(value: object) -> str:
 ANY_STAGE = Stage()
 """The most permissive stage: all fields are unknown."""
 _FIELDS = tuple(name for name in Stage._fields if name != "assumed")
+_NOT_VERIFIED: Mapping[str, Any] = {
+    name: Stage._field_defaults[name]
+    for name in ("backend", "release", "normalized", "scheduled", "final", "next_pass")
+}
+"""The fields that XLA's verifier does not have, with their defaults."""
 
 BACKENDS = ("gpu", "cpu", "tpu")
 
