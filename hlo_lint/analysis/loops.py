@@ -20,12 +20,7 @@ from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.text.source import whole_number
 
 COMPARISONS: Final[Mapping[str, Callable[[int, int], bool]]] = {
-    "LT": operator.lt,
-    "LE": operator.le,
-    "GT": operator.gt,
-    "GE": operator.ge,
-    "EQ": operator.eq,
-    "NE": operator.ne,
+    name: getattr(operator, name.lower()) for name in ("LT", "LE", "GT", "GE", "EQ", "NE")
 }
 MIRRORED: Final = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "EQ": "EQ", "NE": "NE"}
 
