@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from hlo_lint.analysis.buffers import ResultPart, operand_position
@@ -140,14 +141,9 @@ class _Follower:
 
     def chain(self) -> AsyncChain:
         self._places += reached([(self._start, ())], self._following)
-        return AsyncChain(
-            self._start,
-            tuple(self._updates),
-            tuple(sorted(self._dones, key=lambda done: done.number)),
-            tuple(self._intervals()),
-            self._escapes,
-            bool(self._takers),
-        )
+        parts = tuple(self._updates), tuple(sorted(self._dones, key=attrgetter("number")))
+        intervals, is_carried = tuple(self._intervals()), bool(self._takers)
+        return AsyncChain(self._start, *parts, intervals, self._escapes, is_carried)
 
     def _following(self, place: ResultPart) -> Iterator[ResultPart]:
         instruction, index = place

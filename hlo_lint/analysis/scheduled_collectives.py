@@ -160,11 +160,6 @@ def _collective(instruction: Instruction, opcode: str, module: Module) -> Collec
     reducer = module.callee(instruction)
     if reducer is not None and reducer.root is not None:
         spelled.append(f"reduction={reducer.root.opcode}")
-    signature = (
-        opcode,
-        shapes,
-        devices,
-        None if reducer is None else template_of(reducer),
-        *(attributes.get(name) for name in _COMPARED),
-    )
+    reduction = None if reducer is None else template_of(reducer)
+    signature = opcode, shapes, devices, reduction, *map(attributes.get, _COMPARED)
     return Collective(instruction, opcode, shapes, tuple(spelled), signature)

@@ -61,13 +61,11 @@ class Calls:
 
     def parameters(self, caller: Instruction, operand: int) -> Iterator[Instruction]:
         """The parameters that an operand is passed to."""
-        for number, callee in enumerate(self.callees(caller)):
-            wanted = operand
-            if caller.opcode == "conditional":
-                if operand != number + 1:
-                    continue
-                wanted = 0
-            for parameter in parameters_of(callee).get(wanted, ()):
+        callees = self.callees(caller)
+        if caller.opcode == "conditional":  # which selects by operand 0
+            callees, operand = callees[operand - 1 : operand] if operand else (), 0
+        for callee in callees:
+            for parameter in parameters_of(callee).get(operand, ()):
                 yield callee.at(parameter)
 
     def argument(self, caller: Instruction, parameter: Instruction) -> ResultPart | None:
