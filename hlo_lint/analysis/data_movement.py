@@ -138,12 +138,8 @@ def _steps(before: ArrayShape, after: ArrayShape, dimensions: tuple[int, ...]) -
     if before.dtype != after.dtype or not packs_alike(before, after):
         return None
     read, written = strides(before), strides(after)
-    return _merged(
-        [
-            (size, read[d], written[k])
-            for k, (size, d) in enumerate(zip(after.dims, dimensions, strict=True))
-        ]
-    )
+    places = enumerate(zip(after.dims, dimensions, strict=True))
+    return _merged([(size, read[d], written[k]) for k, (size, d) in places])
 
 
 def _merged(loops: list[tuple[int, int, int]]) -> MoveLoops:

@@ -127,14 +127,11 @@ class ChangedComputation:
 
     def made_for(self, new: Instruction) -> Iterator[Instruction]:
         """A new instruction, and the new instructions that it is computed from."""
-        return reached(
-            [new],
-            lambda instruction: [
-                operand
-                for operand in instruction.producers
-                if operand.name not in self.before.index
-            ],
-        )
+
+        def new_operands(user: Instruction) -> Iterator[Instruction]:
+            return (part for part in user.producers if part.name not in self.before.index)
+
+        return reached([new], new_operands)
 
     def replacement(self, old: Instruction) -> Instruction | None:
         """The instruction, of its type or opcode, that all readers of a removed one now read."""

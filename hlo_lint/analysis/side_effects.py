@@ -89,12 +89,13 @@ def _chains(
 def effect_of(record: InstructionRecord) -> str:
     """The opcode, or the target of a custom call, that has an effect; else empty."""
     opcode = opcode_of(record)
-    if opcode == "custom-call" and has_effect(record):
-        target = _find_target(attributes_of(record))
-        name = target[1] if target else ""
-        return "" if name in MARKERS or name.startswith(SHARDY) else name
-    is_effect = opcode in REPEATED and (opcode == "rng" or has_effect(record))
-    return opcode if is_effect and opcode != "custom-call" else ""
+    if opcode != "rng" and not has_effect(record):
+        return ""
+    if opcode != "custom-call":
+        return opcode
+    target = _find_target(attributes_of(record))
+    name = target[1] if target else ""
+    return "" if name in MARKERS or name.startswith(SHARDY) else name
 
 
 def has_effect(record: InstructionRecord) -> bool:

@@ -154,10 +154,6 @@ def _may_lose_any(attributes: str) -> bool:
 
 def _kind(instruction: Instruction) -> str | None:
     """The kind of a fusion, whose emitter the configuration is for; the target of a custom call."""
-    match instruction.opcode:
-        case "fusion":
-            return instruction.attributes.get("kind")
-        case "custom-call":
-            return instruction.custom_call_target
-        case _:
-            return None
+    if instruction.opcode == "fusion":
+        return instruction.attributes.get("kind")
+    return instruction.custom_call_target if instruction.opcode == "custom-call" else None

@@ -47,12 +47,9 @@ def verify(module: Module, stage: Stage, checks: Checks, memo: VerifierMemo) -> 
         # Layouts may not be assigned yet: violations that depend on it are only warnings.
         loose = _found(module, options._replace(layouts=False), checks, memo)
         certain = {(violation.check, violation.at) for violation in loose}
-        violations = [
-            violation
-            if (violation.check, violation.at) in certain
-            else violation._replace(is_warning=True)
-            for violation in violations
-        ]
+        for number, violation in enumerate(violations):
+            if (violation.check, violation.at) not in certain:
+                violations[number] = violation._replace(is_warning=True)
     if stage.final and stage.backend == "gpu":
         # Buffer assignment gives layouts memory spaces, but not those in bodies of fusions.
         violations = [violation for violation in violations if "S(1)" not in violation.message]
