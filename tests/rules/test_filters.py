@@ -6,6 +6,7 @@ XLA's verifier which instructions it looks at.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -51,7 +52,7 @@ class UnfilteredVerifier(Verifier):
         )
 
 
-def _everywhere(held: tuple[tuple[_CheckT, Mark], ...]) -> tuple[tuple[_CheckT, Mark], ...]:
+def _everywhere(held: Sequence[tuple[_CheckT, Mark]]) -> tuple[tuple[_CheckT, Mark], ...]:
     return tuple(
         (
             check,
