@@ -74,15 +74,20 @@ def test_a_program_without_jax_records_no_inputs() -> None:
 
 
 @pytest.mark.slow
-def test_a_program_runs_and_its_dumps_are_checked() -> None:
+def test_a_program_runs_and_its_dumps_are_checked_validated_and_drawn() -> None:
     flags = {**os.environ, "XLA_FLAGS": "--xla_cpu_enable_fast_math=false --xla_dump_to=mine"}
-    done = completed([*EXEC, sys.executable, "model.py"], env=flags)
+    done = completed(
+        [*EXEC, "--validate", "--report", "page.html", sys.executable, "model.py"], env=flags
+    )
     assert done.returncode == 0, done.stderr
     folder = Path("hlo-dump").absolute()
     assert done.stdout.startswith(f"{flags['XLA_FLAGS']} --xla_dump_to={folder} ")
     assert "no findings in" in done.stdout
+    assert ": 0 changed" not in done.stdout
+    assert "equal" in done.stdout
     assert done.stderr.startswith("hlo-lint: its dumps are in hlo-dump\n")
     assert list(Path("hlo-dump").glob("*.jit__lambda.*.after_*.txt"))
+    assert Path("page.html").read_text().startswith("<!DOCTYPE html>")
     assert not Path("mine").exists()
 
 

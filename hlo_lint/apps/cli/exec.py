@@ -10,7 +10,17 @@ from pathlib import Path
 
 import click
 
-from hlo_lint.apps.cli import check, common, ending, launch, parameters, ranks, xla_flags
+from hlo_lint.apps.cli import (
+    check,
+    common,
+    ending,
+    launch,
+    parameters,
+    ranks,
+    report,
+    validate,
+    xla_flags,
+)
 from hlo_lint.dumps.directory import RECORDED
 from hlo_lint.text.errors import DumpError, UsageError, os_errors_as
 from hlo_lint.text.source import shown
@@ -43,6 +53,10 @@ RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"
     help="Save the arguments of the first run of each module that jax compiles, as "
     "module_0001.NAME.inputs.npz beside its dumps; `validate` begins with them.",
 )
+@click.option("--validate", "validates", is_flag=True, help="Also run `hlo-lint validate`.")
+@click.option(
+    "--report", "page", type=parameters.PATH, metavar="FILE", help="Also write the HTML page."
+)
 @parameters.findings_format
 @parameters.resolved_option
 @parameters.quiet_option
@@ -57,6 +71,8 @@ def command(
     dump_to: Path | None,
     hang_seconds: float | None,
     record_inputs: bool,
+    validates: bool,
+    page: Path | None,
     output_format: str | None,
     resolved: bool,
     quiet: bool,
@@ -98,7 +114,8 @@ def command(
         click.echo(shown(f"hlo-lint: its dumps are in {folder}{beside}"), err=True)
     if record_inputs and compiled and not any(folder.rglob(f"*{RECORDED}")):
         click.echo("hlo-lint: no inputs were recorded: no jax ran a module", err=True)
-    status = 0
+    statuses = [0]
+    options = shared._asdict()
     if compiled:
         status = _status(
             ctx,
@@ -109,8 +126,13 @@ def command(
             quiet=quiet,
             verbose=verbose,
             explains=False,  # the page does
-            **shared._asdict(),
+            **options,
         )
+        statuses.append(status)
+    if compiled and validates:
+        statuses.append(_status(ctx, validate.command, folder, verbose=verbose, **options))
+    if compiled and page is not None:
+        statuses.append(_status(ctx, report.command, folder, out=page, **options))
     if died:
         for line in ending.page(end, folder, log):
             click.echo(line, err=True)
@@ -119,7 +141,7 @@ def command(
         if place and folder.name in (place.name, min(path.name for path in place.glob("rank*/"))):
             with suppress(DumpError):  # nothing to compare yet
                 _status(ctx, ranks.command, place, output_format="text", quiet=quiet)
-    ctx.exit(died or status)
+    ctx.exit(died or max(statuses))
 
 
 def _run(
