@@ -137,9 +137,9 @@ def test_the_text_says_all_of_it_and_leaves_nothing_behind(tmp_path: Path) -> No
     done = capture("--target", "h100", "model.py:step", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-4:] == [
-        "jax     GEMM backend  outcome   findings",
-        f"{NEWEST}  default       compiles  no findings",
-        f"{NEWEST}  cuBLASLt      compiles  no findings",
+        "jax     GEMM backend  outcome   values  findings",
+        f"{NEWEST}  default       compiles  same    no findings",
+        f"{NEWEST}  cuBLASLt      compiles  same    no findings",
         f"step on h100: compiles, no findings (jax {NEWEST})",
     ]
     small = f"{tmp_path}/model.py:small", "--shape=(f32[8], s32[8])"
@@ -149,6 +149,24 @@ def test_the_text_says_all_of_it_and_leaves_nothing_behind(tmp_path: Path) -> No
     for step in ("compiling small", "checking small"):
         assert f"jax {NEWEST}: {step}".encode() in seen.data
     assert [path.name for path in tmp_path.iterdir() if path.name != "__pycache__"] == ["model.py"]
+
+
+@pytest.mark.skipif("0.10.0" not in INTERPRETERS, reason="it takes jax 0.10.0")
+def test_a_program_that_computes_something_else_when_it_is_optimized_is_told_by_its_values(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "model.py").write_text("def dense(x, w, b):\n    return (x @ w + b) * 0.5\n")
+    command = [
+        *("--target", "h100", "--select", "layout"),
+        *("--option", "xla_gpu_enable_triton_gemm=false", "model.py:dense"),
+        *("--shape=f32[64,64]", "--shape=f32[64,64]", "--shape=f32[64]"),
+    ]
+    done = capture(*command, jax=("0.10.0",), cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert "the module computes different values after cublas-gemm-rewriter" in done.stdout
+    assert "0.10.0  default       compiles      changed  1 error" in done.stdout
+    done = capture("--no-values", *command, jax=("0.10.0",), cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
 
 
 PALLAS = """
@@ -219,7 +237,7 @@ needs_mosaic = pytest.mark.skipif(
 def test_pallas_kernels_compile_for_the_target(tmp_path: Path, function: str) -> None:
     (tmp_path / "kernels.py").write_text(PALLAS)
     done = capture("--target=h200", f"kernels.py:{function}", cwd=tmp_path)
-    assert f"{NEWEST}  default       compiles" in done.stdout, done.stderr
+    assert f"{NEWEST}  default       compiles      same" in done.stdout, done.stderr
 
 
 @needs_mosaic
@@ -259,6 +277,30 @@ def test_a_script_that_fails_with_one_release_is_compiled_with_the_others(tmp_pa
     ]
     done = capture(*command, jax=(oldest,), cwd=tmp_path)
     assert done.stderr == f"Error: {said}; --with no_such_module installs it\n"
+
+
+def test_values_have_a_time_and_what_is_left_out_is_named(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(
+        "import time\n"
+        "from jax import numpy as jnp\n"
+        "def deep(x, w):\n"
+        "    time.sleep(6)\n"
+        "    for _ in range(60):\n"
+        "        x = jnp.tanh(x @ w) + x.T\n"
+        "    return x\n"
+    )
+    shapes = ("--shape=f32[2048,2048]", "--shape=f32[2048,2048]")
+    done = capture(
+        *("--target=h200", "--backend=default", "--seconds=1", "model.py:deep", *shapes),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[1:] == [
+        f"{NEWEST}  default       compiles  no time  no findings",
+        f"deep on h200: compiles, no findings (jax {NEWEST})",
+        f"values not compared: deep (jax {NEWEST}): 1 s were over (--seconds)",
+    ]
+    assert f"jax {NEWEST}: compiling deep …" in done.stderr.splitlines()
 
 
 SCRIPT = """
@@ -522,8 +564,8 @@ def test_a_program_is_compiled_for_a_tpu_that_is_not_here(target: str, tmp_path:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert done.stdout.splitlines() == [
-        "jax     outcome   findings",
-        f"{release}  compiles  no findings",
+        "jax     outcome   values  findings",
+        f"{release}  compiles  same    no findings",
         f"tanh_sum on {target}: compiles, no findings (jax {release})",
     ], done.stderr
     dumped = [path.name for path in (kept / f"jax{release}" / "tanh_sum").glob("*.after_*.txt")]

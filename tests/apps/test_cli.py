@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from hlo_lint.apps.cli.common import status_line
 from hlo_lint.apps.testing import write_example
 from hlo_lint.dumps.directory import FIXED
 from hlo_lint.rules.base import Bad
@@ -322,6 +323,20 @@ def test_the_caret_stands_right_on_lines_that_are_not_shown_as_they_are(text: st
 def test_a_pipe_gets_colours_by_force_alone(crash: Path) -> None:
     assert b"\x1b" not in run("check", "crash").output
     assert b"\x1b[1;31merror[reshape-moves-data]" in run("check", "crash", FORCE_COLOR="1").output
+
+
+def test_where_there_is_no_terminal_a_slow_step_is_a_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with status_line(line_after=0.2) as note:
+        note("quick")
+        note("slow")
+        time.sleep(0.6)
+        note("quick again")
+    with status_line() as note:
+        note("slow")
+        time.sleep(0.4)
+    assert capsys.readouterr().err == "slow …\n"
 
 
 def test_a_terminal_gets_colours_unless_no_color_is_set() -> None:

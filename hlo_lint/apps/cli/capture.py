@@ -16,7 +16,13 @@ import click
 from hlo_lint.apps.cli import common, parameters
 from hlo_lint.apps.cli.tables import print_table
 from hlo_lint.apps.jax.capture.children import Job
-from hlo_lint.apps.jax.capture.comparison import ProgramTrials, Question, Winner, compare_releases
+from hlo_lint.apps.jax.capture.comparison import (
+    ProgramTrials,
+    Question,
+    ValuesVerdict,
+    Winner,
+    compare_releases,
+)
 from hlo_lint.apps.jax.capture.jit import empty_folder, for_one_compile
 from hlo_lint.apps.jax.capture.targets import target_of
 from hlo_lint.hlo.parser.literals import numpy_name
@@ -79,6 +85,14 @@ BACKENDS = ("default", "cublaslt")
     metavar="DIR",
     help="Keep the dumps in this folder, which must be empty or not exist.",
 )
+@click.option(
+    "--values/--no-values",
+    "runs",
+    default=True,
+    show_default=True,
+    help="Run the module before and after optimization on the CPU, and compare the values.",
+)
+@parameters.seconds_option(default=60, show_default=True)
 @parameters.shared_options(parameters.RULES, parameters.FINDINGS)
 @parameters.output_format("text", "json")
 @parameters.verbose_option
@@ -97,6 +111,8 @@ def command(
     backends: tuple[str, ...],
     options: tuple[str, ...],
     keep: Path | None,
+    runs: bool,
+    seconds: float,
     output_format: str,
     verbose: bool,
     shared: common.SharedOptions,
@@ -121,12 +137,12 @@ def command(
     if job.target.is_tpu:
         winners = [Winner.DEFAULT]  # XLA:TPU has one backend for GEMMs, and no autotuner
     settings = for_one_compile(common.settings_of([str(job.script)], shared))
-    question = Question(job, winners, settings)
+    question = Question(job, winners, settings, seconds if runs else 0)
     interpreters = _interpreters(job, releases, pythons, packages)
     is_kept = keep is not None
     temporary = partial(tempfile.TemporaryDirectory, ignore_cleanup_errors=True)
     with nullcontext(f"{empty_folder(keep)}") if keep else temporary(prefix="hlo_lint_") as folder:
-        with common.status_line() as progress:
+        with common.status_line(line_after=common.LINE_AFTER) as progress:
             comparisons = compare_releases(
                 question, interpreters, Path(folder), progress, keep=is_kept
             )
@@ -138,6 +154,7 @@ def command(
                 if number:
                     click.echo()
                 _show(comparison, has_winners=not job.target.is_tpu, verbose=verbose)
+            _show_left_out(comparisons, seconds)
     ctx.exit(0 if all(comparison.clean for comparison in comparisons) else 1)
 
 
@@ -216,10 +233,11 @@ def _show(comparison: ProgramTrials, *, has_winners: bool, verbose: bool) -> Non
     }
     if hidden:
         click.echo(hidden_line(list(hidden.values())))
-    rows: list[tuple[str, ...]] = [("jax", "GEMM backend", "outcome", "findings")]
+    rows: list[tuple[str, ...]] = [("jax", "GEMM backend", "outcome", "values", "findings")]
     for trial in comparison.trials:
         findings = "" if trial.report is None else summary(trial.report).partition(" in ")[0]
-        rows.append((trial.jax, trial.winner.value, trial.state.value, findings))
+        values = "" if trial.values is None else trial.values.value
+        rows.append((trial.jax, trial.winner.value, trial.state.value, values, findings))
     if not has_winners:
         rows = [(jax, *rest) for jax, _, *rest in rows]
     print_table(rows)
@@ -227,7 +245,22 @@ def _show(comparison: ProgramTrials, *, has_winners: bool, verbose: bool) -> Non
         if trial.message:
             reason = shown(trial.message.splitlines()[0])
             click.echo(f"{trial.title}: {trial.state.value}: {reason}")
+        if trial.values_note:
+            click.echo(f"{trial.title}: values not run: {shown(trial.values_note)}")
     click.echo(click.style(shown(comparison.verdict), bold=True))
+
+
+def _show_left_out(comparisons: Sequence[ProgramTrials], seconds: float) -> None:
+    """The programs for whose values there was no time."""
+    left_out = [
+        f"{trial.program} ({trial.title})"
+        for comparison in comparisons
+        for trial in comparison.trials
+        if trial.values is ValuesVerdict.NO_TIME
+    ]
+    if left_out:
+        names = shown(", ".join(left_out))
+        click.echo(f"values not compared: {names}: {seconds:g} s were over (--seconds)")
 
 
 def _as_dict(comparison: ProgramTrials, is_kept: bool) -> dict[str, Any]:
@@ -240,6 +273,8 @@ def _as_dict(comparison: ProgramTrials, is_kept: bool) -> dict[str, Any]:
                 "backend": trial.winner.value,
                 "outcome": trial.state.value,
                 "message": trial.message or None,
+                "values": trial.values and trial.values.value,
+                "values_note": trial.values_note or None,
                 "dump": str(trial.folder) if is_kept and trial.folder else None,
                 "report": trial.report and json.loads(trial.report.to_json()),
             }

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -37,6 +39,8 @@ _COLOR = "hlo_lint.color"
 
 PROGRESS_AFTER = 1.0
 """Seconds of work after which a terminal shows the progress."""
+LINE_AFTER = 5.0
+"""Seconds after which a slow step is a line where there is no terminal."""
 
 
 class SharedOptions(NamedTuple):
@@ -265,13 +269,17 @@ def progress_bar(dump: Dump, *, wanted: bool = True) -> Iterator[Callable[[int],
 
 
 @contextmanager
-def status_line(*, wanted: bool = True, after: float = 0) -> Iterator[Callable[[str], None]]:
+def status_line(
+    *, wanted: bool = True, after: float = 0, line_after: float = inf
+) -> Iterator[Callable[[str], None]]:
     """Yield a function to call with each step of a slow command; a terminal shows the last step.
 
-    In the first `after` seconds nothing is shown: importing rich takes as long as a check.
+    In the first `after` seconds nothing is shown: importing rich takes as long as a check. Without
+    a terminal, a step that takes more than `line_after` seconds is printed as a line.
     """
     if not wanted or not sys.stderr.isatty():
-        yield lambda _: None
+        with _slow_steps(line_after if wanted else inf) as note:
+            yield note
         return
     begun = time.monotonic()
     status: Status | None = None
@@ -291,6 +299,27 @@ def status_line(*, wanted: bool = True, after: float = 0) -> Iterator[Callable[[
     finally:
         if status is not None:
             status.stop()
+
+
+@contextmanager
+def _slow_steps(seconds: float) -> Iterator[Callable[[str], None]]:
+    """Yield a function to call with each step; prints those that take more than `seconds`."""
+    timer: threading.Timer | None = None
+
+    def note(text: str) -> None:
+        nonlocal timer
+        if timer is not None:
+            timer.cancel()
+        if seconds < inf:
+            timer = threading.Timer(seconds, print, (f"{text} …",), {"file": sys.stderr})
+            timer.daemon = True
+            timer.start()
+
+    try:
+        yield note
+    finally:
+        if timer is not None:
+            timer.cancel()
 
 
 def paired(

@@ -210,6 +210,17 @@ def seconds(least: float) -> click.FloatRange:
     return _Seconds(least, MAX_COUNT)
 
 
+def seconds_option(**settings: Any) -> Callable[[Any], Any]:
+    """`--seconds`, the time for comparing values."""
+    return click.option(
+        "--seconds",
+        type=seconds(1),
+        metavar="SECONDS",
+        help="Time for comparing values, for all programs together.",
+        **settings,
+    )
+
+
 class _Seconds(click.FloatRange):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None

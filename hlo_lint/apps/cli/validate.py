@@ -40,12 +40,7 @@ from hlo_lint.text.errors import DumpError
 @parameters.python_option("python")
 @parameters.target_option()
 @click.option("--on-gpu", is_flag=True, help="Run the kernels on the GPU of this machine.")
-@click.option(
-    "--seconds",
-    type=parameters.seconds(1),
-    metavar="SECONDS",
-    help="Time for comparing values, for all programs together.",
-)
+@parameters.seconds_option()
 @click.option(
     "--memory",
     type=click.IntRange(1, parameters.MAX_COUNT),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -12,11 +13,12 @@ from hlo_lint.apps.api import lint
 from hlo_lint.apps.jax.capture.children import Job, JobResult, ProgramOutcome, run_job
 from hlo_lint.apps.jax.capture.jit import without_folder
 from hlo_lint.apps.settings.settings import Settings
+from hlo_lint.apps.validation import validate
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.report.report import Report
 from hlo_lint.rules.findings import Severity
-from hlo_lint.text.errors import CaptureError, UsageError
+from hlo_lint.text.errors import CaptureError, DumpError, UsageError
 from hlo_lint.xla.environments import Interpreter, version_of
 
 LOGGING = {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "autotuner_cache=5"}
@@ -62,12 +64,26 @@ CHOICE = b"__triton_gemm"
 """Text of a GEMM whose backend the autotuner chooses."""
 
 
+_COUNTS = {f"{severity.value}s" for severity in Severity}
+
+
 class Winner(Enum):
     """The backend that wins for the GEMMs of the autotuner."""
 
     DEFAULT = "default"
     """XLA's first choice where it cannot measure: Triton."""
     CUBLASLT = "cuBLASLt"
+
+
+class ValuesVerdict(Enum):
+    """The verdict on the values of a program before and after optimization."""
+
+    SAME = "same"
+    CHANGED = "changed"
+    NOT_RUN = "not run"
+    """The program, or one of its steps, does not run on the CPU."""
+    NO_TIME = "no time"
+    """The time for comparing values was over."""
 
 
 class State(Enum):
@@ -92,6 +108,10 @@ class Trial:
     """XLA's message, or the reason why the compile was not tried."""
     folder: Path | None = None
     report: Report | None = None
+    values: ValuesVerdict | None = None
+    """None if they were not asked for, or the program does not compile."""
+    values_note: str = ""
+    """The reason why the program was not run."""
 
     @property
     def title(self) -> str:
@@ -119,6 +139,8 @@ class Question:
     job: Job
     winners: Sequence[Winner]
     settings: Settings = field(default_factory=Settings)
+    seconds: float = 0
+    """Time for running all programs before and after optimization, and comparing the values."""
 
 
 @dataclass
@@ -191,7 +213,7 @@ def compare_releases(
             )
     trials: list[Trial] = []
     failures: list[CaptureError] = []
-    comparer = _Comparer(question, folder, progress, keep)
+    comparer = _Comparer(question, folder, progress, keep, question.seconds)
     for interpreter in interpreters:
         try:
             trials += comparer.trials(interpreter)
@@ -217,6 +239,8 @@ class _Comparer:
     folder: Path
     progress: Callable[[str], None]
     keep: bool
+    seconds_left: float
+    """For comparing values."""
 
     def trials(self, interpreter: Interpreter) -> Iterator[Trial]:
         release, winners = interpreter.jax, self.question.winners
@@ -267,14 +291,57 @@ class _Comparer:
         trial = Trial(outcome.name, release, winner, State.COMPILES)
         if outcome.not_lowered is not None:
             return replace(trial, state=State.UNTRIED, message=outcome.not_lowered)
-        self._noting(trial.title)(f"checking {outcome.name}")
+        note = self._noting(trial.title)
+        note(f"checking {outcome.name}")
         report = lint(open_dump(outcome.folder), settings=self.question.settings)
-        if not self.keep:
-            report = without_folder(report, self.folder)
         trial = replace(trial, folder=outcome.folder, report=report)
-        if outcome.failure is None:
-            return trial
-        return replace(trial, state=State.DIES, message=outcome.failure)
+        if outcome.failure is not None:
+            trial = replace(trial, state=State.DIES, message=outcome.failure)
+        elif self.question.seconds:
+            note(f"comparing the values of {outcome.name}")
+            trial = self._with_values(trial)
+        assert trial.report is not None
+        return (
+            trial if self.keep else replace(trial, report=without_folder(trial.report, self.folder))
+        )
+
+    def _with_values(self, trial: Trial) -> Trial:
+        """The trial with the verdict on its values, and the first pass that changed them.
+
+        The modules before and after optimization run on the same inputs, by XLA:CPU of the
+        installed jaxlib. If they differ, the modules between them run as well.
+        """
+        assert trial.folder is not None
+        assert trial.report is not None
+        if self.seconds_left <= 0:
+            return replace(trial, values=ValuesVerdict.NO_TIME)
+        begun = time.monotonic()
+        settings = self.question.settings
+        try:
+            ran = validate(open_dump(trial.folder), seconds=self.seconds_left, settings=settings)
+        except DumpError as error:
+            return replace(trial, values=ValuesVerdict.NOT_RUN, values_note=f"{error}")
+        self.seconds_left -= time.monotonic() - begun
+        notes = [skip.reason for skip in ran.report.skipped]
+        if ran.report.findings:
+            report = replace(
+                trial.report,
+                findings=(*ran.report.findings, *trial.report.findings),
+                stats={
+                    name: count + (ran.report.stats[name] if name in _COUNTS else 0)
+                    for name, count in trial.report.stats.items()
+                },
+            )
+            return replace(trial, report=report, values=ValuesVerdict.CHANGED)
+        is_whole = any(
+            validation.compared and validation.compared == validation.counts.total()
+            for validation in ran.validations
+        )
+        if is_whole:
+            return replace(trial, values=ValuesVerdict.SAME)
+        if self.seconds_left <= 0:
+            return replace(trial, values=ValuesVerdict.NO_TIME)
+        return replace(trial, values=ValuesVerdict.NOT_RUN, values_note="; ".join(notes))
 
 
 def _mentions(folder: Path, word: bytes) -> bool:
