@@ -18,10 +18,9 @@ import pytest
 import hlo_lint
 from benchmarks import big_dump
 from benchmarks.agreement import REFUSED, Verdicts, read_source, round_trips
-from hlo_lint.hlo.attributes.devices import MeshReplicaGroups
 from hlo_lint.hlo.records import InstructionRecord
 from hlo_lint.text.source import encode
-from tests.conftest import FIXTURES, ROOT, present
+from tests.conftest import FIXTURES, ROOT
 from tests.oracle.compare import disagreements
 from tests.oracle.xla import XlaModule, oracles
 
@@ -87,21 +86,6 @@ ENTRY %main (a: f32[8]) -> f32[8] {
 }
 
 """
-MESH_WITH_DEVICE_ORDER: Final = """\
-HloModule mesh_with_device_order
-
-%sum (x: f32[], y: f32[]) -> f32[] {
-  %x = f32[] parameter(0)
-  %y = f32[] parameter(1)
-  ROOT %add = f32[] add(%x, %y)
-}
-
-ENTRY %main (a: f32[8]) -> f32[8] {
-  %a = f32[8]{0} parameter(0)
-  ROOT %b = f32[8]{0} all-reduce(%a), channel_id=1, replica_groups=mesh['x'=2,'y'=1,'z'=2], device_ids=([2,2]T(1,0)) {'x'}, use_global_device_ids=true, to_apply=%sum
-}
-
-"""  # noqa: E501
 SEED = 20
 PROGRAMS = 3
 
@@ -235,20 +219,6 @@ def test_what_an_asynchronous_fusion_calls_is_compared() -> None:
         assert disagreements(FUSION_START, answer) == []
         (said,) = disagreements(FUSION_START.replace("calls=%fused", "calls=%other"), answer)
         assert said == "main: %start: calls: ['other'] here, ['fused'] in XLA"
-
-
-def test_a_mesh_with_its_own_order_of_devices_is_one_value() -> None:
-    module = hlo_lint.parse(MESH_WITH_DEVICE_ORDER)
-    reduced = present(module.entry).with_opcode("all-reduce")[0]
-    assert [*reduced.attributes] == [
-        "channel_id",
-        "replica_groups",
-        "use_global_device_ids",
-        "to_apply",
-    ]
-    groups = reduced.attribute("replica_groups")
-    assert isinstance(groups, MeshReplicaGroups)
-    assert groups.groups == ((0, 1), (2, 3))
 
 
 def test_what_does_not_come_back_is_said() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
@@ -14,6 +13,7 @@ import hlo_lint
 from hlo_lint.hlo.grammar import grammar_parser, trees
 from hlo_lint.hlo.parser.literals import ELIDED, LiteralError, LiteralValue, read_literal
 from hlo_lint.hlo.shape import ArrayShape, parse_array, parse_shape
+from tests.conftest import completed
 
 numpy = pytest.importorskip("numpy")
 pytest.importorskip("ml_dtypes")
@@ -232,7 +232,7 @@ def test_numpy_is_imported_when_a_value_is_asked_for() -> None:
         "l.read_literal(parse_shape('f32[]'), '1')\n"
         "print('numpy' in sys.modules, 'ml_dtypes' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = completed([sys.executable, "-c", code], check=True)
     assert done.stdout == "False\nTrue False\n"
 
 

@@ -19,30 +19,36 @@ import hlo_lint
 from hlo_lint.hlo.shape import parse_shape
 from hlo_lint.text.source import decode
 from tests.conftest import DUMPS, ROUNDTRIP, hlo_files, present
+from tests.hlo.conftest import RELEASES
 from tests.oracle.compare import assert_same_graph, disagreements
 from tests.oracle.meaning import numbers
-from tests.oracle.xla import DIED, Answer, Oracle, Refusal, XlaModule, oracles
+from tests.oracle.xla import DIED, Answer, Refusal, XlaModule, oracle_of
 
 pytestmark = pytest.mark.slow
 
-RELEASES = ("0.10", "0.12")
 CASES = sorted(path for path in DUMPS.glob("*/*") if hlo_files(path))
 CRASHES = [case for case in CASES if case.name.endswith("_crash")]
 ODDITIES = hlo_files(ROUNDTRIP)
 FORMS = ("copy", "transpose")
 
-XLA_REFUSES_AND_WE_READ = {
+NEWER = {
     "async_done_after_copies.hlo": "jaxlib 0.10 expects a single async op as its operand",
     "async_done_without_a_start.hlo": "the same",
     "async_operands_bound_late.hlo": "the same",
     "async_sugar_with_operands_bound_late.hlo": "the same: jaxlib 0.10 dies of it",
-    "attribute_of_a_newer_xla.hlo": "attributes are read when somebody asks, known or not",
-    "byte_order_mark.hlo": "an editor's mark is not part of the program",
     "collective_reduce_of_a_newer_release.hlo": "an opcode that is new in jax 0.11",
     "compact_get_tuple_element.hlo": "`%p#1` is new in jax 0.11",
     "compact_get_tuple_element_as_control_predecessor.hlo": "the same",
     "compact_get_tuple_element_of_a_nested_tuple.hlo": "the same",
     "compare_order_of_a_newer_release.hlo": "an attribute that is new in jax 0.11",
+    "root_get_tuple_element_is_printed.hlo": "`%p#1` is new in jax 0.11",
+    "sharding_single_device.hlo": "jax 0.12 prints it",
+    "topk_is_stable_of_a_newer_release.hlo": "an attribute that is new in jax 0.11",
+}
+"""Texts that 0.10 refuses, and 0.12 reads."""
+XLA_REFUSES_AND_WE_READ = NEWER | {
+    "attribute_of_a_newer_xla.hlo": "attributes are read when somebody asks, known or not",
+    "byte_order_mark.hlo": "an editor's mark is not part of the program",
     "control_predecessor_elided.hlo": "jax 0.11 prints names here that it leaves undefined",
     "hash_run_line.hlo": "`# RUN:` lines are comments of the tests that hold the text",
     "metadata_of_an_older_release.hlo": "fields of metadata come and go",
@@ -52,24 +58,7 @@ XLA_REFUSES_AND_WE_READ = {
     "modules_without_separator.hlo": "XLA reads one module, and this file holds several",
     "opcode_of_a_newer_xla.hlo": "opcodes are kept, known or not",
     "operand_used_before_definition.hlo": "names are looked up when somebody asks",
-    "root_get_tuple_element_is_printed.hlo": "`%p#1` is new in jax 0.11",
-    "sharding_single_device.hlo": "jax 0.12 prints it",
-    "topk_is_stable_of_a_newer_release.hlo": "an attribute that is new in jax 0.11",
     "type_of_a_newer_xla.hlo": "types are kept, known or not",
-}
-NEWER = {
-    "async_done_after_copies.hlo",
-    "async_done_without_a_start.hlo",
-    "async_operands_bound_late.hlo",
-    "async_sugar_with_operands_bound_late.hlo",
-    "collective_reduce_of_a_newer_release.hlo",
-    "compact_get_tuple_element.hlo",
-    "compact_get_tuple_element_as_control_predecessor.hlo",
-    "compact_get_tuple_element_of_a_nested_tuple.hlo",
-    "compare_order_of_a_newer_release.hlo",
-    "root_get_tuple_element_is_printed.hlo",
-    "sharding_single_device.hlo",
-    "topk_is_stable_of_a_newer_release.hlo",
 }
 
 XLA_READS_OTHERWISE = {
@@ -87,7 +76,7 @@ REFUSED_ALIKE = {
     "only_comments.hlo",
 }
 _not_read_by_both = (
-    REFUSED_ALIKE | XLA_READS_OTHERWISE.keys() | (XLA_REFUSES_AND_WE_READ.keys() - NEWER)
+    REFUSED_ALIKE | XLA_READS_OTHERWISE.keys() | (XLA_REFUSES_AND_WE_READ.keys() - NEWER.keys())
 )
 READ_ALIKE = [path for path in ODDITIES if path.name not in _not_read_by_both]
 
@@ -109,22 +98,6 @@ def text_of(path: Path) -> str:
 # ---- what XLA says of every text, asked once for each release
 
 
-@pytest.fixture(params=RELEASES)
-def release(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    if oracle_of(name) is None:
-        pytest.skip(f"no jaxlib {name} at hand, neither here nor in HLO_LINT_ORACLES")
-    return name
-
-
-@cache
-def oracle_of(release: str) -> Oracle | None:
-    for oracle in oracles():
-        if oracle.version.startswith(f"{release}."):
-            return oracle
-    return None
-
-
 @cache
 def answers(release: str) -> dict[str, Answer]:
     texts = [text_of(path) for path in ODDITIES]
@@ -135,8 +108,7 @@ def answers(release: str) -> dict[str, Answer]:
 
 
 def asked(release: str, texts: list[str]) -> list[Answer]:
-    oracle = present(oracle_of(release))
-    return oracle.read(texts)
+    return present(oracle_of(release)).read(texts)
 
 
 def answer(release: str, text: str) -> XlaModule:
@@ -229,7 +201,7 @@ def test_we_report_what_xla_refuses_with_these_exceptions(release: str) -> None:
         for path in ODDITIES
         if any(module.problems for module in hlo_lint.parse_all(text_of(path)))
     }
-    new = NEWER if release == "0.12" else set()
+    new = NEWER.keys() if release == "0.12" else set()
     assert refused & reported == REFUSED_ALIKE
     assert refused - reported == XLA_REFUSES_AND_WE_READ.keys() - new
     assert not reported - refused

@@ -19,7 +19,7 @@ from hlo_lint.hlo.attributes.reading import read_attribute
 from hlo_lint.text.source import decode
 from tests.conftest import ROOT, present
 from tests.oracle.compare import disagreements
-from tests.oracle.xla import Answer, Oracle, Refusal, XlaModule, oracles
+from tests.oracle.xla import Answer, Refusal, XlaModule, oracle_of
 
 pytestmark = pytest.mark.slow
 
@@ -295,25 +295,10 @@ TEXTS = {
 NEWER = (*("order=", "unreduced=max", '["outer/inner"]'),)
 """Parts of spellings that 0.10 refuses."""
 
-RELEASES = ("0.10", "0.12")
-
-
-@pytest.fixture(params=RELEASES)
-def release(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    if _oracle(name) is None:
-        pytest.skip(f"no jaxlib {name} at hand, neither here nor in HLO_LINT_ORACLES")
-    return name
-
-
-@cache
-def _oracle(release: str) -> Oracle | None:
-    return next((each for each in oracles() if each.version.startswith(f"{release}.")), None)
-
 
 @cache
 def _answers(release: str) -> dict[str, Answer]:
-    oracle = present(_oracle(release))
+    oracle = present(oracle_of(release))
     return dict(zip(TEXTS, oracle.read(list(TEXTS.values())), strict=True))
 
 
@@ -388,7 +373,7 @@ HOLDERS = {
 
 @cache
 def _malformed(release: str) -> list[Answer]:
-    oracle = present(_oracle(release))
+    oracle = present(oracle_of(release))
     return oracle.read(
         [
             MODULE.format(header="", instruction=HOLDERS[name].replace("%s", text))
@@ -493,7 +478,7 @@ def test_random_shardings_and_groups_mean_what_they_mean_to_xla(release: str) ->
         f"{REDUCE}, replica_groups={_random_groups(chance)}" for _ in range(MAX_RANDOM)
     ]
     texts = [MODULE.format(header="", instruction=each) for each in instructions]
-    oracle = present(_oracle(release))
+    oracle = present(oracle_of(release))
     read = 0
     for line, text, found in zip(instructions, texts, oracle.read(texts), strict=True):
         if isinstance(found, XlaModule):
@@ -525,7 +510,7 @@ def _sample() -> list[str]:
 
 @pytest.mark.skipif(not ARCHIVES.is_dir(), reason="the archives of dumps are not here")
 def test_a_sample_of_the_archives_means_what_it_means_to_xla(release: str) -> None:
-    oracle = present(_oracle(release))
+    oracle = present(oracle_of(release))
     texts = _sample()
     assert len(texts) > 50
     read = 0
@@ -538,7 +523,7 @@ def test_a_sample_of_the_archives_means_what_it_means_to_xla(release: str) -> No
 
 def test_an_attribute_that_nobody_compares_is_a_difference(release: str) -> None:
     text = MODULE.format(header="", instruction="f32[4,8] negate(a)")
-    oracle = present(_oracle(release))
+    oracle = present(oracle_of(release))
     (found,) = oracle.read([text])
     assert isinstance(found, XlaModule)
     changed = text.replace("negate(a)", "negate(a), of_tomorrow={1}")
@@ -550,7 +535,7 @@ def test_an_attribute_that_nobody_compares_is_a_difference(release: str) -> None
 def test_a_value_that_xla_reads_otherwise_is_a_difference(release: str) -> None:
     first = MODULE.format(header="", instruction="f32[4,8] iota(), iota_dimension=1")
     second = first.replace("iota_dimension=1", "iota_dimension=0")
-    oracle = present(_oracle(release))
+    oracle = present(oracle_of(release))
     (found,) = oracle.read([first])
     assert isinstance(found, XlaModule)
     assert disagreements(second, found) == ["e: %n: dimensions: [0] here, [1] in XLA"]

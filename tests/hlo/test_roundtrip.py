@@ -46,12 +46,17 @@ def test_the_bytes_of_damaged_texts_survive_and_nothing_raises(seed: int) -> Non
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"\n", b"\xef\xbb\xbf", b"\x00", b"// nothing", b"}{", b"\xff", b",\n}"]
+    "data",
+    [
+        *(b"", b"\n", b"\xef\xbb\xbf", b"\x00", b"// nothing", b"}{", b"\xff", b",\n}", b"noise"),
+        *(b"HloModule", b"}" * 50, b"HloModule m\n\n{"),
+    ],
 )
 def test_what_is_no_hlo_is_one_problem(data: bytes) -> None:
     module = hlo_lint.parse(data)
     assert encode(hlo_lint.emit(module)) == data
     assert module.problems
+    assert module.entry is None
 
 
 ODD_LINES = """\

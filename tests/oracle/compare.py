@@ -16,6 +16,7 @@ from hlo_lint.hlo.opcodes import wrapped_opcode
 from hlo_lint.hlo.parser.literals import LiteralError
 from hlo_lint.hlo.records import attributes_of, name_of, opcode_of, operands_of, type_of
 from hlo_lint.hlo.shape import ShapeSyntaxError, parse_shape
+from tests.conftest import present
 from tests.oracle import meaning
 from tests.oracle.meaning import numbers as numbers
 from tests.oracle.xla import XlaComputation, XlaInstruction, XlaModule, as_utf8
@@ -272,8 +273,7 @@ def different_shapes(
         ours = written[computation.name]
         shapes = {each.name: each.shape for each in computation.instructions}
         for theirs, name in our_names(ours, computation).items():
-            instruction = ours.instruction(name)
-            assert instruction is not None
+            instruction = present(ours.instruction(name))
             if not instruction.type_text:
                 continue
             if numbers(instruction.shape) != numbers(parse_shape(shapes[theirs])):
@@ -345,8 +345,7 @@ def _of_attributes(module: Module, xla: XlaModule, settled: Settled) -> Iterator
             found += _unequal(f"{name}: its schedule", [name_of(row) for row in ours.rows], order)
         for each in other.instructions:
             if each.name in names:
-                instruction = ours.instruction(names[each.name])
-                assert instruction is not None
+                instruction = present(ours.instruction(names[each.name]))
                 place = f"{name}: %{instruction.name}"
                 is_wrapped = name in started and instruction == ours.root
                 for difference in _of_instruction(instruction, each, theirs, names, frames, pairs):

@@ -442,14 +442,8 @@ MODULE: Table = {
 }
 """The fields of the header of an `HloModuleProto`, shapes left out."""
 
-LITERAL: dict[int, tuple[str, str]] = {
-    4: ("s32", "i"),
-    5: ("s64", "q"),
-    6: ("u32", "I"),
-    7: ("u64", "Q"),
-    2: ("pred", "?"),
-}
-"""Fields of a `LiteralProto` that hold varints: type of the elements, and its code in `struct`."""
+LITERAL = {4: "i", 5: "q", 6: "I", 7: "Q", 2: "?"}
+"""Fields of a `LiteralProto` that hold varints, and the code of their elements in `struct`."""
 LITERAL_BYTES = frozenset(
     {3, 8, 9, 11, 12, 13, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32}
     | {33, 35, 36}
@@ -463,7 +457,7 @@ def literal_bytes(data: bytes) -> bytes:
         if number in LITERAL_BYTES:
             return b"".join(values)
         if number in LITERAL:
-            code = LITERAL[number][1]
+            code = LITERAL[number]
             found = ints(values)
             if code in "IQ":
                 found = [value + 2 * _SIGN if value < 0 else value for value in found]

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hlo_lint.text.source import encode
+from tests.conftest import completed
 
 _ROOT = Path(__file__).resolve().parents[2]
 _VERSION = "from importlib.metadata import version; print(version('jaxlib'))"
@@ -132,15 +133,11 @@ class Oracle:
 
 def as_utf8(text: str) -> str:
     """The bindings want UTF-8: bytes that are none arrive as Latin-1, so that XLA meets them."""
-    return text if _is_utf8(text) else encode(text).decode("latin-1")
-
-
-def _is_utf8(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:
-        return False
-    return True
+        return encode(text).decode("latin-1")
+    return text
 
 
 class _Told(NamedTuple):
@@ -157,41 +154,25 @@ class _Told(NamedTuple):
         self.fields.extend(found["fields"])
         self.metadata.extend(found["metadata"])
         self.computations.extend(map(self._computation, found["new"]))
-        return XlaModule(
-            found["name"],
-            found["entry"],
-            found["is_scheduled"],
-            tuple(self.computations[number] for number in found["computations"]),
-            found["shapes"],
-            found["header"],
-            found["printed_header"],
-            found["stacks"],
-        )
+        computations = tuple(self.computations[number] for number in found["computations"])
+        told = {name: found[name] for name in XlaModule.__match_args__}
+        return XlaModule(**{**told, "computations": computations})
 
     def _computation(self, found: dict[str, Any]) -> XlaComputation:
-        return XlaComputation(
-            found["name"],
-            found["root"],
-            found["thread"],
-            tuple(found["schedule"]),
-            tuple(_instruction(each, self.fields, self.metadata) for each in found["instructions"]),
-        )
+        instructions = tuple(map(self._instruction, found["instructions"]))
+        told = {**found, "schedule": tuple(found["schedule"]), "instructions": instructions}
+        return XlaComputation(**told)
+
+    def _instruction(self, found: dict[str, Any]) -> XlaInstruction:
+        names = {key: tuple(value) for key, value in found.items() if isinstance(value, list)}
+        fields, metadata = self.fields[found["fields"]], self.metadata[found["metadata"]]
+        return XlaInstruction(**{**found, **names, "fields": fields, "metadata": metadata})
 
 
-def _instruction(found: dict[str, Any], fields: list[str], metadata: list[str]) -> XlaInstruction:
-    return XlaInstruction(
-        found["name"],
-        found["opcode"],
-        found["shape"],
-        tuple(found["operands"]),
-        tuple(found["users"]),
-        tuple(found["called"]),
-        found["parameter"],
-        found["index"],
-        tuple(found["control"]),
-        fields[found["fields"]],
-        metadata[found["metadata"]],
-    )
+@cache
+def oracle_of(release: str) -> Oracle | None:
+    """The first at hand of the releases that begin with these numbers."""
+    return next((each for each in oracles() if each.version.startswith(f"{release}.")), None)
 
 
 @cache
@@ -215,7 +196,5 @@ def oracles() -> tuple[Oracle, ...]:
 
 
 def _jaxlib_version(python: str) -> str | None:
-    child = subprocess.run(
-        [python, "-c", _VERSION], capture_output=True, text=True, timeout=60, check=False
-    )
+    child = completed([python, "-c", _VERSION], timeout=60)
     return child.stdout.strip() if child.returncode == 0 else None
