@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import hlo_lint
 from hlo_lint import Diagnostic, HloSyntaxError, Module, Severity
 from hlo_lint.report.json import as_dict
 from hlo_lint.text.errors import DumpError, UsageError
-from tests.conftest import CRASH, ROOT, ROUNDTRIP, completed, present, written
+from tests.conftest import CRASH, ROUNDTRIP, present, written
 from tests.texts import CLEAN, LOOSE
 
 CUT = LOOSE.replace("  ROOT", "  %q = f32[8,3]{1,0} negate(%p\n  ROOT")
@@ -53,18 +52,6 @@ def graph() -> Module:
 # Reading and writing text
 
 
-@pytest.mark.parametrize("text", [LOOSE, CUT, "", "\n", "noise", LOOSE.replace("\n", "\r\n")])
-def test_what_is_parsed_is_emitted(text: str) -> None:
-    assert hlo_lint.emit(hlo_lint.parse(text)) == text
-
-
-def test_bytes_that_are_no_utf8_come_out_as_surrogate_escapes() -> None:
-    data = LOOSE.encode() + b"// \xff\n"
-    text = hlo_lint.emit(hlo_lint.parse(data))
-    assert text.endswith("// \udcff\n")
-    assert text.encode("utf-8", "surrogateescape") == data
-
-
 def test_bytes_and_text_give_the_same_module() -> None:
     one, other = hlo_lint.parse(LOOSE), hlo_lint.parse(LOOSE.encode())
     assert [row.row for row in one.instructions()] == [row.row for row in other.instructions()]
@@ -88,17 +75,6 @@ def test_bad_hlo_is_no_reason_to_raise_and_is_listed() -> None:
     assert module.entry.instruction("r") is not None
 
 
-def test_a_good_module_has_no_problems() -> None:
-    assert hlo_lint.parse(LOOSE).problems == ()
-
-
-@pytest.mark.parametrize("text", ["", "noise", "\x00", "HloModule", "}" * 50, "HloModule m\n\n{"])
-def test_what_is_no_hlo_has_a_problem_and_no_entry(text: str) -> None:
-    module = hlo_lint.parse(text)
-    assert module.problems
-    assert module.entry is None
-
-
 def test_strict_raises_with_line_and_column_and_shows_the_place() -> None:
     with pytest.raises(HloSyntaxError) as raised:
         hlo_lint.parse(CUT, "cut.hlo", strict=True)
@@ -117,10 +93,6 @@ def test_strict_looks_at_every_module_of_a_text() -> None:
     assert raised.value.line > LOOSE.count("\n") + 1
     with pytest.raises(HloSyntaxError):
         hlo_lint.parse(LOOSE + "// -----\n" + CUT, strict=True)
-
-
-def test_strict_accepts_what_can_be_read() -> None:
-    assert hlo_lint.parse(LOOSE, strict=True).name == "m"
 
 
 def test_a_module_knows_its_path() -> None:
@@ -212,27 +184,12 @@ def test_the_layouts_of_a_lowered_module_bind_nothing() -> None:
 # What lint says
 
 
-def test_before_says_what_the_text_does_not() -> None:
-    assert lint_one(LOOSE).severity is Severity.WARNING
-    assert lint_one(LOOSE, before=NEXT).severity is Severity.ERROR
-
-
 @pytest.mark.parametrize(
     ("before", "near"), [("layout-normalization", NEXT), ("", NEXT), ("algsimpl", "algsimp?")]
 )
 def test_a_pass_that_no_release_has_is_refused(before: str, near: str) -> None:
     with pytest.raises(UsageError, match=re.escape(near)):
         hlo_lint.lint(LOOSE, before=before)
-
-
-def test_rules_are_chosen_by_name_and_family() -> None:
-    both = LOOSE + "noise"
-    rules = [
-        {found.rule for found in hlo_lint.lint(both, select, ignore).findings}
-        for select, ignore in ((None, None), (["layout"], None), (None, ["layout"]), ([], None))
-    ]
-    reshape, unreadable = "reshape-moves-data", "unreadable-text"
-    assert rules == [{reshape, unreadable}, {reshape}, {unreadable}, set()]
 
 
 @pytest.mark.parametrize("option", [0, 1])
@@ -257,11 +214,6 @@ def test_a_finding_has_the_fields_of_the_json_as_attributes(crash: Path) -> None
     assert present(found.introduced_by).pass_name == "autotuner"
     assert found.origin is not None
     assert (found.origin.file, found.origin.line) == ("programs.py", 40)
-
-
-def test_severities_are_error_warning_and_info() -> None:
-    assert [severity.name for severity in Severity] == ["ERROR", "WARNING", "INFO"]
-    assert [severity.value for severity in Severity] == ["error", "warning", "info"]
 
 
 def test_a_report_prints_as_the_command_line_and_spells_json(crash: Path) -> None:
@@ -329,25 +281,6 @@ def test_the_edits_of_a_fix_turn_the_text_into_the_fixed_text(form: str) -> None
     assert result.findings == result.remaining.findings == ()
 
 
-@pytest.mark.parametrize(("before", "opcode"), [(None, "transpose"), (NEXT, "copy")])
-def test_the_default_form_is_copy_where_layout_normalization_is_next(
-    before: str | None, opcode: str
-) -> None:
-    assert f" {opcode}(" in hlo_lint.fix(LOOSE, before=before).text
-
-
-def test_fixing_a_fixed_text_changes_nothing() -> None:
-    text = hlo_lint.fix(LOOSE).text
-    again = hlo_lint.fix(text)
-    assert (again.text, again.edits) == (text, ())
-
-
-def test_what_has_no_fix_remains() -> None:
-    result = hlo_lint.fix(LOOSE + "noise")
-    assert [found.rule for found in result.findings] == ["unreadable-text"]
-    assert result.text.endswith("}\nnoise")
-
-
 def test_fix_takes_what_lint_takes_and_writes_nothing(loose: Path) -> None:
     texts = {
         hlo_lint.fix(target).text
@@ -365,19 +298,11 @@ def test_the_fix_of_a_crash_is_in_the_dump_that_the_finding_names(crash: Path) -
 
 
 def test_the_text_of_several_files_is_none_of_them(loose: Path) -> None:
-    other = loose.with_name("other.hlo")
-    other.write_text(LOOSE)
+    other = written(loose.with_name("other.hlo"), LOOSE)
     result = hlo_lint.fix([loose, other])
     assert len(result.files) == 2
     with pytest.raises(ValueError, match="2 files"):
         _ = result.text
-
-
-def test_every_module_of_a_text_is_fixed() -> None:
-    text = "// -----\n".join([LOOSE] * 12)
-    result = hlo_lint.fix(text)
-    assert (result.findings, result.text.count(" reshape(")) == ((), 0)
-    assert result.text.count("// -----\n") == 11
 
 
 def test_an_unknown_form_is_refused() -> None:
@@ -544,16 +469,12 @@ def test_every_view_of_an_odd_text_can_be_looked_at(path: Path) -> None:
 # Imports
 
 
-def test_import_loads_nothing_that_is_slow() -> None:
-    heavy = ("jax", "jaxlib", "lark", "networkx", "numpy", "rich", "click")
-    program = f"import sys, hlo_lint; print([name for name in {heavy} if name in sys.modules])"
-    seen = completed([sys.executable, "-c", program], env={"PYTHONPATH": str(ROOT)}, check=True)
-    assert seen.stdout == "[]\n"
-
-
 def test_everything_that_is_exported_is_there() -> None:
     assert sorted(hlo_lint.__all__) == list(hlo_lint.__all__)
     assert all(hasattr(hlo_lint, name) for name in hlo_lint.__all__)
+    assert set(hlo_lint.__all__) < set(dir(hlo_lint))
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = hlo_lint.no_such_name  # type: ignore[attr-defined]
 
 
 def test_a_module_is_its_computations_and_a_computation_its_instructions() -> None:
@@ -648,3 +569,4 @@ def test_one_rule_may_be_selected_by_its_name_alone() -> None:
     listed = hlo_lint.lint(LOOSE, ["layout"], ["needless-transpose"], before=NEXT)
     assert alone.findings == listed.findings
     assert alone.findings
+    assert not hlo_lint.lint(LOOSE, select=[]).findings

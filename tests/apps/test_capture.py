@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-import hlo_lint
 from hlo_lint import (
     Allowance,
     CaptureError,
@@ -273,14 +272,6 @@ def test_the_winner_is_forged_for_dots_alone() -> None:
         "  result { gemm { algorithm: 0 } }\n  version: 52\n}\n"
     )
     assert cublaslt_wins("nothing was looked up") is None
-
-
-def test_the_public_names_are_all_there() -> None:
-    for name in hlo_lint.__all__:
-        assert getattr(hlo_lint, name)
-    assert set(hlo_lint.__all__) < set(dir(hlo_lint))
-    with pytest.raises(AttributeError, match="no_such_name"):
-        _ = hlo_lint.no_such_name  # type: ignore[attr-defined]
 
 
 def run_python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

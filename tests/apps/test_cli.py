@@ -24,7 +24,7 @@ from hlo_lint.apps.testing import write_example
 from hlo_lint.dumps.directory import FIXED
 from hlo_lint.rules.base import Bad
 from hlo_lint.rules.registry import all_rules, find_rule
-from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT, present, started
+from tests.conftest import DUMPS, FIXTURES, ROOT, present, started
 from tests.forks import forked
 from tests.texts import CLEAN, LOOSE
 
@@ -144,20 +144,6 @@ def named(crash: Path) -> Path:
 # Exit status
 
 
-def test_a_healthy_dump_exits_0() -> None:
-    ran = run("check", str(DUMPS / "gpu-jax0.11.2" / "attention"))
-    assert (ran.status, ran.errors) == (0, "")
-    assert ran.out.endswith("91 modules of HLO, 1 resolved by a later pass (--resolved)\n")
-
-
-def test_a_crash_dump_exits_1(crash: Path) -> None:
-    ran = run("check", "crash")
-    assert ran.status == 1
-    assert ran.out.endswith(
-        "1 error in 33 files, 33 modules of HLO\n1 fixable with `hlo-lint fix`\n"
-    )
-
-
 @pytest.mark.parametrize(
     "case", sorted(DUMPS.glob("*/*")), ids=lambda case: "/".join(case.parts[-2:])
 )
@@ -230,13 +216,6 @@ def test_strict_reports_what_xla_refuses_as_errors() -> None:
     assert ran.status == 1
     assert "error[parser-refuses]: jaxlib 0." in ran.out
     assert "--> refused.hlo:5:24" in ran.out
-
-
-def test_bytes_of_no_meaning_are_a_warning() -> None:
-    write("noise.txt", bytes(range(256)) * 20)
-    ran = run("check", "noise.txt")
-    assert ran.status == 1
-    assert "warning[unreadable-text]" in ran.out
 
 
 def test_the_version_is_said_without_an_installed_package() -> None:
@@ -353,29 +332,11 @@ def test_what_was_not_looked_at_is_said(crash: Path) -> None:
     assert "(json, pbtxt)" in line
 
 
-def test_concise_is_one_line_for_each_finding(crash: Path) -> None:
-    (line,) = run("check", "--output-format", "concise", "crash").out.splitlines()
-    place, _, said = line.partition(" ")
-    assert place.endswith("-rewriter.txt:43:50:")
-    assert said.startswith("error[reshape-moves-data]: this reshape moves bytes")
-
-
 @pytest.mark.parametrize("words", ["check --output-format concise", "fix --diff"])
 def test_nothing_is_said_of_a_clean_file(words: str) -> None:
     write("clean.hlo", CLEAN)
     ran = run(*words.split(), "clean.hlo")
     assert (ran.status, ran.out) == (0, "")
-
-
-def test_a_reader_that_goes_away_ends_the_program_quietly() -> None:
-    write("loose.hlo")
-    begin, end = os.pipe()
-    os.close(begin)
-    with open(end, "wb") as gone:
-        done = subprocess.run(
-            command("check", "loose.hlo"), stdout=gone, stderr=subprocess.PIPE, env=environment()
-        )
-    assert done.stderr == b""
 
 
 # JSON
@@ -405,30 +366,6 @@ FINDING: dict[str, type | tuple[type, ...]] = {
 }
 
 
-def test_the_json_of_a_crash_has_the_published_fields(crash: Path) -> None:
-    report = check_json("crash").json
-    assert list(report) == ["version", "findings", "allowed", "skipped", "stats"]
-    assert report["version"] == 3
-    assert report["stats"] == {
-        "files": 33, "modules": 33, "errors": 1, "warnings": 0, "infos": 0, "resolved": 0,
-        "hidden": 0,
-    }  # fmt: skip
-    (found,) = report["findings"]
-    assert list(found) == list(FINDING)
-    assert found["introduced_by"] == {
-        "pass": "autotuner",
-        "pipeline": "post-layout_assignment",
-        "step": 30,
-        "path": found["path"],
-    }
-    assert (found["resolved_by"], found["seen_in"]) == (None, 1)
-    assert found["origin"] == {"file": "programs.py", "line": 40, "function": "batched_dot"}
-    assert (found["pipeline"], found["step"]) == ("post-layout_assignment", 30)
-    assert (found["severity"], found["module"]) == ("error", "jit_batched_dot")
-    assert (found["computation"], found["instruction"]) == ("main.1", "reshape.15")
-    assert list(found["fix"]) == ["title", "safety", "edits"]
-
-
 @pytest.mark.parametrize("args", [("loose.hlo",), ("loose.hlo", *NEXT), ("broken.hlo",)])
 def test_every_field_of_the_json_has_its_type(args: tuple[str, ...]) -> None:
     write("loose.hlo")
@@ -439,13 +376,6 @@ def test_every_field_of_the_json_has_its_type(args: tuple[str, ...]) -> None:
         assert list(found) == list(FINDING)
         assert all(isinstance(found[name], kind) for name, kind in FINDING.items())
         assert found["severity"] in ("error", "warning", "info")
-
-
-def test_line_and_columns_cut_the_operand_out_of_the_file(crash: Path) -> None:
-    (found,) = check_json("crash").findings
-    line = Path(found["path"]).read_text().split("\n")[found["line"] - 1]
-    assert found["end_line"] == found["line"]
-    assert line[found["column"] - 1 : found["end_column"] - 1] == "%get-tuple-element"
 
 
 def test_columns_count_characters_not_bytes() -> None:
@@ -469,28 +399,10 @@ def test_the_json_of_a_clean_run_is_the_same_object_without_findings() -> None:
     ran = check_json("clean.hlo")
     assert ran.status == 0
     assert run("check", "clean.hlo", HLO_LINT_OUTPUT_FORMAT="json").json == ran.json
-    assert ran.json == {
-        "version": 3,
-        "findings": [],
-        "allowed": [],
-        "skipped": [],
-        "stats": {
-            "files": 1,
-            "modules": 1,
-            "errors": 0,
-            "warnings": 0,
-            "infos": 0,
-            "resolved": 0,
-            "hidden": 0,
-        },
-    }
-
-
-def test_skipped_entries_of_the_json_have_a_path_and_a_reason(crash: Path) -> None:
-    (entry,) = check_json("crash").json["skipped"]
-    assert list(entry) == ["path", "reason"]
-    assert Path(entry["path"]).name == "crash"
-    assert "(json, pbtxt)" in entry["reason"]
+    stats = {"files": 1, "modules": 1}
+    stats |= dict.fromkeys(("errors", "warnings", "infos", "resolved", "hidden"), 0)
+    nothing: dict[str, object] = {"findings": [], "allowed": [], "skipped": []}
+    assert ran.json == {"version": 3, **nothing, "stats": stats}
 
 
 # Loose files, several modules, text that cannot be read
@@ -524,12 +436,6 @@ def test_each_module_of_a_file_has_its_own_findings(between: str) -> None:
     assert [found["line"] for found in report["findings"]] == [5, 5 + step]
 
 
-def test_all_of_many_modules_in_one_file_are_fixed() -> None:
-    path = write("several.hlo", "// -----\n".join([LOOSE] * 15))
-    assert run("fix", "several.hlo").status == 0
-    assert "reshape(" not in path.read_text()
-
-
 def test_a_hundred_unreadable_lines_make_a_short_report() -> None:
     body = "".join(f"  garbage {number} =\n" for number in range(100))
     write("cut.hlo", LOOSE.replace("  ROOT", body + "  ROOT"))
@@ -538,12 +444,6 @@ def test_a_hundred_unreadable_lines_make_a_short_report() -> None:
     assert ran.status == 1
     assert "unreadable-text" in ran.out
     assert len(ran.out.splitlines()) < 50
-
-
-def test_what_can_be_read_of_a_broken_file_is_still_checked() -> None:
-    write("cut.hlo", LOOSE.replace("  ROOT", "  %q = f32[8,3] negate(%p\n  ROOT"))
-    rules = {found["rule"] for found in check_json("cut.hlo").findings}
-    assert rules == {"unreadable-text", "reshape-moves-data"}
 
 
 def test_names_with_blanks_and_strange_letters_are_paths_like_any() -> None:
@@ -603,10 +503,6 @@ def test_explain_says_why_and_shows_bad_and_good() -> None:
         assert part in ran.out
 
 
-def test_explain_of_a_word_of_a_message_leads_to_the_rule() -> None:
-    assert "--select reshape-moves-data" in run("explain", "ReshapeIsBitcast").out
-
-
 @pytest.mark.parametrize(
     ("name", "offered"), [("nonsense", "`hlo-lint rules`"), ("layout", "reshape-moves-data")]
 )
@@ -648,11 +544,6 @@ def test_fix_of_standard_input_may_go_to_a_file() -> None:
     assert "transpose(" in Path("out.hlo").read_text()
 
 
-def test_a_fixed_text_may_be_checked_in_a_pipe() -> None:
-    fixed = run("fix", "-", *NEXT, input=LOOSE.encode()).output
-    assert run("check", "-", *NEXT, input=fixed).status == 0
-
-
 # Fix
 
 
@@ -676,15 +567,6 @@ def test_a_dump_directory_is_not_edited_unless_that_is_asked_for(crash: Path) ->
     assert "`hlo-lint fix crash -o FIXED` writes a fixed copy" in ran.errors
     assert run("fix", "--diff", "crash").status in (0, 1)
     assert changed(before, snapshot(crash)) == []
-
-
-def test_fix_of_a_dump_spells_the_move_as_a_copy(crash: Path, named: Path) -> None:
-    old = named.read_text().splitlines()
-    run("fix", "--in-place", "crash")
-    new = named.read_text().splitlines()
-    assert new[:42] + new[44:] == old[:42] + old[43:]
-    assert "%reshape.15.copy = f32[16,128,32]{1,2,0} copy(%get-tuple-element)" in new[42]
-    assert "%reshape.15 = f32[2,8,128,32]{2,3,1,0} bitcast(%reshape.15.copy)" in new[43]
 
 
 @pytest.mark.parametrize("release", ["0.10.0", "0.10.2", "0.11.2"])
@@ -863,14 +745,6 @@ def test_lines_that_end_in_crlf_keep_doing_so() -> None:
     assert path.read_bytes().count(b"\n") == path.read_bytes().count(b"\r\n") == 9
 
 
-def test_bytes_that_are_no_utf8_survive_a_fix() -> None:
-    data = LOOSE.replace("reshape(%p)", 'reshape(%p), metadata={op_name="caf@"}').encode()
-    path = write("loose.hlo", data.replace(b"@", b"\xe9") + b"// \xff\xfe\n")
-    assert run("fix", "loose.hlo").status == 0
-    assert path.read_bytes().endswith(b"}\n// \xff\xfe\n")
-    assert b'op_name="caf\xe9"' in path.read_bytes()
-
-
 # Several paths
 
 
@@ -1033,35 +907,6 @@ def test_a_fix_may_count_as_a_finding() -> None:
 # Several processes
 
 
-def test_several_processes_print_what_one_prints() -> None:
-    folder = str(DUMPS / "gpu-jax0.10.2")
-    one = run("check", "-j", "1", folder)
-    for jobs in ("2", "auto"):
-        several = run("check", "-j", jobs, folder)
-        assert (several.output, several.status) == (one.output, one.status)
-
-
-def test_an_interrupt_exits_130_with_one_line() -> None:
-    program = "from hlo_lint.apps.cli.program import main; main()"
-    with started(
-        [sys.executable, "-X", "importtime", "-c", program, "check", "-"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment(),
-        text=True,
-    ) as waiting:
-        assert waiting.stderr is not None
-        while "hlo_lint.apps.targets" not in waiting.stderr.readline():
-            pass  # once that is imported, the program waits for its input
-        time.sleep(0.2)
-        waiting.send_signal(signal.SIGINT)
-        errors = [line for line in waiting.stderr if not line.startswith("import time:")]
-        output = waiting.stdout.read() if waiting.stdout else ""
-        waiting.wait()
-    assert (waiting.returncode, output, errors) == (130, "", ["interrupted\n"])
-
-
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
@@ -1080,10 +925,6 @@ def test_an_interrupt_exits_130_with_one_line() -> None:
         (
             ("explain", "reshape-move-data"),
             "no rule or family is named reshape-move-data: did you mean reshape-moves-data?",
-        ),
-        (
-            ("passes", str(CRASH), "--module", "jit_batched_dots"),
-            f"no module in {CRASH} is named jit_batched_dots: did you mean jit_batched_dot?",
         ),
     ],
     ids=lambda words: words[0] if isinstance(words, tuple) else "",

@@ -65,7 +65,7 @@ def test_after_a_kill_each_file_is_old_or_new_and_the_next_run_leaves_nothing(
         "print(o.mixed, o.left_after_next, o.partly, o.left_over)"
     )
     command = [sys.executable, "-c", code, str(tmp_path)]
-    ran = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    ran = completed(command, check=True, cwd=ROOT)
     mixed, left_after_next, partly, left_over = map(int, ran.stdout.split())
     assert (mixed, left_after_next) == (0, 0)
     assert partly
@@ -236,7 +236,7 @@ def test_a_worker_that_is_killed_is_one_error(tmp_path: Path) -> None:
     )
     report = tmp_path / "report.json"
     command = [sys.executable, "-c", code, "check", "-j", "2", "--no-cache", "-o", str(report)]
-    ran = subprocess.run([*command, SEVERAL], capture_output=True, text=True, check=False)
+    ran = completed([*command, SEVERAL])
     assert (ran.returncode, ran.stdout) == (2, "")
     assert ran.stderr == (
         "Error: a worker process died, perhaps of too little memory: try --jobs 1\n"
@@ -308,7 +308,7 @@ def test_an_interrupt_while_a_class_is_made_is_no_crash(patch: str, tree: Path) 
     )
     options = ["--isolated", "--no-cache", "--before", "layout_normalization"]
     command = [sys.executable, "-c", code, "check", *options, str(tree)]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    ran = completed(command)
     assert (ran.returncode, ran.stderr) == (130, "interrupted\n")
 
 
@@ -326,7 +326,7 @@ def test_a_signal_in_a_callback_that_may_not_raise_is_not_lost(tree: Path) -> No
         "from hlo_lint.apps.cli.program import main; main()"
     )
     command = [sys.executable, "-c", code, "check", "--isolated", "--no-cache", str(tree)]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    ran = completed(command)
     assert (ran.returncode, ran.stdout, ran.stderr) == (143, "", "terminated\n")
 
 
@@ -356,7 +356,7 @@ def test_a_report_that_is_interrupted_is_not_there(tmp_path: Path) -> None:
         "from hlo_lint.apps.cli.program import main; main()"
     )
     command = [sys.executable, "-c", code, "check", str(CRASH), "-o", str(report)]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    ran = completed(command)
     assert (ran.returncode, ran.stderr) == (143, "terminated\n")
     assert os.listdir(tmp_path) == []
 

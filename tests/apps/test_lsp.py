@@ -18,7 +18,6 @@ from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 
 import hlo_lint
-from hlo_lint.hlo.parser.module import parse_file
 from tests.conftest import CRASH, ROOT, completed, present, started
 from tests.editor import Editor
 
@@ -631,11 +630,3 @@ def test_without_its_library_the_server_says_what_to_install() -> None:
     assert ran.stderr == (
         "Error: the server needs pygls, which is not installed: pip install 'hlo-lint[lsp]'\n"
     )
-
-
-def test_the_fixed_text_of_an_action_is_still_hlo(editor: Editor) -> None:
-    text = DUMP.read_text()
-    uri = editor.open(text, str(DUMP))
-    (told,) = editor.findings(uri)
-    quick, *_ = editor.actions(uri, told.range)
-    assert not parse_file(edited(text, quick.edit)).modules[0].problems

@@ -21,7 +21,7 @@ from hlo_lint.apps.testing import write_example
 from hlo_lint.rules.base import Bad, Rule
 from hlo_lint.rules.registry import all_rules
 from hlo_lint.text.errors import DumpError, UsageError
-from tests.conftest import DUMPS, ROOT, new_folder, present, started, written
+from tests.conftest import DUMPS, ROOT, completed, new_folder, present, started, written
 
 RELEASES = os.environ.get("HLO_LINT_RELEASES", "")
 OLD_JAX = Path(RELEASES, "hlo_lint", "jax-0.10.0", "bin", "python")
@@ -279,7 +279,7 @@ def repro(*arguments: str | Path) -> Result:
 
 def run_in(folder: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment)
+    return completed(command, cwd=folder, env=environment)
 
 
 @pytest.fixture(scope="module")

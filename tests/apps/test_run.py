@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from hlo_lint.apps.cli.main import cli
+from tests.conftest import written
 
 MODULE = """HloModule m
 
@@ -31,9 +32,7 @@ def run(path: Path, *arguments: object) -> Result:
 
 @pytest.fixture
 def module(tmp_path: Path) -> Path:
-    path = tmp_path / "m.hlo"
-    path.write_text(MODULE)
-    return path
+    return written(tmp_path / "m.hlo", MODULE)
 
 
 @pytest.mark.slow

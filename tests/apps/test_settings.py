@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import re
 import threading
 import tomllib
@@ -19,17 +18,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 import hlo_lint
-from hlo_lint import (
-    Computation,
-    ConfigError,
-    FinalModule,
-    Finding,
-    Findings,
-    Option,
-    Rule,
-    Settings,
-    Severity,
-)
+from hlo_lint import Computation, ConfigError, Finding, Findings, Option, Rule, Settings, Severity
 from hlo_lint.apps.cli import common
 from hlo_lint.apps.cli.config import settings_text
 from hlo_lint.apps.cli.main import cli
@@ -45,7 +34,7 @@ from hlo_lint.engine.input_size import PARALLEL_MIN_BYTES, automatic_jobs
 from hlo_lint.engine.suppressions.allowances import Allowance
 from hlo_lint.rules.base import Bad
 from hlo_lint.rules.registry import all_rules, find_rule
-from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT, present
+from tests.conftest import CRASH, DUMPS, FIXTURES, present
 from tests.docs import CONFIGURATION, SCHEMA, with_keys
 from tests.texts import entry
 
@@ -431,15 +420,6 @@ def test_an_allowance_in_the_file_is_held_and_one_without_use_is_told_with_its_p
     assert [(each.path, each.line) for each in unused] == [("hlo_lint.toml", 1)]
 
 
-def test_the_command_line_and_the_file_name_a_baseline() -> None:
-    write("a.hlo", LOOSE)
-    ran = program("check", "--baseline", "nowhere.json", "a.hlo")
-    assert ran.exit_code == 2
-    assert "nowhere.json" in ran.stderr
-    write("hlo_lint.toml", 'baseline = "known.json"')
-    assert "known.json" in program("check", "a.hlo").stderr
-
-
 # What is wrong with a file
 
 WRONG = {
@@ -734,25 +714,6 @@ def test_processes_that_are_not_forked_say_the_same() -> None:
         other.join()
 
 
-class Dies(Rule):
-    """Ends the process that runs it."""
-
-    def check(self, final: FinalModule) -> Findings:
-        os._exit(3)
-        yield  # type: ignore[unreachable]
-
-
-@pytest.mark.slow
-def test_a_process_that_dies_is_an_error_that_says_what_to_try() -> None:
-    with pytest.raises(hlo_lint.DumpError, match="--jobs 1"):
-        hlo_lint.lint(DUMPS / "gpu-jax0.10.2", [Dies], settings=Settings(jobs=2))
-
-
-def test_diagnostics_survive_the_way_between_processes() -> None:
-    found = hlo_lint.lint(CRASH).findings
-    assert pickle.loads(pickle.dumps(found)) == found
-
-
 def test_the_program_checks_a_small_dump_itself() -> None:
     assert "processes: 1\n" in program("check", "-v", str(CRASH)).stderr
     assert "processes: 3\n" in program("check", "-v", "--jobs", "3", str(CRASH)).stderr
@@ -774,7 +735,3 @@ def test_a_large_input_is_worth_as_many_processes_as_can_share_it(
     assert automatic_jobs(open_dump(names)) == 8
     monkeypatch.setattr(input_size, "_processors", lambda: 3)
     assert automatic_jobs(open_dump(names)) == 3
-
-
-def test_the_layer_table_is_no_settings_of_this_project() -> None:
-    assert find_file([ROOT / "hlo_lint"]) is None

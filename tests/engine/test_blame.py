@@ -21,10 +21,9 @@ from hlo_lint.report.text import render_concise
 from hlo_lint.rules.base import Findings, Rule, Stage
 from hlo_lint.rules.findings import Finding
 from hlo_lint.rules.registry import select_rules
-from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT, new_folder, present
+from tests.conftest import CRASH, DUMPS, FIXTURES, new_folder, present, written
 
 ATTENTION = DUMPS / "gpu-jax0.11.2" / "attention"
-DOCS = ROOT / "docs" / "blame.md"
 FISSION = DUMPS / "gpu-jax0.10.2" / "cublaslt_fission"
 NO_DECOMPOSER = [
     DUMPS / f"gpu-jax{release}" / "no_reshape_decomposer_crash"
@@ -304,14 +303,6 @@ def test_without_the_decomposer_the_crash_is_that_of_layout_assignment(case: Pat
     assert "resolved by: none" in done.output
 
 
-def test_blame_names_the_pass_that_resolved() -> None:
-    done = blame(FISSION, "reshape-moves-data")
-    assert done.exit_code == 0
-    assert "since: pass autotuner of autotuner, step 0048" in done.output
-    assert "resolved by: pass fusion-wrapper of pre-scheduling-passes, step 0057" in done.output
-    assert done.output.endswith("1 finding: 1 resolved by a later pass\n")
-
-
 def test_what_is_found_in_the_last_module_is_followed_back_from_there() -> None:
     done = blame(FISSION, "reshape-runs-as-kernel")
     assert done.exit_code == 1
@@ -375,8 +366,7 @@ def test_the_json_of_blame_is_that_of_check() -> None:
 
 def test_the_program_itself_may_be_at_fault(tmp_path: Path) -> None:
     (given,) = CRASH.glob("*before_optimizations.txt")
-    copy = tmp_path / given.name
-    copy.write_text(given.read_text().replace("parameter(0)", "parameter(0"))
+    copy = written(tmp_path / given.name, given.read_text().replace("parameter(0)", "parameter(0"))
     done = blame(copy)
     assert "since: the input of XLA" in done.output
 

@@ -200,9 +200,9 @@ def test_real_crash_dumps_are_mended(folder: Path, form: str, tmp_path: Path) ->
 
 
 def test_several_modules_of_a_file_are_all_fixed() -> None:
-    text = module(*SHAPES[0]) + "\n// -----\n\n" + module(*SHAPES[1])
+    text = "\n// -----\n\n".join(module(*shapes) for shapes in SHAPES[:2] * 6)
     fixed = hlo_lint.fix(text, before=NEXT)
-    assert (len(fixed.edits), len(fixed.fixed)) == (2, 2)
+    assert (len(fixed.edits), len(fixed.fixed)) == (12, 12)
     assert hlo_lint.lint(fixed.text, before=NEXT).clean
 
 

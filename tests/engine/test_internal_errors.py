@@ -13,6 +13,7 @@ from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.report.formats import FORMATS, render
 from hlo_lint.rules.findings import INTERNAL_ERROR
 from hlo_lint.text.edits import Fix
+from tests.conftest import written
 
 TEXT = """HloModule m
 
@@ -96,8 +97,7 @@ def test_a_crash_says_where_it_was_and_asks_for_a_report() -> None:
 
 
 def test_a_crash_is_reported_whatever_is_suppressed(tmp_path: Path) -> None:
-    path = tmp_path / "m.hlo"
-    path.write_text(f"// hlo-lint: allow-file crashes-on-text -- noise\n{TEXT}")
+    path = written(tmp_path / "m.hlo", f"// hlo-lint: allow-file crashes-on-text -- noise\n{TEXT}")
     settings = Settings(per_path_ignores={"*": (INTERNAL_ERROR,)})
     assert _crashes(lint(path, [CrashesOnText], settings=settings).findings)
 

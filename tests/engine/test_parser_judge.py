@@ -123,7 +123,7 @@ def test_of_damaged_bytes_every_place_is_in_the_text(seed: int) -> None:
 def run(*args: str, **variables: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "hlo_lint", "check", "--isolated", "--quiet", *args]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
-    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    return completed(command, env=environment)
 
 
 @pytest.mark.slow

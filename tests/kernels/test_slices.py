@@ -9,6 +9,7 @@ from hlo_lint.analysis.loop_values import Context, LoopValues, loops_around
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.kernels.ptx import read_ptx
 from hlo_lint.kernels.ptx.global_accesses import GlobalAccesses, global_accesses
+from tests.conftest import present
 
 # Two loops, the inner one in the body of the outer; the index goes through a fusion, a call and an
 # async-start, and through an element that the inner loop carries unchanged.
@@ -85,8 +86,7 @@ ENTRY e {
 
 
 def slice_of(module: Module) -> Instruction:
-    computation = module.computation("sliced")
-    assert computation is not None
+    computation = present(module.computation("sliced"))
     (instruction,) = computation.with_opcode("dynamic-slice")
     return instruction
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -109,9 +108,3 @@ def test_an_option_counts_more_than_the_settings_file() -> None:
     write("a.hlo", TIES)
     assert "info[order-dependent-reduction]" in run("check", "a.hlo").out
     assert "info[" not in run("check", "--min-severity=warning", "a.hlo").out
-
-
-def test_json_counts_what_is_hidden() -> None:
-    write("a.hlo", TIES)
-    stats = json.loads(run("check", "--output-format=json", "a.hlo").out)["stats"]
-    assert (stats["infos"], stats["hidden"]) == (0, 1)

@@ -70,7 +70,7 @@ def test_output_to_a_device_leaves_it_a_device(
     node = tmp_path / "null"
     os.mknod(node, stat.S_IFCHR | 0o666, os.makedev(1, 3))
     words = [{"IN": str(module), "OUT": str(node)}.get(word, word) for word in arguments]
-    ran = subprocess.run([*CLI, *words], capture_output=True, text=True, check=False)
+    ran = completed([*CLI, *words])
     assert ran.returncode in (0, 1), ran.stderr
     assert stat.S_ISCHR(node.stat().st_mode)
     assert sorted(os.listdir(tmp_path)) == ["m.hlo", "null"]
@@ -175,7 +175,7 @@ def test_one_of_two_that_write_a_file_at_a_time_is_refused(module: Path) -> None
 def test_a_file_of_two_names_is_not_edited_in_place(module: Path, tmp_path: Path) -> None:
     os.link(module, tmp_path / "same.hlo")
     words = [*CLI, "fix", str(module), "--before", "layout_normalization"]
-    ran = subprocess.run(words, capture_output=True, text=True, check=False)
+    ran = completed(words)
     assert ran.returncode == 2
     assert ran.stderr.splitlines()[-1].endswith(
         "m.hlo: not written: the file has 2 names (hard links), of which only this one would "
@@ -236,7 +236,7 @@ def test_what_may_not_be_written_is_one_error(protected: str, tmp_path: Path) ->
     if bound and not shutil.which("setpriv"):
         pytest.skip("modes do not bind root, and no setpriv is here")
     words = [*bound, *CLI, "fix", "--before", "layout_normalization", str(target)]
-    ran = subprocess.run(words, capture_output=True, text=True, check=False)
+    ran = completed(words)
     assert ran.returncode == 2
     assert ran.stderr == f"Error: {target}: cannot be written: Permission denied\n"
     assert target.read_text() == BROKEN_RESHAPE
@@ -350,7 +350,7 @@ def test_an_exhausted_quota_is_one_error_and_leaves_the_file(quota: Path) -> Non
         except OSError:
             break
     words = ["fix", str(target), "--before", "layout_normalization"]
-    ran = subprocess.run([*CLI, *words], capture_output=True, text=True, check=False)
+    ran = completed([*CLI, *words])
     assert ran.returncode == 2, ran.stdout + ran.stderr
     assert "Disk quota exceeded" in ran.stderr.splitlines()[-1]
     assert "Traceback" not in ran.stderr
@@ -366,7 +366,7 @@ def test_a_folder_that_is_mounted_read_only_is_one_error(small_disk: Path, tmp_p
     try:
         subprocess.run(["mount", "-o", "remount,bind,ro", bound], check=True)
         words = [*CLI, "fix", str(bound / "m.hlo"), "--before", "layout_normalization"]
-        ran = subprocess.run(words, capture_output=True, text=True, check=False)
+        ran = completed(words)
     finally:
         subprocess.run(["umount", bound], check=True)
     assert ran.returncode == 2
@@ -387,7 +387,7 @@ def test_a_read_only_disk_is_one_error(small_disk: Path) -> None:
     target = written(small_disk / "m.hlo", BROKEN_RESHAPE)
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     words = [*CLI, "fix", str(target), "--before", "layout_normalization"]
-    ran = subprocess.run(words, capture_output=True, text=True, check=False)
+    ran = completed(words)
     assert ran.returncode == 2
     assert ran.stderr.splitlines()[-1].endswith("m.hlo: cannot be written: Read-only file system")
     assert "Traceback" not in ran.stderr

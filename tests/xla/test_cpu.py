@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 
 from hlo_lint.xla.cpu import NotRun, XlaCpu
-from tests.conftest import ROOT
+from tests.conftest import ROOT, completed
 from tests.texts import entry
 
 pytestmark = pytest.mark.slow
@@ -127,7 +126,7 @@ except ImportError:
 def test_jaxlib_needs_no_jax() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [ORACLE.split(os.pathsep)[0], "-c", ALONE]
-    result = subprocess.run(command, capture_output=True, text=True, env=environment)
+    result = completed(command, env=environment)
     assert (result.returncode, result.stdout) == (0, "jaxlib alone\n"), result.stderr
 
 
@@ -144,5 +143,5 @@ print(types, data.hex(), sys.modules["jax"])
 def test_child_does_not_import_jax() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "-c", IN_CHILD]
-    result = subprocess.run(command, capture_output=True, text=True, env=environment)
+    result = completed(command, env=environment)
     assert result.stdout == "[['f64', []]] 000000000000e03f None\n", result.stderr

@@ -24,6 +24,7 @@ from hlo_lint.xla.environments import (
     run_installer,
     with_packages,
 )
+from tests.conftest import completed, written
 
 
 @pytest.fixture
@@ -75,8 +76,7 @@ def test_the_newest_python_that_a_release_takes_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for minor in (12, 14):
-        path = tmp_path / f"python3.{minor}"
-        path.write_text(f"#!/bin/sh\necho 3 {minor}\n")
+        path = written(tmp_path / f"python3.{minor}", f"#!/bin/sh\necho 3 {minor}\n")
         path.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
@@ -110,7 +110,7 @@ def test_packages_lie_beside_an_environment_that_stays_as_it_is(
     assert beside.path.is_relative_to(cache)
     assert (beside.jax, beside.has_gpu_compiler) == (here.jax, here.has_gpu_compiler)
     code = "import jax, tinybeside; print(jax.__file__)"
-    done = subprocess.run([beside.path, "-c", code], capture_output=True, text=True)
+    done = completed([beside.path, "-c", code])
     assert done.stdout.strip() == jax.__file__, done.stderr
     assert subprocess.run([here.path, "-c", code], capture_output=True).returncode == 1
     assert announced[0] == f"installing {wheel} beside jax {here.jax}, once …"

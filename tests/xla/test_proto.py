@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +17,7 @@ from hlo_lint.hlo.wire import delimited
 from hlo_lint.text.errors import DumpError, PayloadError
 from hlo_lint.xla.limits import SECONDS
 from hlo_lint.xla.proto import module_bytes, read_proto
+from tests.conftest import completed
 
 pytestmark = pytest.mark.slow
 
@@ -245,7 +245,7 @@ def test_this_process_never_imports_jaxlib() -> None:
         "print(text.split()[0], [name for name in sys.modules if name.startswith('jax')])"
     )
     root = Path(__file__).parents[2]
-    child = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=root)
+    child = completed([sys.executable, "-c", script], cwd=root)
     assert (child.stdout, child.stderr) == ("HloModule []\n", "")
 
 
@@ -258,7 +258,7 @@ def test_all_files_are_read_by_one_child() -> None:
     )
     command = [sys.executable, "-c", script, *map(str, PROTOS[:3])]
     root = Path(__file__).parents[2]
-    child = subprocess.run(command, capture_output=True, text=True, cwd=root)
+    child = completed(command, cwd=root)
     assert (child.stdout, child.stderr) == ("started\n", "")
 
 
