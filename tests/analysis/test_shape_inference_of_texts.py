@@ -23,7 +23,7 @@ from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.parser.module import Memo, parse_file
 from hlo_lint.hlo.records import attributes_of, opcode_of, operands_of, references_of
 from hlo_lint.hlo.shape import ArrayShape, Shape, parse_shape
-from tests.analysis.inference import infer
+from tests.analysis.inference import CALLED, infer, rows
 from tests.conftest import DUMPS, FIXTURES, ROUNDTRIP, hlo_files
 from tests.oracle.xla import DIED, Answer, Oracle, oracles
 from tests.oracle.xla import Refusal as XlaRefusal
@@ -202,31 +202,38 @@ _INTEGERS = re.compile(r"(?<![\w.%])-?\d+(?![\w.])|(?<=[x_])\d+(?=[x_,}\s])|(?<=
 _LIST = re.compile(r"(?<==)\{[\d,]+\}")
 
 
-def _integer(case: Case, chance: random.Random) -> Case:
-    places = list(_INTEGERS.finditer(case.tail))
+def _in_tail(
+    case: Case, chance: random.Random, pattern: re.Pattern[str], change: Callable[[str], str]
+) -> Case:
+    places = list(pattern.finditer(case.tail))
     if not places:
         return case
-    place = chance.choice(places)
-    old = int(place[0])
-    new = chance.choice([old + 1, old - 1, 0, 1, -1, old + 5, 2 * old])
-    return replace(case, tail=case.tail[: place.start()] + str(new) + case.tail[place.end() :])
+    start, end = chance.choice(places).span()
+    tail = case.tail
+    return replace(case, tail=tail[:start] + change(tail[start:end]) + tail[end:])
+
+
+def _integer(case: Case, chance: random.Random) -> Case:
+    def changed(text: str) -> str:
+        old = int(text)
+        return str(chance.choice([old + 1, old - 1, 0, 1, -1, old + 5, 2 * old]))
+
+    return _in_tail(case, chance, _INTEGERS, changed)
 
 
 def _list(case: Case, chance: random.Random) -> Case:
-    places = list(_LIST.finditer(case.tail))
-    if not places:
-        return case
-    place = chance.choice(places)
-    numbers = place[0][1:-1].split(",")
-    match chance.randrange(3):
-        case 0:
-            chance.shuffle(numbers)
-        case 1:
-            del numbers[chance.randrange(len(numbers))]
-        case _:
-            numbers.append(chance.choice(["0", "1", "2", "3", numbers[0]]))
-    new = "{" + ",".join(numbers) + "}"
-    return replace(case, tail=case.tail[: place.start()] + new + case.tail[place.end() :])
+    def changed(text: str) -> str:
+        numbers = text[1:-1].split(",")
+        match chance.randrange(3):
+            case 0:
+                chance.shuffle(numbers)
+            case 1:
+                del numbers[chance.randrange(len(numbers))]
+            case _:
+                numbers.append(chance.choice(["0", "1", "2", "3", numbers[0]]))
+        return "{" + ",".join(numbers) + "}"
+
+    return _in_tail(case, chance, _LIST, changed)
 
 
 def _callee(case: Case, chance: random.Random) -> Case:
@@ -258,135 +265,56 @@ def damaged(case: Case, chance: random.Random) -> Case:
 # ---- what dumps rarely have
 
 
-def _hand(opcode: str, operands: str, tail: str = "", *called: str) -> Case:
-    texts = tuple(operands.split()) if operands else ()
-    return Case(opcode, texts, "", tail, called)
+def _hand(opcode: str, operands: str, tail: str = "") -> Case:
+    called = [CALLED[name] for name in dict.fromkeys(re.findall(r"%\w+", tail))]
+    types = tuple(filter(None, operands.split("; ")))
+    return Case(opcode, types, "", f", {tail}" if tail else "", tuple(called))
 
 
-_ADD = """%add (a: f32[], b: f32[]) -> f32[] {
-  %a = f32[] parameter(0)
-  %b = f32[] parameter(1)
-  ROOT %s = f32[] add(%a, %b)
-}"""
-_AT_LEAST = _ADD.replace("%add", "%ge").replace("-> f32", "-> pred")
-_AT_LEAST = _AT_LEAST.replace("f32[] add(%a, %b)", "pred[] compare(%a, %b), direction=GE")
-_NEGATE = """%f (a: f32[3]) -> f32[3] {
-  %a = f32[3] parameter(0)
-  ROOT %s = f32[3] negate(%a)
-}"""
-_CUT = """%g (a: f32[4]) -> f32[3] {
-  %a = f32[4] parameter(0)
-  ROOT %s = f32[3] slice(%a), slice={[0:3]}
-}"""
-_ALWAYS = """%c (a: f32[3]) -> pred[] {
-  %a = f32[3] parameter(0)
-  ROOT %s = pred[] constant(true)
-}"""
-_WITH_INDEX = """%two (a: f32[], i: s32[], b: f32[], j: s32[]) -> (f32[], s32[]) {
-  %a = f32[] parameter(0)
-  %i = s32[] parameter(1)
-  %b = f32[] parameter(2)
-  %j = s32[] parameter(3)
-  ROOT %s = (f32[], s32[]) tuple(%a, %j)
-}"""
-
+BY_HAND = """
+clamp | f32[]; f32[3,4]; f32[] |
+select | pred[]; f32[3]; f32[3] |
+fft | f32[3,8] | fft_type=RFFT, fft_length={8}
+fft | c64[3,5] | fft_type=IRFFT, fft_length={8}
+fft | f32[3,6,8] | fft_type=RFFT, fft_length={6,8}
+cholesky | f32[2,3,3] | lower=true
+triangular-solve | f32[2,3,3]; f32[2,3,5] | left_side=true, lower=true, transpose_a=NO_TRANSPOSE
+batch-norm-training | f32[2,3,4]; f32[3]; f32[3] | epsilon=0.1, feature_index=1
+batch-norm-grad | f32[2,3,4]; f32[3]; f32[3]; f32[3]; f32[2,3,4] | epsilon=0.1, feature_index=1
+conditional | pred[]; f32[3]; f32[4] | true_computation=%double, false_computation=%cut
+conditional | s32[]; f32[3]; f32[4]; f32[3] | branch_computations={%double, %cut, %double}
+while | f32[3] | condition=%always, body=%double
+reduce | f32[3,4]; s32[3,4]; f32[]; s32[] | dimensions={1}, to_apply=%largest
+map | f32[3,4]; f32[3,4] | dimensions={0,1}, to_apply=%add
+topk | f32[3,8] | k=2, largest=true
+set-dimension-size | f32[3]; s32[] | dimensions={0}
+get-dimension-size | f32[3,4] | dimensions={1}
+after-all | token[]; token[] |
+ragged-dot | f32[11,5]; f32[3,5,7]; s32[3] | lhs_contracting_dims={1}, rhs_contracting_dims={1}, \
+lhs_ragged_dims={0}, rhs_group_dims={0}
+ragged-dot | f32[11,5]; f32[5,7]; s32[3] | lhs_contracting_dims={1}, rhs_contracting_dims={0}, \
+lhs_ragged_dims={1}, rhs_group_dims={}
+scaled-dot | f8e4m3fn[4,64]; f8e8m0fnu[4,2]; f8e4m3fn[64,8]; f8e8m0fnu[2,8] | \
+lhs_contracting_dims={1}, rhs_contracting_dims={0}
+select-and-scatter | f32[4,5]; f32[2,5]; f32[] | window={size=3x1 stride=2x1 pad=0_1x0_0}, \
+select=%less, scatter=%add
+convolution | f32[1,4,4,6]; f32[3,3,3,8] | window={size=3x3 stride=1x2 pad=1_1x0_0}, \
+dim_labels=b01f_01io->b01f, feature_group_count=2
+convolution | f32[4,5,5,3]; f32[3,3,3,8] | window={size=3x3 lhs_dilate=2x1 rhs_reversal=1x0}, \
+dim_labels=b01f_01io->b01f, batch_group_count=2
+gather | f32[2,8,9]; s32[2,5,2] | offset_dims={2}, collapsed_slice_dims={1}, \
+start_index_map={1,2}, operand_batching_dims={0}, start_indices_batching_dims={0}, \
+index_vector_dim=2, slice_sizes={1,1,4}
+scatter | f32[2,8,9]; s32[2,5,2]; f32[2,5,4] | update_window_dims={2}, inserted_window_dims={1}, \
+scatter_dims_to_operand_dims={1,2}, input_batching_dims={0}, scatter_indices_batching_dims={0}, \
+index_vector_dim=2, to_apply=%add
+partition-id | |
+replica-id | |
+""".replace("\\\n", "")
 HAND_MADE = (
-    _hand("complex", "f32[3] f32[3]"),
-    _hand("clamp", "f32[] f32[3,4] f32[]"),
-    _hand("select", "pred[] f32[3] f32[3]"),
-    _hand("fft", "f32[3,8]", ", fft_type=RFFT, fft_length={8}"),
-    _hand("fft", "c64[3,5]", ", fft_type=IRFFT, fft_length={8}"),
-    _hand("fft", "f32[3,6,8]", ", fft_type=RFFT, fft_length={6,8}"),
-    _hand("cholesky", "f32[2,3,3]", ", lower=true"),
-    _hand(
-        "triangular-solve",
-        "f32[2,3,3] f32[2,3,5]",
-        ", left_side=true, lower=true, transpose_a=NO_TRANSPOSE",
-    ),
-    _hand("batch-norm-training", "f32[2,3,4] f32[3] f32[3]", ", epsilon=0.1, feature_index=1"),
-    _hand(
-        "batch-norm-grad",
-        "f32[2,3,4] f32[3] f32[3] f32[3] f32[2,3,4]",
-        ", epsilon=0.1, feature_index=1",
-    ),
-    _hand(
-        "conditional",
-        "pred[] f32[3] f32[4]",
-        ", true_computation=%f, false_computation=%g",
-        _NEGATE,
-        _CUT,
-    ),
-    _hand(
-        "conditional",
-        "s32[] f32[3] f32[4] f32[3]",
-        ", branch_computations={%f, %g, %f}",
-        _NEGATE,
-        _CUT,
-    ),
-    _hand("while", "f32[3]", ", condition=%c, body=%f", _ALWAYS, _NEGATE),
-    _hand(
-        "reduce", "f32[3,4] s32[3,4] f32[] s32[]", ", dimensions={1}, to_apply=%two", _WITH_INDEX
-    ),
-    _hand("map", "f32[3,4] f32[3,4]", ", dimensions={0,1}, to_apply=%add", _ADD),
-    _hand("topk", "f32[3,8]", ", k=2, largest=true"),
-    _hand("set-dimension-size", "f32[3] s32[]", ", dimensions={0}"),
-    _hand("get-dimension-size", "f32[3,4]", ", dimensions={1}"),
-    _hand("after-all", "token[] token[]"),
-    _hand(
-        "ragged-dot",
-        "f32[11,5] f32[3,5,7] s32[3]",
-        ", lhs_contracting_dims={1}, rhs_contracting_dims={1}, lhs_ragged_dims={0}, "
-        "rhs_group_dims={0}",
-    ),
-    _hand(
-        "ragged-dot",
-        "f32[11,5] f32[5,7] s32[3]",
-        ", lhs_contracting_dims={1}, rhs_contracting_dims={0}, lhs_ragged_dims={1}, "
-        "rhs_group_dims={}",
-    ),
-    _hand(
-        "scaled-dot",
-        "f8e4m3fn[4,64] f8e8m0fnu[4,2] f8e4m3fn[64,8] f8e8m0fnu[2,8]",
-        ", lhs_contracting_dims={1}, rhs_contracting_dims={0}",
-    ),
-    _hand(
-        "select-and-scatter",
-        "f32[4,5] f32[2,5] f32[]",
-        ", window={size=3x1 stride=2x1 pad=0_1x0_0}, select=%ge, scatter=%add",
-        _AT_LEAST,
-        _ADD,
-    ),
-    _hand(
-        "convolution",
-        "f32[1,4,4,6] f32[3,3,3,8]",
-        ", window={size=3x3 stride=1x2 pad=1_1x0_0}, dim_labels=b01f_01io->b01f, "
-        "feature_group_count=2",
-    ),
-    _hand(
-        "convolution",
-        "f32[4,5,5,3] f32[3,3,3,8]",
-        ", window={size=3x3 lhs_dilate=2x1 rhs_reversal=1x0}, dim_labels=b01f_01io->b01f, "
-        "batch_group_count=2",
-    ),
-    _hand(
-        "gather",
-        "f32[2,8,9] s32[2,5,2]",
-        ", offset_dims={2}, collapsed_slice_dims={1}, start_index_map={1,2}, "
-        "operand_batching_dims={0}, start_indices_batching_dims={0}, index_vector_dim=2, "
-        "slice_sizes={1,1,4}",
-    ),
-    _hand(
-        "scatter",
-        "f32[2,8,9] s32[2,5,2] f32[2,5,4]",
-        ", update_window_dims={2}, inserted_window_dims={1}, scatter_dims_to_operand_dims={1,2}, "
-        "input_batching_dims={0}, scatter_indices_batching_dims={0}, index_vector_dim=2, "
-        "to_apply=%add",
-        _ADD,
-    ),
-    _hand("partition-id", ""),
-    _hand("replica-id", ""),
+    *(_hand(*row) for row in rows(BY_HAND)),
     *(
-        _hand(opcode, " ".join([f"{dtype}[3,4]"] * arity))
+        _hand(opcode, "; ".join([f"{dtype}[3,4]"] * arity))
         for arity, opcodes in ((1, UNARY), (2, BINARY))
         for opcode in opcodes
         for dtype in ("f32", "s32", "u8", "pred", "c64", "bf16")
