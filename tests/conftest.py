@@ -117,6 +117,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder, the current one."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
 def crash(tmp_path: Path) -> Path:
     """A copy of the dump of the RET_CHECK crash of jax 0.10.0, to write in."""
     import shutil

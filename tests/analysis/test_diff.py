@@ -505,11 +505,6 @@ def test_diff_says_what_it_cannot_compare(arguments: list[str], words: str) -> N
     assert words in ran.errors
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 # ---- bisect
 
 DISABLED = {

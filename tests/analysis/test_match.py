@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -385,11 +384,6 @@ def test_what_many_dumps_share_is_printed_once() -> None:
     (shared, *_) = ran.json["matches"]
     assert shared["instruction"] == "reshape"
     assert shared["dumps"] == 3
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.usefixtures("here")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from difflib import unified_diff
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -27,6 +27,7 @@ from hlo_lint.apps.testing import check_example
 from hlo_lint.hlo.shape import ArrayShape
 from tests.conftest import FIXTURES, ROUNDTRIP, hlo_files
 from tests.oracle.xla import Refusal, oracles
+from tests.texts import entry
 
 FUSED = """\
 HloModule narrows
@@ -99,10 +100,11 @@ def test_users_read_another_value_and_dead_instructions_go() -> None:
 
 
 def test_a_replaced_root_hands_its_mark_on() -> None:
-    text = (
-        "HloModule m\n\nENTRY %e {\n  %p = f32[8]{0} parameter(0)\n"
-        "  %n = f32[8]{0} negate(f32[8]{0} %p)\n  ROOT %c = f32[8]{0} copy(f32[8]{0} %n)\n}\n"
-    )
+    text = entry("""
+  %p = f32[8]{0} parameter(0)
+  %n = f32[8]{0} negate(f32[8]{0} %p)
+  ROOT %c = f32[8]{0} copy(f32[8]{0} %n)
+""")
     module, rewrite = rewriting(text)
     rewrite.replace(named(module, "c"), named(module, "n"))
     assert rewrite.text() == text.replace("  %n", "  ROOT %n").rpartition("  ROOT %c")[0] + "}\n"
@@ -157,9 +159,8 @@ def test_a_value_is_wrapped_for_its_users() -> None:
 
 
 def test_attributes_are_set_where_xla_prints_them() -> None:
-    module = hlo_lint.parse(DOT)
+    module, rewrite = rewriting(DOT)
     dot = module["main"]["dot"]
-    rewrite = Rewrite(module)
     rewrite.set_attribute(dot, "operand_precision", "{highest,highest}")
     rewrite.set_attribute(dot, "sharding", "{replicated}")
     rewrite.set_attribute(dot, "backend_config", '"fast"')
@@ -192,9 +193,7 @@ def test_a_new_computation_stands_before_its_caller() -> None:
 
 
 def test_computations_that_lose_their_last_caller_go_and_their_callees() -> None:
-    text = """\
-HloModule m
-
+    before = """\
 add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
 
 body {
@@ -203,23 +202,19 @@ body {
   ROOT r = f32[] reduce(q, z), dimensions={0}, to_apply=add
 }
 
-ENTRY e {
+"""
+    lines = """
   p = f32[8]{0} parameter(0)
   one = f32[] constant(1)
   f = f32[] fusion(p), kind=kLoop, calls=body
   ROOT n = f32[] add(f, one)
-}
 """
-    module, rewrite = rewriting(text)
+    module, rewrite = rewriting(entry(lines, before))
     rewrite.replace(module["e"]["n"], module["e"]["one"])
-    assert rewrite.text() == (
-        "HloModule m\n\nENTRY e {\n  p = f32[8]{0} parameter(0)\n"
-        "  ROOT one = f32[] constant(1)\n}\n"
-    )
+    assert rewrite.text() == entry("  p = f32[8]{0} parameter(0)\n  ROOT one = f32[] constant(1)")
     rewrite = Rewrite(module)
     larger = rewrite.add_computation(
-        "larger {\n  c = f32[] parameter(0)\n  d = f32[] parameter(1)\n"
-        "  ROOT m = f32[] maximum(c, d)\n}"
+        "larger { c = f32[] parameter(0) d = f32[] parameter(1) ROOT m = f32[] maximum(c, d) }"
     )
     rewrite.set_attribute(module["body"]["r"], "to_apply", larger)
     assert "add {" not in rewrite.text()
@@ -227,9 +222,8 @@ ENTRY e {
 
 
 def test_elements_of_tuples_are_operands() -> None:
-    module = hlo_lint.parse(PAIR)
+    module, rewrite = rewriting(PAIR)
     body = module["e"]
-    rewrite = Rewrite(module)
     count = rewrite.insert_before(body["n"], "get-tuple-element", "s32[]", [body["t"]], index=1)
     wide = rewrite.insert_before(body["n"], "convert", "f32[]", [count])
     full = rewrite.insert_before(body["n"], "broadcast", "f32[8]{0}", [wide], dimensions=())
@@ -243,9 +237,8 @@ def test_elements_of_tuples_are_operands() -> None:
         "}",
         "",
     ]
-    compact = hlo_lint.parse(PAIR.replace("negate(first)", "negate(t#0)"))
+    compact, rewrite = rewriting(PAIR.replace("negate(first)", "negate(t#0)"))
     user = compact["e"]["n"]
-    rewrite = Rewrite(compact)
     rewrite.replace(user, rewrite.insert_before(user, "abs", user.shape, user.operands))
     assert "ROOT n = f32[8]{0} abs(t#0)" in rewrite.text()
 
@@ -286,9 +279,8 @@ def test_only_the_module_of_a_rewrite_changes() -> None:
 
 
 def test_a_replacement_with_another_layout_is_read_with_that_layout() -> None:
-    module = hlo_lint.parse(DOT)
+    module, rewrite = rewriting(DOT)
     dot = module["main"]["dot"]
-    rewrite = Rewrite(module)
     turned = rewrite.insert_before(dot, "copy", "f32[8,16]{0,1}", [module["main"]["x"]])
     rewrite.replace_operand(dot, 0, turned)
     assert "dot(f32[8,16]{0,1} %dot.copy, f32[16,4]{1,0} %w)" in rewrite.text()
@@ -297,83 +289,59 @@ def test_a_replacement_with_another_layout_is_read_with_that_layout() -> None:
 Change = Callable[[Rewrite, Module], object]
 
 
-def main_of(change: Callable[[Rewrite, Computation], object]) -> Change:
-    return lambda rewrite, module: change(rewrite, module["main"])
+def inserted(opcode: str, shape: str, reads: str = "dot", **how: Any) -> Change:
+    """Inserts an instruction that reads others, before `%t`."""
+    return lambda r, m: r.insert_before(
+        m["main"]["t"], opcode, shape, [m["main"][name] for name in reads.split()], **how
+    )
 
 
 @pytest.mark.parametrize(
     ("says", "change"),
     [
-        ("%dot still has users: %t", main_of(lambda r, m: r.remove(m["dot"]))),
-        ("%t is the root of its computation: replace it", main_of(lambda r, m: r.remove(m["t"]))),
-        ("%x is a parameter", main_of(lambda r, m: r.remove(m["x"]))),
+        ("%dot still has users: %t", lambda r, m: r.remove(m["main"]["dot"])),
+        ("%t is the root of its computation: replace it", lambda r, m: r.remove(m["main"]["t"])),
+        ("%x is a parameter", lambda r, m: r.remove(m["main"]["x"])),
         (
             "%dot cannot read %a: they are in %sum and %main",
             lambda r, m: r.replace_operand(m["main"]["dot"], 0, m["sum"]["a"]),
         ),
         (
             "%x.copy cannot read %dot, which is defined below it",
-            main_of(lambda r, m: r.insert_before(m["x"], "copy", "f32[8,4]", [m["dot"]])),
+            lambda r, m: r.insert_before(m["main"]["x"], "copy", "f32[8,4]", [m["main"]["dot"]]),
         ),
-        (
-            "%dot is taken; %dot.2 is free",
-            main_of(
-                lambda r, m: r.insert_before(m["t"], "copy", "f32[8,4]", [m["dot"]], name="dot")
-            ),
-        ),
-        (
-            "XLA has no opcode 'transpos': did you mean transpose?",
-            main_of(lambda r, m: r.insert_before(m["t"], "transpos", "f32[4,8]", [m["dot"]])),
-        ),
-        (
-            "transpose needs the attribute dimensions",
-            main_of(lambda r, m: r.insert_before(m["t"], "transpose", "f32[4,8]", [m["dot"]])),
-        ),
-        (
-            "copy has no attribute dimensions",
-            main_of(
-                lambda r, m: r.insert_before(m["t"], "copy", "f32[8,4]", [m["dot"]], dimensions=0)
-            ),
-        ),
-        (
-            "add takes 2 operands, got 1",
-            main_of(lambda r, m: r.insert_before(m["t"], "add", "f32[8,4]", [m["dot"]])),
-        ),
+        ("%dot is taken; %dot.2 is free", inserted("copy", "f32[8,4]", name="dot")),
+        ("XLA has no opcode 'transpos': did you mean transpose?", inserted("transpos", "f32[4,8]")),
+        ("transpose needs the attribute dimensions", inserted("transpose", "f32[4,8]")),
+        ("copy has no attribute dimensions", inserted("copy", "f32[8,4]", dimensions=0)),
+        ("add takes 2 operands, got 1", inserted("add", "f32[8,4]")),
         (
             "XLA would refuse %t.add = f32[8,4] add(f32[8,4]{1,0}, f32[8,16]{1,0}): ",
-            main_of(lambda r, m: r.insert_before(m["t"], "add", "f32[8,4]", [m["dot"], m["x"]])),
+            inserted("add", "f32[8,4]", "dot x"),
         ),
-        (
-            "'f32[4,8' is not a shape",
-            main_of(lambda r, m: r.insert_before(m["t"], "copy", "f32[4,8", [m["dot"]])),
-        ),
+        ("'f32[4,8' is not a shape", inserted("copy", "f32[4,8")),
         (
             "%t has shape f32[4,8]{1,0}, %dot has f32[8,4]{1,0}",
-            main_of(lambda r, m: r.replace(m["t"], m["dot"])),
+            lambda r, m: r.replace(m["main"]["t"], m["main"]["dot"]),
         ),
-        (
-            "expected the literal of a constant as text",
-            main_of(lambda r, m: r.insert_before(m["t"], "constant", "f32[]")),
-        ),
+        ("expected the literal of a constant as text", inserted("constant", "f32[]", "")),
         (
             "%dot has 2 operands, got operand number 2",
-            main_of(lambda r, m: r.replace_operand(m["dot"], 2, m["x"])),
+            lambda r, m: r.replace_operand(m["main"]["dot"], 2, m["main"]["x"]),
         ),
         (
             "dot has no attribute operand_precisions: did you mean operand_precision?",
-            main_of(lambda r, m: r.set_attribute(m["dot"], "operand_precisions", "{high}")),
+            lambda r, m: r.set_attribute(m["main"]["dot"], "operand_precisions", "{high}"),
         ),
         ("%sum is taken; %sum.2 is free", lambda r, m: r.add_computation(m["sum"].text)),
         ("expected one computation", lambda r, m: r.add_computation(DOT)),
         (
             "no computation is named %summ: did you mean sum?",
-            main_of(
-                lambda r, m: r.insert_before(m["t"], "call", "f32[]", [m["dot"]], to_apply="%summ")
-            ),
+            inserted("call", "f32[]", to_apply="%summ"),
         ),
         (
             "is not in the module of this rewrite",
-            main_of(lambda r, m: r.remove(hlo_lint.parse(DOT)["main"]["dot"])),
+            lambda r, m: r.remove(hlo_lint.parse(DOT)["main"]["dot"]),
         ),
     ],
 )
@@ -386,9 +354,8 @@ def test_a_change_that_xla_would_refuse_is_an_error(says: str, change: Change) -
 
 
 def test_a_shape_that_no_longer_follows_is_an_error_of_the_outcome() -> None:
-    module = hlo_lint.parse(DOT)
+    module, rewrite = rewriting(DOT)
     main = module["main"]
-    rewrite = Rewrite(module)
     rewrite.replace_operand(main["t"], 0, main["x"])
     with pytest.raises(RewriteError, match=r"XLA would refuse %t = f32\[4,8\]"):
         rewrite.text()
@@ -398,9 +365,8 @@ def test_control_dependencies_go_to_the_replacement_or_forbid_it() -> None:
     text = PAIR.replace("negate(first)", "negate(first), control-predecessors={second}").replace(
         "  ROOT", "  second = f32[8]{0} abs(p)\n  ROOT"
     )
-    module = hlo_lint.parse(text)
+    module, rewrite = rewriting(text)
     body = module["e"]
-    rewrite = Rewrite(module)
     with pytest.raises(RewriteError, match="%second has control dependencies"):
         rewrite.remove(body["second"])
     n = body["n"]
