@@ -9,14 +9,16 @@ from hlo_lint.analysis.async_chains import AsyncChain, async_chains
 from hlo_lint.analysis.memory_accesses import Accesses
 from hlo_lint.dumps.artefacts.buffer_assignment import BufferAssignment, read_buffer_assignment
 from hlo_lint.hlo.ir import Module
+from tests.texts import entry
 
 ARRAY = "f32[8]{0}"
 COPY = f"({ARRAY}, {ARRAY}, u32[])"
 
 
 def module_of(*lines: str, before: str = "") -> Module:
-    body = "\n".join(f"  {line}" for line in lines)
-    return hlo_lint.parse(f"HloModule m, is_scheduled=true\n\n{before}ENTRY e {{\n{body}\n}}\n")
+    """A schedule whose entry has a parameter, `p`, and these lines."""
+    body = "\n  ".join((f"p = {ARRAY} parameter(0)", *lines))
+    return hlo_lint.parse(entry(body, before, ", is_scheduled=true"))
 
 
 def memory(**places: int) -> BufferAssignment:
@@ -55,13 +57,7 @@ def intervals(flight: AsyncChain) -> list[tuple[str, list[str]]]:
         (f"{COPY} copy-start(p)", "copy-done(s)", {"s_0": 64}, {0}, {64}),
         (f"({ARRAY}, {ARRAY}) all-gather-start(p)", "all-gather-done(s)", {"s_1": 64}, {0}, {64}),
         (f"{ARRAY} all-reduce-start(p)", "all-reduce-done(s)", {"s": 64}, {0}, {64}),
-        (
-            f"(({ARRAY}), {ARRAY}, u32[]) fusion-start(p)",
-            "fusion-done(s)",
-            {"s_1": 64, "s_2": 96},
-            {0},
-            {64},
-        ),
+        (f"(({ARRAY}), {ARRAY}, u32[]) fusion-start(p)", "fusion-done(s)", {"s_1": 64}, {0}, {64}),
         (f"({ARRAY}, u32[], token[]) send(p, t)", "send-done(s)", {"s_1": 64}, {0}, set()),
         (f"({ARRAY}, u32[], token[]) recv(t)", "recv-done(s)", {"s_0": 64}, set(), {64}),
     ],
@@ -69,35 +65,22 @@ def intervals(flight: AsyncChain) -> list[tuple[str, list[str]]]:
 def test_a_start_reads_its_operands_and_writes_its_result(
     start: str, done: str, places: dict[str, int], reads: set[int], writes: set[int]
 ) -> None:
-    module = module_of(
-        f"p = {ARRAY} parameter(0)",
-        "t = token[] after-all()",
-        f"s = {start}",
-        f"ROOT d = {ARRAY} {done}",
-    )
+    module = module_of("t = token[] after-all()", f"s = {start}", f"ROOT d = {ARRAY} {done}")
     touches = Accesses(module, memory(p=0, **places)).touches(async_chains(module)[0].start)
     assert {touch.value.offset for touch in touches if not touch.writes} == reads
     assert {touch.value.offset for touch in touches if touch.writes} == writes
 
 
-ASYNC = f"""
-a {{
-  q = {ARRAY} parameter(0)
-  inner = {ARRAY} negate(q)
-  ROOT r = {ARRAY} sine(inner)
-}}
-
-"""
-
-
 def test_what_an_asynchronous_computation_writes_on_the_way_is_in_flight_too() -> None:
     module = module_of(
-        f"p = {ARRAY} parameter(0)",
         f"s = (({ARRAY}), {ARRAY}) async-start(p), calls=a",
         f"x = {ARRAY} cosine(p)",
         f"d = {ARRAY} async-done(s)",
         f"ROOT z = {ARRAY} add(d, x)",
-        before=ASYNC,
+        before=(
+            f"a {{ q = {ARRAY} parameter(0) inner = {ARRAY} negate(q) "
+            f"ROOT r = {ARRAY} sine(inner) }}\n\n"
+        ),
     )
     assert races(module, p=0, inner=32, r=64, x=96) == []
     assert races(module, p=0, inner=32, r=64, x=32) == [("s", "x"), ("s", "x")]
@@ -125,7 +108,6 @@ condition {{
 
 def test_a_copy_that_a_loop_carries_is_in_flight_to_the_done_of_the_next_turn() -> None:
     module = module_of(
-        f"p = {ARRAY} parameter(0)",
         f"s = {COPY} copy-start(p)",
         f"before = {ARRAY} negate(p)",
         f"t = ({ARRAY}, {COPY}) tuple(before, s)",
@@ -151,10 +133,7 @@ def test_a_copy_that_a_loop_carries_is_in_flight_to_the_done_of_the_next_turn() 
 
 def test_what_a_loop_runs_in_between_counts() -> None:
     before = f"""
-body {{
-  b = {ARRAY} parameter(0)
-  ROOT bx = {ARRAY} negate(b)
-}}
+body {{ b = {ARRAY} parameter(0) ROOT bx = {ARRAY} negate(b) }}
 
 condition {{
   c = {ARRAY} parameter(0)
@@ -163,7 +142,6 @@ condition {{
 
 """
     module = module_of(
-        f"p = {ARRAY} parameter(0)",
         f"y = {ARRAY} negate(p)",
         f"s = {COPY} copy-start(p)",
         f"w = {ARRAY} while(y), condition=condition, body=body",
@@ -178,7 +156,6 @@ condition {{
 
 def test_two_operations_in_flight_may_read_the_same_but_not_write_it() -> None:
     module = module_of(
-        f"p = {ARRAY} parameter(0)",
         f"s = {COPY} copy-start(p)",
         f"u = {COPY} copy-start(p)",
         f"d = {ARRAY} copy-done(s)",
@@ -192,34 +169,28 @@ def test_two_operations_in_flight_may_read_the_same_but_not_write_it() -> None:
 def test_who_says_that_regions_differ_may_share() -> None:
     attribute = ', frontend_attributes={xla_disjoint_read_write_regions="true"}'
     lines = [
-        f"p = {ARRAY} parameter(0)",
         f"s = {COPY} copy-start(p){attribute}",
         f"x = {ARRAY} negate(p){attribute}",
         f"d = {ARRAY} copy-done(s)",
         f"ROOT z = {ARRAY} add(d, x)",
     ]
     assert races(module_of(*lines), p=0, s_0=32, x=0) == []
-    lines[2] = lines[2].removesuffix(attribute)
+    lines[1] = lines[1].removesuffix(attribute)
     assert races(module_of(*lines), p=0, s_0=32, x=0) == [("s", "x")]
 
 
 def test_a_value_that_is_needed_after_the_done_may_not_lie_under_the_result() -> None:
     module = module_of(
-        f"p = {ARRAY} parameter(0)",
         f"x = {ARRAY} negate(p)",
         f"s = {COPY} copy-start(p)",
         f"d = {ARRAY} copy-done(s)",
         f"ROOT z = {ARRAY} add(d, x)",
     )
     (flight,) = async_chains(module)
-    found = [
-        [(loss.read.value.instruction, loss.reader.name) for loss in accesses.losses(flight)]
-        for accesses in (
-            Accesses(module, memory(p=0, x=64, s_0=32)),
-            Accesses(module, memory(p=0, x=48, s_0=32)),
-        )
-    ]
-    assert found == [[], [("x", "z")]]
+    for offset, expected in ((64, []), (48, [("x", "z")])):
+        losses = Accesses(module, memory(p=0, x=offset, s_0=32)).losses(flight)
+        found = [(loss.read.value.instruction, loss.reader.name) for loss in losses]
+        assert found == expected
 
 
 @pytest.mark.parametrize(
@@ -238,7 +209,7 @@ def test_a_value_that_is_needed_after_the_done_may_not_lie_under_the_result() ->
     ],
 )
 def test_a_done_needs_a_start_before_it(lines: list[str], says: str) -> None:
-    module = module_of(f"p = {ARRAY} parameter(0)", *lines)
+    module = module_of(*lines)
     (finding,) = hlo_lint.lint(module, ["start-without-done"]).findings
     assert says in finding.message
 
@@ -256,7 +227,6 @@ group {{
 
 """
     module = module_of(
-        f"p = {ARRAY} parameter(0)",
         f"s = (({ARRAY}), ({sent})) async-start(p), calls=group",
         f"d = ({sent}) async-done(s)",
         f"x = {ARRAY} negate(p)",

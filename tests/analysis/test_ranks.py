@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,8 @@ from hlo_lint.analysis.ranks import Divergence, Rank, compare_ranks, rank_folder
 from hlo_lint.analysis.waits import waits_of
 from hlo_lint.apps.cli.main import cli
 from hlo_lint.text.errors import DumpError
-from tests.conftest import CRASH
+from tests import texts
+from tests.conftest import CRASH, completed, present
 
 PROGRAM = """
 import jax, numpy as np
@@ -67,8 +69,7 @@ def swap_collectives(rank: Path) -> None:
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "hlo_lint", "ranks", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return completed([sys.executable, "-m", "hlo_lint", "ranks", *map(str, arguments)])
 
 
 def test_equal_ranks_agree(ranks: Path) -> None:
@@ -88,21 +89,27 @@ def test_a_swap_on_one_rank_is_found_with_the_pass_that_made_it(ranks: Path) -> 
     assert "jit_body: compiled to 2 different texts" in done.stdout
 
 
+def changed(path: Path, factor: str) -> None:
+    """Another factor in a dump."""
+    text = path.read_text("utf-8").replace("constant(2)", f"constant({factor})")
+    path.unlink()  # a link to the dump of all ranks
+    path.write_text(text, "utf-8")
+
+
 def stop_in_the_middle(rank: Path, *, factor: str = "2") -> None:
     """Leave the first half of a compilation, of a program that multiplies by a factor."""
     for path in rank.glob("*jit_body*"):
         if path.is_file() and ("after_optimizations" in path.name or f"after_{PASS}" in path.name):
             path.unlink()
         elif path.suffix == ".txt":
-            text = path.read_text("utf-8").replace("constant(2)", f"constant({factor})")
-            path.unlink()  # a link to the dump of all ranks
-            path.write_text(text, "utf-8")
+            changed(path, factor)
 
 
 def test_different_programs_of_compilations_that_did_not_end_are_an_error(ranks: Path) -> None:
-    for number in range(4):
-        stop_in_the_middle(ranks / f"rank{number}", factor="3" if number == 2 else "2")
-    done = run(*(ranks / f"rank{number}" for number in range(4)))
+    four = [ranks / f"rank{number}" for number in range(4)]
+    for rank in four:
+        stop_in_the_middle(rank, factor="3" if rank.name == "rank2" else "2")
+    done = run(*four)
     assert done.returncode == 1
     assert done.stdout.startswith("error: jit_body: the ranks compile different programs\n")
     assert "rank0 and 2 more: " in done.stdout
@@ -110,16 +117,15 @@ def test_different_programs_of_compilations_that_did_not_end_are_an_error(ranks:
 
 
 def test_one_program_that_did_not_end_is_no_error(ranks: Path) -> None:
-    for number in range(4):
-        stop_in_the_middle(ranks / f"rank{number}")
-    assert run(*(ranks / f"rank{number}" for number in range(4))).returncode == 0
+    two = [ranks / "rank0", ranks / "rank1"]
+    for rank in two:
+        stop_in_the_middle(rank)
+    assert run(*two).returncode == 0
 
 
 def test_different_programs_that_ended_are_no_error(ranks: Path) -> None:
     for path in (ranks / "rank3").glob("*jit_body*.txt"):
-        text = path.read_text("utf-8").replace("constant(2)", "constant(3)")
-        path.unlink()
-        path.write_text(text, "utf-8")
+        changed(path, "3")
     assert run(ranks).returncode == 0
 
 
@@ -149,25 +155,18 @@ def test_one_rank_or_none_is_refused(paths: list[str]) -> None:
         rank_folders(paths)
 
 
-SUMS = """
-HloModule m, is_scheduled=true
-
-add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
-"""
+SUMS = "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }\n\n"
 
 
-def entry(*lines: str, header: str = "") -> str:
+def entry(*lines: str, header: str = "", before: str = SUMS) -> str:
     """A module with the reducer of `SUMS`, and an entry that reads `p` and `q`."""
     body = "\n  ".join(("p = f32[8]{0} parameter(0)", "q = f32[8]{0} parameter(1)", *lines))
-    return (
-        SUMS.replace("is_scheduled=true", f"is_scheduled=true{header}")
-        + f"\nENTRY e {{\n  {body}\n}}\n"
-    )
+    return texts.entry(body, before, f", is_scheduled=true{header}")
 
 
-def divergences(folder: Path, *texts: str) -> tuple[Divergence, ...]:
-    files = [folder / f"{number}.hlo" for number in range(len(texts))]
-    for file, text in zip(files, texts, strict=True):
+def divergences(folder: Path, *modules: str) -> tuple[Divergence, ...]:
+    files = [folder / f"{number}.hlo" for number in range(len(modules))]
+    for file, text in zip(files, modules, strict=True):
         file.write_text(text)
     (module,) = compare_ranks(rank_folders(files))
     return module.divergences
@@ -175,6 +174,7 @@ def divergences(folder: Path, *texts: str) -> tuple[Divergence, ...]:
 
 SUM = "f32[8]{0} all-reduce"
 ALL = "replica_groups={{0,1,2,3}}, use_global_device_ids=true, to_apply=add"
+PAIR = "replica_groups={{0,1}}, to_apply=add"
 GATHER = "ROOT g = f32[16]{0} all-gather(p), dimensions={0}, channel_id=1, "
 ORDERS = (
     f'a = {SUM}(p), channel_id=1, {ALL}, metadata={{op_name="left"}}',
@@ -192,7 +192,7 @@ ORDERS = (
             for groups in ("[2,2]<=[2,2]T(1,0)", "mesh['x'=2,'y'=2] {'x'}", "{{1,3},{0,2}}")
         ),
         (
-            f"ROOT r = {SUM}(p), replica_groups={{{{0,1}}}}, to_apply=add",
+            f"ROOT r = {SUM}(p), {PAIR}",
             f"ROOT r = {SUM}(p), channel_id=1, replica_groups={{{{0,2}},{{1,3}}}}, "
             "use_global_device_ids=true, to_apply=add",
         ),
@@ -230,11 +230,9 @@ def test_same_types_on_other_devices_or_in_another_order_diverge(
 
 def loop(trips: int, collectives: int = 1, reduction: str = "add") -> str:
     """A loop over all-reduces; its limit is its trip count."""
-    lines = [
-        f"x{number + 1} = {SUM}(x{number}), channel_id=1, {ALL}" for number in range(collectives)
-    ]
+    lines = (f"x{at + 1} = {SUM}(x{at}), channel_id=1, {ALL}" for at in range(collectives))
     body = "\n  ".join(lines)
-    loop = f"""
+    loop = f"""\
 body {{
   s = (s32[], f32[8]{{0}}) parameter(0)
   i = s32[] get-tuple-element(s), index=0
@@ -251,13 +249,14 @@ condition {{
   limit = s32[] constant({trips})
   ROOT c = pred[] compare(i.1, limit), direction=LT
 }}
+
 """
-    main = entry(
+    return entry(
         "zero = s32[] constant(0)",
         "first = (s32[], f32[8]{0}) tuple(zero, p)",
         "ROOT w = (s32[], f32[8]{0}) while(first), condition=condition, body=body",
+        before=SUMS.replace("add(a", f"{reduction}(a") + loop,
     )
-    return main.replace("\nENTRY", f"{loop}\nENTRY").replace("add(a, b)", f"{reduction}(a, b)")
 
 
 def test_collectives_of_a_loop_count_in_each_iteration(tmp_path: Path) -> None:
@@ -275,20 +274,8 @@ def test_another_reduction_is_another_collective(tmp_path: Path) -> None:
 
 
 def test_files_are_ranks_too(tmp_path: Path) -> None:
-    text = (
-        SUMS
-        + """
-ENTRY e {
-  p = f32[8]{0} parameter(0)
-  ROOT r = f32[8]{0} all-reduce(p), channel_id=1, replica_groups={{0,1}}, to_apply=add
-}
-"""
-    )
-    one, other = tmp_path / "one.hlo", tmp_path / "other.hlo"
-    one.write_text(text)
-    other.write_text(text.replace("f32[8]", "f32[16]"))
-    (module,) = compare_ranks(rank_folders([one, other]))
-    (divergence,) = module.divergences
+    text = entry(f"ROOT r = {SUM}(p), channel_id=1, {PAIR}")
+    (divergence,) = divergences(tmp_path, text, text.replace("f32[8]", "f32[16]"))
     assert [str(each) for each in divergence.collectives] == [
         "%r: all-reduce (f32[8]{0}) channel_id=1 replica_groups={{0,1}} reduction=add",
         "%r: all-reduce (f32[16]{0}) channel_id=1 replica_groups={{0,1}} reduction=add",
@@ -298,43 +285,23 @@ ENTRY e {
 
 def test_a_collective_in_a_fusion_is_one_of_its_rank(tmp_path: Path) -> None:
     """XLA:GPU makes a small all-reduce a fusion of its own, `__triton_collective`."""
-    text = (
-        SUMS
-        + """
-fused {
-  p = f32[8]{0} parameter(0)
-  ROOT r = f32[8]{0} all-reduce(p), channel_id=1, replica_groups={{0,1}}, to_apply=add
-}
-
-ENTRY e {
-  p = f32[8]{0} parameter(0)
-  ROOT f = f32[8]{0} fusion(p), kind=kCustom, calls=fused
-}
-"""
-    )
-    one, other = tmp_path / "one.hlo", tmp_path / "other.hlo"
-    one.write_text(text)
-    other.write_text(
-        text.replace("all-reduce(p), channel_id=1, replica_groups={{0,1}}, to_apply=add", "sine(p)")
-    )
-    (module,) = compare_ranks(rank_folders([one, other]))
-    (divergence,) = module.divergences
+    fused = f"fused {{ p = f32[8]{{0}} parameter(0) ROOT r = {SUM}(p), channel_id=1, {PAIR} }}\n\n"
+    text = entry("ROOT f = f32[8]{0} fusion(p), kind=kCustom, calls=fused", before=SUMS + fused)
+    other = text.replace(f"all-reduce(p), channel_id=1, {PAIR}", "sine(p)")
+    (divergence,) = divergences(tmp_path, text, other)
     assert divergence.collectives[1] is None
-    assert divergence.collectives[0] is not None
-    assert divergence.collectives[0].opcode == "all-reduce"
+    assert present(divergence.collectives[0]).opcode == "all-reduce"
 
 
 def calls(depth: int, width: int, name: str = "reduced") -> str:
     """Computations that call each other `width` times, the innermost with a collective."""
-    text = (
-        SUMS
-        + f"""
-c0 {{
+    text = f"""HloModule m, is_scheduled=true
+
+{SUMS}c0 {{
   p = f32[8]{{0}} parameter(0)
-  ROOT {name} = f32[8]{{0}} all-reduce(p), channel_id=1, replica_groups={{{{0,1}}}}, to_apply=add
+  ROOT {name} = {SUM}(p), channel_id=1, {PAIR}
 }}
 """
-    )
     for level in range(1, depth):
         lines = [
             f"  {'ROOT ' * (number == width - 1)}x{number} = f32[8]{{0}} "
@@ -357,9 +324,9 @@ def test_collectives_beyond_the_limit_are_not_compared(tmp_path: Path) -> None:
     for rank, name in (("one", "a"), ("other", "b")):
         (tmp_path / rank).mkdir()
         (tmp_path / rank / "step.hlo").write_text(calls(18, 2, name))
-    words = [sys.executable, "-m", "hlo_lint", "ranks", *map(str, sorted(tmp_path.iterdir()))]
-    output = subprocess.run(words, capture_output=True, check=True, text=True).stdout
-    assert "only the first 100,000 collectives were compared" in output
+    done = run(*sorted(tmp_path.iterdir()))
+    assert done.returncode == 0
+    assert "only the first 100,000 collectives were compared" in done.stdout
 
 
 def test_one_dump_is_no_run_whatever_folders_lie_in_it(tmp_path: Path) -> None:
@@ -373,11 +340,10 @@ def test_one_dump_is_no_run_whatever_folders_lie_in_it(tmp_path: Path) -> None:
 
 
 def test_processes_in_one_folder_are_told_apart_by_their_timestamps(tmp_path: Path) -> None:
-    text = "HloModule jit_f\n\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}\n"
-    for process in range(2):
-        for number in range(2):
-            name = f"17000000{process}{number}.module_{number:04d}.jit_f{number}"
-            (tmp_path / f"{name}.cpu_after_optimizations.txt").write_text(text)
+    for process, number in product(range(2), range(2)):
+        name = f"17000000{process}{number}.module_{number:04d}.jit_f{number}"
+        path = tmp_path / f"{name}.cpu_after_optimizations.txt"
+        path.write_text(texts.entry("  ROOT p = f32[] parameter(0)"))
     # XLA gives an object file a timestamp of its own.
     (tmp_path / "1700000099.module_0000.jit_f0.obj-file.kernel.o").write_text("")
     modules = compare_ranks(rank_folders([tmp_path]))
