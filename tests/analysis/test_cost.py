@@ -13,6 +13,7 @@ from hlo_lint.analysis.roofline import gpu_device, tpu_device, tpu_of_dump
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.hlo.parser.module import parse_file
 from tests.conftest import DUMPS, FIXTURES, ROOT, present
+from tests.texts import entry
 
 TARGETS = ROOT / "hlo_lint" / "apps" / "jax" / "capture" / "targets"
 
@@ -84,33 +85,34 @@ def test_flops_and_bytes_are_those_of_xla() -> None:
             assert ours.bytes == pytest.approx(theirs["bytes accessed"], rel=0.05), name
 
 
-LOOP = """HloModule m
-
-%body (p: (s32[], f32[8,8])) -> (s32[], f32[8,8]) {
-  %p = (s32[], f32[8,8]{1,0}) parameter(0)
-  %i = s32[] get-tuple-element(%p), index=0
-  %x = f32[8,8]{1,0} get-tuple-element(%p), index=1
-  %one = s32[] constant(1)
-  %next = s32[] add(%i, %one)
-  %y = f32[8,8]{1,0} dot(%x, %x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  ROOT %t = (s32[], f32[8,8]{1,0}) tuple(%next, %y)
+LOOP = entry(
+    """
+  x = f32[8,8] parameter(0)
+  zero = s32[] constant(0)
+  t = (s32[], f32[8,8]) tuple(zero, x)
+  w = (s32[], f32[8,8]) while(t), condition=condition, body=body
+  ROOT r = f32[8,8] get-tuple-element(w), index=1
+""",
+    """\
+body {
+  p = (s32[], f32[8,8]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  x = f32[8,8] get-tuple-element(p), index=1
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  y = f32[8,8] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT t = (s32[], f32[8,8]) tuple(next, y)
 }
 
-%condition (p: (s32[], f32[8,8])) -> pred[] {
-  %p = (s32[], f32[8,8]{1,0}) parameter(0)
-  %i = s32[] get-tuple-element(%p), index=0
-  %limit = s32[] constant(LIMIT)
-  ROOT %less = pred[] compare(%i, %limit), direction=LT
+condition {
+  p = (s32[], f32[8,8]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  limit = s32[] constant(LIMIT)
+  ROOT less = pred[] compare(i, limit), direction=LT
 }
 
-ENTRY %main (x: f32[8,8]) -> f32[8,8] {
-  %x = f32[8,8]{1,0} parameter(0)
-  %zero = s32[] constant(0)
-  %t = (s32[], f32[8,8]{1,0}) tuple(%zero, %x)
-  %w = (s32[], f32[8,8]{1,0}) while(%t), condition=%condition, body=%body
-  ROOT %r = f32[8,8]{1,0} get-tuple-element(%w), index=1
-}
-"""
+""",
+)
 
 
 def test_a_loop_counts_as_often_as_it_runs() -> None:
@@ -120,65 +122,49 @@ def test_a_loop_counts_as_often_as_it_runs() -> None:
 
 
 def test_a_loop_of_unknown_length_counts_once_and_is_named() -> None:
-    unknown = LOOP.replace("constant(LIMIT)", "get-tuple-element(%p), index=0")
+    unknown = LOOP.replace("constant(LIMIT)", "get-tuple-element(p), index=0")
     assert costs(unknown).total.flops == 2 * 8**3 + 2
     assert [loop.name for loop in costs(unknown).unknown_loops] == ["w"]
     assert not costs(LOOP.replace("LIMIT", "10")).unknown_loops
 
 
-def test_of_an_operand_that_a_fusion_slices_the_slice_counts() -> None:
-    text = """HloModule m
-
-%body (p: f32[1000,64], i: s32[]) -> f32[1,64] {
-  %p = f32[1000,64]{1,0} parameter(0)
-  %i = s32[] parameter(1)
-  %zero = s32[] constant(0)
-  %slice = f32[1,64]{1,0} dynamic-slice(%p, %i, %zero), dynamic_slice_sizes={1,64}
-  ROOT %negate = f32[1,64]{1,0} negate(%slice)
-}
-
-ENTRY %main (p: f32[1000,64], i: s32[]) -> f32[1,64] {
-  %p = f32[1000,64]{1,0} parameter(0)
-  %i = s32[] parameter(1)
-  ROOT %f = f32[1,64]{1,0} fusion(%p, %i), kind=kLoop, calls=%body
-}
+def fusion(result: str, lines: str, operands: str = "p, i") -> str:
+    """A fusion over rows, `p`, the number of one of them, `i`, and an update, `u`."""
+    parameters = """\
+  p = f32[1000,64] parameter(0)
+  i = s32[] parameter(1)
+  u = f32[1,64] parameter(2)
 """
+    kept = "".join(f"{row}\n" for row in parameters.splitlines() if row[2] in operands)
+    body = f"body {{\n{kept}  zero = s32[] constant(0)\n{lines}\n}}\n\n"
+    root = f"  ROOT f = {result} fusion({operands}), kind=kLoop, calls=body"
+    return entry(kept + root, body)
+
+
+def test_of_an_operand_that_a_fusion_slices_the_slice_counts() -> None:
+    text = fusion(
+        "f32[1,64]",
+        """  slice = f32[1,64] dynamic-slice(p, i, zero), dynamic_slice_sizes={1,64}
+  ROOT negate = f32[1,64] negate(slice)""",
+    )
     assert costs(text).total == Cost(flops=64, bytes=2 * 64 * 4 + 4)
 
 
 def test_a_fusion_that_updates_in_place_writes_the_update() -> None:
-    text = """HloModule m
-
-%body (p: f32[1000,64], u: f32[1,64], i: s32[]) -> f32[1000,64] {
-  %p = f32[1000,64]{1,0} parameter(0)
-  %u = f32[1,64]{1,0} parameter(1)
-  %i = s32[] parameter(2)
-  %zero = s32[] constant(0)
-  ROOT %update = f32[1000,64]{1,0} dynamic-update-slice(%p, %u, %i, %zero)
-}
-
-ENTRY %main (p: f32[1000,64], u: f32[1,64], i: s32[]) -> f32[1000,64] {
-  %p = f32[1000,64]{1,0} parameter(0)
-  %u = f32[1,64]{1,0} parameter(1)
-  %i = s32[] parameter(2)
-  ROOT %f = f32[1000,64]{1,0} fusion(%p, %u, %i), kind=kLoop, calls=%body
-}
-"""
+    update = "  ROOT update = f32[1000,64] dynamic-update-slice(p, u, i, zero)"
+    text = fusion("f32[1000,64]", update, "p, i, u")
     assert costs(text).total.bytes == 2 * 64 * 4 + 4
 
 
 def test_a_gemm_of_cublas_has_flops_and_its_workspace_moves_no_bytes() -> None:
-    text = """HloModule m
-
-ENTRY %main (a: f16[64,128], b: f16[128,32]) -> f16[64,32] {
-  %a = f16[64,128]{1,0} parameter(0)
-  %b = f16[128,32]{1,0} parameter(1)
-  %c = (f16[64,32]{1,0}, s8[4194304]{0}) custom-call(%a, %b), custom_call_target="__cublas$gemm", \
+    text = entry("""
+  a = f16[64,128] parameter(0)
+  b = f16[128,32] parameter(1)
+  c = (f16[64,32], s8[4194304]) custom-call(a, b), custom_call_target="__cublas$gemm", \
 backend_config={"gemm_backend_config":{"dot_dimension_numbers":{"lhs_contracting_dimensions":["1"],\
 "rhs_contracting_dimensions":["0"]}}}
-  ROOT %r = f16[64,32]{1,0} get-tuple-element(%c), index=0
-}
-"""
+  ROOT r = f16[64,32] get-tuple-element(c), index=0
+""")
     flops = 2 * 64 * 32 * 128
     bytes_moved = 2 * (64 * 128 + 128 * 32 + 64 * 32)
     assert costs(text).total == Cost(flops, 0, bytes_moved, {"f16": flops})
@@ -246,40 +232,33 @@ def test_a_module_of_no_instructions_costs_nothing() -> None:
 
 
 def test_loops_in_loops_that_claim_any_number_of_iterations_cost_a_float() -> None:
-    body = "%body{inner} (p: f32[4]) -> f32[4] {{\n  %p{n} = f32[4]{{0}} parameter(0)\n{row}\n}}\n"
     config = 'backend_config={"known_trip_count":{"n":"1000000000000000"}}'
-    condition = (
-        "%c (p: f32[4]) -> pred[] {\n  %p = f32[4]{0} parameter(0)\n"
-        "  ROOT %t = pred[] constant(true)\n}\n"
-    )
-    bodies = [body.format(inner=0, n=0, row="  ROOT %r0 = f32[4]{0} negate(%p0)")]
-    for n in range(1, 40):
-        row = f"  ROOT %r{n} = f32[4]{{0}} while(%p{n}), condition=%c, body=%body{n - 1}, {config}"
-        bodies.append(body.format(inner=n, n=n, row=row))
-    text = "\n".join(["HloModule m\n", condition, *bodies]).replace("%body39 (", "ENTRY %body39 (")
-    nested = costs(text)
+    lines = ["c { p = f32[4] parameter(0) ROOT t = pred[] constant(true) }"]
+    lines.append("body0 { p = f32[4] parameter(0) ROOT r = f32[4] negate(p) }")
+    for n in range(1, 39):
+        loop = f"while(p), condition=c, body=body{n - 1}, {config}"
+        lines.append(f"body{n} {{ p = f32[4] parameter(0) ROOT r = f32[4] {loop} }}")
+    root = f"p = f32[4] parameter(0) ROOT r = f32[4] while(p), condition=c, body=body38, {config}"
+    nested = costs(entry(root, "\n".join((*lines, ""))))
     assert float(nested.total.bytes) > 1e70
     assert [float(times) for _, times in nested.kernels()]
 
 
 def test_bitcasts_that_are_read_by_two_each_are_followed_once() -> None:
-    chain = "".join(f"  %b{i} = f32[8] bitcast(%b{i - 1}, %b{i - 2})\n" for i in range(2, 60))
-    text = (
-        "HloModule m\n\nf {\n  %b0 = f32[8] parameter(0)\n  %b1 = f32[8] bitcast(%b0)\n"
-        f"{chain}  ROOT %n = f32[8] negate(%b59)\n}}\n\nENTRY e {{\n"
-        "  %p = f32[8] parameter(0)\n  ROOT %c = f32[8] fusion(%p), kind=kLoop, calls=f\n}\n"
+    chain = "".join(f"  b{i} = f32[8] bitcast(b{i - 1}, b{i - 2})\n" for i in range(2, 60))
+    before = (
+        "f {\n  b0 = f32[8] parameter(0)\n  b1 = f32[8] bitcast(b0)\n"
+        f"{chain}  ROOT n = f32[8] negate(b59)\n}}\n\n"
     )
-    assert costs(text).total.bytes == 64
+    lines = "  p = f32[8] parameter(0)\n  ROOT c = f32[8] fusion(p), kind=kLoop, calls=f"
+    assert costs(entry(lines, before)).total.bytes == 64
 
 
 def test_a_window_of_any_size_is_counted_at_once() -> None:
-    text = """HloModule m
-
-ENTRY %main (x: f32[1,99999999,1], k: f32[99999999,1,1]) -> f32[1,99999999,1] {
-  %x = f32[1,99999999,1]{2,1,0} parameter(0)
-  %k = f32[99999999,1,1]{2,1,0} parameter(1)
-  ROOT %c = f32[1,99999999,1]{2,1,0} convolution(%x, %k), window={size=99999999 pad=9_9}, \
+    text = entry("""
+  x = f32[1,99999999,1] parameter(0)
+  k = f32[99999999,1,1] parameter(1)
+  ROOT c = f32[1,99999999,1] convolution(x, k), window={size=99999999 pad=9_9}, \
 dim_labels=b0f_0io->b0f
-}
-"""
+""")
     assert costs(text).total.flops == 2 * 99999999**2

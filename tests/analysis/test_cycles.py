@@ -13,15 +13,8 @@ ENTRY = "HloModule m\n\nENTRY e {{\n  p = f32[8]{{0}} parameter(0)\n  {}\n}}\n"
 CALLS = """\
 HloModule m
 
-f {{
-  q = f32[8]{{0}} parameter(0)
-  ROOT d = f32[8]{{0}} call(q), to_apply={}
-}}
-
-g {{
-  q = f32[8]{{0}} parameter(0)
-  ROOT d = f32[8]{{0}} call(q), to_apply={}
-}}
+f {{ q = f32[8]{{0}} parameter(0) ROOT d = f32[8]{{0}} call(q), to_apply={} }}
+g {{ q = f32[8]{{0}} parameter(0) ROOT d = f32[8]{{0}} call(q), to_apply={} }}
 
 ENTRY e {{
   p = f32[8]{{0}} parameter(0)
@@ -69,13 +62,8 @@ def test_names_below_a_reader_are_no_cycle(text: str) -> None:
 def test_a_reference_that_closes_a_cycle_names_nothing() -> None:
     text = ENTRY.format("a = add(p, b)\n  b = negate(a)\n  c = copy(b)\n  ROOT d = add(c, p)")
     entry = parse(text).entry_computation
-    assert [instruction.operand_names for instruction in entry] == [
-        (),
-        ("p", ""),
-        ("a",),
-        ("b",),
-        ("c", "p"),
-    ]
+    names = [instruction.operand_names for instruction in entry]
+    assert names == [(), ("p", ""), ("a",), ("b",), ("c", "p")]
 
 
 def test_a_long_chain_and_a_large_cycle_take_linear_time() -> None:

@@ -10,13 +10,6 @@ import hlo_lint
 from hlo_lint.analysis.loops import loops
 from tests.conftest import present
 
-COMPARISONS = {
-    "LT": operator.lt,
-    "LE": operator.le,
-    "GT": operator.gt,
-    "GE": operator.ge,
-    "NE": operator.ne,
-}
 TEXT = """
 HloModule m
 
@@ -43,12 +36,13 @@ ENTRY e {{
   ROOT w = (s32[], f32[8]) while(state), condition=condition, body=body
 }}
 """
+TEN = TEXT.format(first=0, change="add", step=1, direction="LT", limit=10)
 
 
 def runs(first: int, change: str, step: int, direction: str, limit: int) -> int:
     """The number of times that the body runs, by running it."""
     count = 0
-    while COMPARISONS[direction](first, limit):
+    while getattr(operator, direction.lower())(first, limit):
         first += step if change == "add" else -step
         count += 1
     return count
@@ -77,16 +71,14 @@ def test_the_trip_count_is_that_of_running_the_loop(loop: tuple[int, str, int, s
 
 
 def test_an_unrolled_body_counts_twice() -> None:
-    text = TEXT.format(first=0, change="add", step=1, direction="LT", limit=10)
-    twice = text.replace("add(i, step)", "add(first, step)").replace(
+    twice = TEN.replace("add(i, step)", "add(first, step)").replace(
         "  next =", "  first = s32[] add(step, i)\n  next ="
     )
     assert [found.step(0) for found in loops(hlo_lint.parse(twice))] == [2]
 
 
 def test_iterations_before_the_loop_count() -> None:
-    text = TEXT.format(first=0, change="add", step=1, direction="LT", limit=10)
-    peeled = text.replace("tuple(first, p)", "tuple(second, p)").replace(
+    peeled = TEN.replace("tuple(first, p)", "tuple(second, p)").replace(
         "  state =", "  one = s32[] constant(1)\n  second = s32[] add(first, one)\n  state ="
     )
     (found,) = loops(hlo_lint.parse(peeled))
@@ -94,9 +86,8 @@ def test_iterations_before_the_loop_count() -> None:
 
 
 def test_the_declared_trip_count_counts_more() -> None:
-    text = TEXT.format(first=0, change="add", step=1, direction="LT", limit=10)
     config = ', body=body, backend_config={"known_trip_count":{"n":"5"}}'
-    (found,) = loops(hlo_lint.parse(text.replace(", body=body", config)))
+    (found,) = loops(hlo_lint.parse(TEN.replace(", body=body", config)))
     assert found.trip_count == 5
 
 

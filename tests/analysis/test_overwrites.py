@@ -9,25 +9,17 @@ import pytest
 
 import hlo_lint
 from hlo_lint.analysis import overwrites, shared_buffers
+from tests.texts import entry
 
 _FILES = (overwrites.__file__, shared_buffers.__file__)
 
 
 def _module(updates: int, last: str) -> str:
     """A schedule of so many updates of one buffer; the last instruction reads two values."""
+    head = "  p = f32[8] parameter(0)\n  c = s32[] constant(0)\n  u = f32[1] constant({1})\n"
     lines = [f"  d{n + 1} = f32[8] dynamic-update-slice(d{n}, u, c)" for n in range(updates)]
-    return "\n".join(
-        [
-            "HloModule m, is_scheduled=true\n\nENTRY e {",
-            "  p = f32[8] parameter(0)",
-            "  c = s32[] constant(0)",
-            "  u = f32[1] constant({1})",
-            "  d0 = f32[8] copy(p)",
-            *lines,
-            f"  ROOT r = f32[8] {last}",
-            "}",
-        ]
-    )
+    lines = [f"{head}  d0 = f32[8] copy(p)", *lines, f"  ROOT r = f32[8] {last}"]
+    return entry("\n".join(lines), header=", is_scheduled=true")
 
 
 def _calls(updates: int) -> int:

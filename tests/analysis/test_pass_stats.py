@@ -17,35 +17,30 @@ from hlo_lint.dumps.selection import dump_at, in_order, longest_run
 from hlo_lint.text.errors import UsageError
 from tests.apps.test_cli import run
 from tests.conftest import CRASH, DUMPS, FIXTURES, present
+from tests.texts import entry
 
 ATTENTION = DUMPS / "gpu-jax0.11.2" / "attention"
-HEAD = "HloModule jit_f, entry_computation_layout={(f32[4,8]{1,0})->f32[4,8]{1,0}}\n\n"
-BEFORE = (
-    HEAD
-    + """\
-ENTRY %main (p: f32[4,8]) -> f32[4,8] {
-  %p = f32[4,8]{1,0} parameter(0)
-  %a = f32[4,8]{1,0} negate(%p)
-  %b = f32[4,8]{1,0} abs(%a)
-  ROOT %c = f32[4,8]{1,0} copy(%b)
-}
-"""
-)
-FUSED = (
-    HEAD
-    + """\
-%fused (q: f32[4,8]) -> f32[4,8] {
-  %q = f32[4,8]{1,0} parameter(0)
-  %a.1 = f32[4,8]{1,0} negate(%q)
-  ROOT %b.1 = f32[4,8]{1,0} abs(%a.1)
+BEFORE = entry("""
+  p = f32[4,8]{1,0} parameter(0)
+  a = f32[4,8]{1,0} negate(p)
+  b = f32[4,8]{1,0} abs(a)
+  ROOT c = f32[4,8]{1,0} copy(b)
+""")
+BODY = """\
+fused {
+  q = f32[4,8]{1,0} parameter(0)
+  a.1 = f32[4,8]{1,0} negate(q)
+  ROOT b.1 = f32[4,8]{1,0} abs(a.1)
 }
 
-ENTRY %main (p: f32[4,8]) -> f32[4,8] {
-  %p = f32[4,8]{1,0} parameter(0)
-  %f = f32[4,8]{1,0} fusion(%p), kind=kLoop, calls=%fused
-  ROOT %c = f32[4,8]{1,0} copy(%f)
-}
 """
+FUSED = entry(
+    """
+  p = f32[4,8]{1,0} parameter(0)
+  f = f32[4,8]{1,0} fusion(p), kind=kLoop, calls=fused
+  ROOT c = f32[4,8]{1,0} copy(f)
+""",
+    BODY,
 )
 
 
@@ -72,22 +67,18 @@ def test_a_fusion_takes_arrays_out_of_memory(tmp_path: Path) -> None:
 
 
 def test_a_name_that_changes_is_no_change(tmp_path: Path) -> None:
-    renamed = FUSED.replace("%fused", "%other").replace("%f ", "%g ").replace("%f)", "%g)")
+    renamed = FUSED.replace("fused", "other").replace(" f ", " g ").replace("(f)", "(g)")
     _, same, names, layout = steps_of(
         tmp_path, FUSED, FUSED, renamed, renamed.replace("{1,0} copy", "{0,1} copy")
     )
-    assert (same.effect, names.effect, layout.effect) == (
-        Effect.NOTHING,
-        Effect.NAMES,
-        Effect.CHANGED,
-    )
+    effects = [step.effect for step in (same, names, layout)]
+    assert effects == [Effect.NOTHING, Effect.NAMES, Effect.CHANGED]
     assert (names.added, names.removed, names.bytes_added) == ({}, {}, 0)
     assert (layout.added, layout.bytes_added, layout.bytes_removed) == ({}, 128, 128)
 
 
 def test_what_nobody_calls_any_more_takes_no_memory(tmp_path: Path) -> None:
-    left = BEFORE.replace("ENTRY", FUSED[len(HEAD) : FUSED.index("ENTRY")] + "ENTRY")
-    _, _, step = steps_of(tmp_path, BEFORE, FUSED, left)
+    _, _, step = steps_of(tmp_path, BEFORE, FUSED, BEFORE.replace("ENTRY", f"{BODY}ENTRY"))
     assert (step.bytes_added, step.bytes_removed) == (128, 0)
 
 

@@ -13,6 +13,7 @@ from hlo_lint.rules.base import Stage
 from hlo_lint.rules.registry import all_rules, find_rule
 from tests.analysis.steps import LOSSES, PRESERVING, Program, alter, plant
 from tests.conftest import DUMPS
+from tests.texts import entry, summing
 
 CHECKS = [
     (getattr(check.rule, check.method), check.parameters)
@@ -36,14 +37,15 @@ ENTRY e {
 """
 
 
-def said(before: Program, after: Program) -> list[str]:
-    """The messages of all rules about a step."""
+def pair_of(before: object, after: object) -> PassPair:
+    """A step of algsimp, from the texts of its modules."""
     modules = hlo_lint.parse(str(before)), hlo_lint.parse(str(after))
-    return said_of(PassPair(*modules, "algsimp", "simplification", None))
+    return PassPair(*modules, "algsimp", "simplification", None)
 
 
-def said_of(pair: PassPair) -> list[str]:
-    subjects = {"PassPair": pair, "Stage": Stage()}
+def said(before: Program | str, after: Program | str) -> list[str]:
+    """The messages of all rules about a step."""
+    subjects = {"PassPair": pair_of(before, after), "Stage": Stage()}
     return [
         finding.message
         for check, parameters in CHECKS
@@ -89,34 +91,21 @@ def test_another_operation_is_found_whatever_the_names() -> None:
 
 
 def test_an_empty_body_is_no_operation() -> None:
-    texts = [
-        "HloModule m\n\nENTRY e {\n  ROOT p = f32[8] parameter(0)\n}\n",
-        "HloModule m\n\nENTRY e {\n  p = f32[8] parameter(0)\n"
-        "  ROOT c = f32[8] fusion(p), kind=kLoop, calls=b\n}\nb {\n}\n",
-    ]
-    for before, after in permutations(map(hlo_lint.parse, texts), 2):
-        pair = PassPair(before, after, "algsimp", "simplification", None)
-        assert not changed_operations(pair)
+    fusion = "  p = f32[8] parameter(0)\n  ROOT c = f32[8] fusion(p), kind=kLoop, calls=b"
+    texts = entry("  ROOT p = f32[8] parameter(0)"), f"{entry(fusion)}b {{\n}}\n"
+    for before, after in permutations(texts, 2):
+        assert not changed_operations(pair_of(before, after))
 
 
 def test_a_dimension_that_an_array_has_not_has_no_full_size() -> None:
-    text = """HloModule m
-
-add {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT s = f32[] add(a, b)
-}
-ENTRY e {
+    text = summing("""
   p = f32[8] parameter(0)
   n = s32[] parameter(1)
   d = f32[<=8] set-dimension-size(p, n), dimensions={7}
   zero = f32[] constant(0)
   ROOT r = f32[] reduce(d, zero), dimensions={0}, to_apply=add
-}
-"""
-    after = text.replace("reduce(d", "reduce(p")
-    pair = PassPair(hlo_lint.parse(text), hlo_lint.parse(after), "algsimp", "simplification", None)
+""")
+    pair = pair_of(text, text.replace("reduce(d", "reduce(p"))
     checks = checks_of(find_rule("meaning-changed"))
     (finding,) = chain(*(check.run(pair, Stage()) for check in checks))
     assert "it reads past %d, a set-dimension-size" in finding.message
@@ -124,9 +113,7 @@ ENTRY e {
 
 def step(line: str, was: str, now: str) -> list[str]:
     """The messages about a step that changes a part of a line."""
-    texts = [f"{_PROGRAM}  ROOT r = f32[8] {line.replace('#', part)}\n}}\n" for part in (was, now)]
-    before, after = map(hlo_lint.parse, texts)
-    return said_of(PassPair(before, after, "algsimp", "simplification", None))
+    return said(*(f"{_PROGRAM}  ROOT r = f32[8] {line.replace('#', p)}\n}}\n" for p in (was, now)))
 
 
 def test_a_called_computation_is_compared_by_what_it_computes() -> None:
@@ -163,7 +150,7 @@ def test_a_step_that_chains_its_replacements_has_few_parts() -> None:
         reads.append(f"u{number}")
         sum_before = f"x{number}"
     root = f"ROOT t = ({', '.join(['f32[8]'] * 700)}) tuple({', '.join(reads)})\n}}\n"
-    old, new = (hlo_lint.parse("\n".join([_PROGRAM, *body, root])) for body in (before, after))
-    links = PassPair(old, new, "algsimp", "simplification", None).map.links(lambda _: True)
+    texts = ("\n".join([_PROGRAM, *body, root]) for body in (before, after))
+    links = pair_of(*texts).map.links(lambda _: True)
     parts = sum(len(link.parts) for link in links)
     assert 700 < parts < 2**18 < 700 * 701
