@@ -16,30 +16,24 @@ from hlo_lint.hlo.shape import ArrayShape, Layout
 from hlo_lint.rules.layout.gemm_layout_unsupported import unsupported
 from tests.conftest import DUMPS
 from tests.oracle.layout_chains import Laid
+from tests.texts import entry
 
 FINAL = "module_0001.m.sm_9.0_gpu_after_optimizations.txt"
 EARLY = (
     "module_0001.m.0001.layout_normalization.after_reshape-decomposer.before_layout_normalization"
     ".txt"
 )
-RULES = [
-    "layout-changed",
-    "transpose-off-normal-form",
-    "collective-not-outermost",
-    "gemm-layout-unsupported",
-    "scatter-off-normal-form",
-    "reduce-inputs-differ",
-    "reduce-off-normal-form",
-    "host-memory-leak",
-    "speed",
-]
+RULES = (
+    "layout-changed transpose-off-normal-form collective-not-outermost gemm-layout-unsupported "
+    "scatter-off-normal-form reduce-inputs-differ reduce-off-normal-form host-memory-leak speed"
+).split()
 
 
 def dumped(text: str, folder: Path, name: str = FINAL) -> Path:
     """A text as XLA:GPU leaves it."""
     (folder / f"{FINAL.removesuffix('.txt')}.ir-no-opt.ll").write_text("")
     if name != FINAL:
-        (folder / FINAL).write_text("HloModule m\n\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}\n")
+        (folder / FINAL).write_text(entry("  ROOT p = f32[] parameter(0)"))
     (folder / name).write_text(text)
     return folder
 
@@ -52,10 +46,8 @@ def fixed(text: str, folder: Path, rule: str, name: str = FINAL) -> str:
 
 
 def transposing(operand: str, result: str, dimensions: str) -> str:
-    return (
-        f"HloModule m\n\nENTRY e {{\n  p = {operand} parameter(0)\n"
-        f"  ROOT t = {result} transpose(p), dimensions={{{dimensions}}}\n}}\n"
-    )
+    root = f"  ROOT t = {result} transpose(p), dimensions={{{dimensions}}}"
+    return entry(f"  p = {operand} parameter(0)\n{root}")
 
 
 @pytest.mark.parametrize(
@@ -81,35 +73,29 @@ def test_a_transpose_on_descending_layouts_moves_the_same_elements(
     assert prove_equal(*static).moves
 
 
-READERS = [
-    ("layout-changed", "f32[8,6]{0,1}", "ROOT r = f32[8,6]{1,0} negate(%s)", EARLY),
-    ("layout-changed", "s4[8,6]{0,1:E(4)}", "ROOT r = s4[8,6]{1,0:E(4)} negate(%s)", EARLY),
-    ("layout-changed", "f32[8,6]{0,1}", "ROOT %%r = f32[8,6]{1,0} negate(f32[8,6]{0,1} %s)", EARLY),
-]
-
-
-@pytest.mark.parametrize(("rule", "operand", "reader", "name"), READERS)
-def test_a_copied_operand_holds_the_same_values(
-    rule: str, operand: str, reader: str, name: str, tmp_path: Path
-) -> None:
-    value = "%p" if "%%" in reader else "p"
-    text = (
-        f"HloModule m\n\nENTRY e {{\n  {value} = {operand} parameter(0)\n  {reader % value}\n}}\n"
-    )
-    after = fixed(text, tmp_path, rule, name)
+@pytest.mark.parametrize(
+    ("operand", "reader"),
+    [
+        ("p = f32[8,6]{0,1}", "ROOT r = f32[8,6]{1,0} negate(p)"),
+        ("p = s4[8,6]{0,1:E(4)}", "ROOT r = s4[8,6]{1,0:E(4)} negate(p)"),
+        ("%p = f32[8,6]{0,1}", "ROOT %r = f32[8,6]{1,0} negate(f32[8,6]{0,1} %p)"),
+    ],
+)
+def test_a_copied_operand_holds_the_same_values(operand: str, reader: str, tmp_path: Path) -> None:
+    text = entry(f"  {operand} parameter(0)\n  {reader}")
+    after = fixed(text, tmp_path, "layout-changed", EARLY)
     assert after.count(" copy(") == 1
     assert prove_equal(hlo_lint.parse(text), hlo_lint.parse(after)).moves == 1
 
 
 def test_of_several_operands_only_the_wrong_ones_are_copied(tmp_path: Path) -> None:
-    text = (
-        "HloModule m\n\nENTRY %e (a: f32[8,8]) -> f32[24,8] {\n"
-        '  %a = f32[8,8]{0,1} parameter(0), metadata={op_name="a"}\n'
-        '  %t = (f32[8,8]{0,1}, f32[]) custom-call(%a), custom_call_target="t"\n'
-        "  %b = f32[8,8]{1,0} parameter(1)\n"
-        "  ROOT %c = f32[24,8]{1,0} concatenate(f32[8,8]{0,1} %a, /*index=1*/f32[8,8]{1,0} %b, "
-        "%t#0), dimensions={0}\n}\n"
-    )
+    text = entry("""
+  %a = f32[8,8]{0,1} parameter(0), metadata={op_name="a"}
+  %t = (f32[8,8]{0,1}, f32[]) custom-call(%a), custom_call_target="t"
+  %b = f32[8,8]{1,0} parameter(1)
+  ROOT %c = f32[24,8]{1,0} concatenate(f32[8,8]{0,1} %a, /*index=1*/f32[8,8]{1,0} %b, \
+%t#0), dimensions={0}
+""")
     after = fixed(text, tmp_path, "layout-changed", EARLY)
     assert after.split("\n")[6:9] == [
         '  %c.copy = f32[8,8]{1,0} copy(f32[8,8]{0,1} %a), metadata={op_name="a"}',
@@ -120,10 +106,7 @@ def test_of_several_operands_only_the_wrong_ones_are_copied(tmp_path: Path) -> N
 
 
 def test_what_is_not_packed_yet_lies_as_its_reader_does(tmp_path: Path) -> None:
-    text = (
-        "HloModule m\n\nENTRY e {\n  p = s4[4]{0} parameter(0)\n"
-        "  ROOT m = s4[4]{0:E(4)} negate(p)\n}\n"
-    )
+    text = entry("  p = s4[4]{0} parameter(0)\n  ROOT m = s4[4]{0:E(4)} negate(p)")
     assert not hlo_lint.lint(dumped(text, tmp_path, EARLY), ["layout-changed"]).findings
     final = "module_0001.jit_f.sm_9.0_gpu_after_optimizations.txt"
     found = hlo_lint.lint(dumped(text, tmp_path, final), ["layout-changed"]).findings
@@ -154,12 +137,11 @@ def test_two_moves_undo_each_other_as_their_bytes_say(sizes: tuple[int, ...]) ->
     for first, second in itertools.product(orders, orders):
         middle = tuple(sizes[d] for d in first)
         after = tuple(middle[d] for d in second)
-        texts = [",".join(map(str, dims)) for dims in (sizes, middle, after)]
-        text = (
-            f"HloModule m\n\nENTRY e {{\n  p = f32[{texts[0]}]{{2,1,0}} parameter(0)\n"
-            f"  t = f32[{texts[1]}]{{2,1,0}} transpose(p), dimensions={{{_list(first)}}}\n"
-            f"  u = f32[{texts[2]}]{{2,1,0}} transpose(t), dimensions={{{_list(second)}}}\n}}\n"
-        )
+        text = entry(f"""
+  p = f32[{_list(sizes)}]{{2,1,0}} parameter(0)
+  t = f32[{_list(middle)}]{{2,1,0}} transpose(p), dimensions={{{_list(first)}}}
+  u = f32[{_list(after)}]{{2,1,0}} transpose(t), dimensions={{{_list(second)}}}
+""")
         one, two = moves(hlo_lint.parse(text))
         cube = np.arange(np.prod(sizes)).reshape(sizes)
         there = cube.transpose(first)
@@ -176,10 +158,8 @@ def _list(numbers: tuple[int, ...]) -> str:
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 def test_a_copy_moves_what_its_addresses_say(order: tuple[int, ...]) -> None:
-    text = (
-        "HloModule m\n\nENTRY e {\n  p = f32[4,1,6]{2,1,0} parameter(0)\n"
-        f"  ROOT c = f32[4,1,6]{{{_list(order)}}} copy(p)\n}}\n"
-    )
+    copy = f"  ROOT c = f32[4,1,6]{{{_list(order)}}} copy(p)"
+    text = entry(f"  p = f32[4,1,6]{{2,1,0}} parameter(0)\n{copy}")
     (move,) = moves(hlo_lint.parse(text))
     before, after = (
         Laid(shape.dims, shape.minor_to_major[::-1]).addresses()
@@ -220,20 +200,13 @@ def test_each_operation_of_a_real_dump_is_found_once_it_is_turned(
 @pytest.mark.parametrize(
     ("type_text", "dimensions", "shown"),
     [
-        ("f32[8,8]{1,0}", "{1,0}", "f32[8,8] by dimensions={1,0}"),
-        ("f32[4,6,6]{2,1,0}", "{0,2,1}", "f32[4,6,6] by dimensions={0,2,1}"),
-        ("f32[4,4,4]{2,1,0}", "{1,2,0}", "f32[4,16] by dimensions={1,0}"),
+        ("f32[8,8]{1,0}", "1,0", "f32[8,8] by dimensions={1,0}"),
+        ("f32[4,6,6]{2,1,0}", "0,2,1", "f32[4,6,6] by dimensions={0,2,1}"),
+        ("f32[4,4,4]{2,1,0}", "1,2,0", "f32[4,16] by dimensions={1,0}"),
     ],
 )
 def test_a_move_between_equal_shapes_shows_its_permutation(
     type_text: str, dimensions: str, shown: str
 ) -> None:
-    text = f"""HloModule m
-
-ENTRY e {{
-  p = {type_text} parameter(0)
-  ROOT t = {type_text} transpose(p), dimensions={dimensions}
-}}
-"""
-    (move,) = moves(hlo_lint.parse(text))
+    (move,) = moves(hlo_lint.parse(transposing(type_text, type_text, dimensions)))
     assert str(move) == shown

@@ -20,45 +20,25 @@ from hlo_lint.rules.registry import all_rules
 from hlo_lint.rules.verifier import VerifierRule
 from tests.conftest import DUMPS, written
 from tests.oracle.xla import Refusal, oracles
+from tests.texts import entry
 from tests.verifier_checks import ELSEWHERE, LEFT_OUT
 
 RULES = [rule for rule in all_rules() if isinstance(rule, VerifierRule)]
 OPTIONAL = {
     "nested-thread": (
         Stage(thread_names=True),
-        """
-        HloModule m
-
-        f {
-          ROOT a = f32[] parameter(0)
-        }, execution_thread="other"
-
-        ENTRY e {
-          p = f32[] parameter(0)
-          ROOT r = f32[] call(p), to_apply=f
-        }
-        """,
+        entry(
+            "p = f32[] parameter(0)\nROOT r = f32[] call(p), to_apply=f",
+            'f { ROOT a = f32[] parameter(0) }, execution_thread="other"\n\n',
+        ),
     ),
     "reshape-option": (
         Stage(layouts=True, reshape_is_bitcast=True),
-        """
-        HloModule m
-
-        ENTRY e {
-          p = f32[3,4]{0,1} parameter(0)
-          ROOT r = f32[4,3]{1,0} reshape(p)
-        }
-        """,
+        entry("p = f32[3,4]{0,1} parameter(0)\nROOT r = f32[4,3]{1,0} reshape(p)"),
     ),
     "name-unchanged": (
         Stage(names_unchanged=True),
-        """
-        HloModule m
-
-        ENTRY e {
-          ROOT p = f32[] parameter(0), metadata={scheduling_name="q"}
-        }
-        """,
+        entry('ROOT p = f32[] parameter(0), metadata={scheduling_name="q"}'),
     ),
 }
 """The checks that only an option of the stage turns on: the stage, and a text that violates it."""
@@ -99,11 +79,12 @@ def test_a_check_binds_where_the_stage_has_its_option(check: str) -> None:
 def test_transfers_without_pairs_are_refused_by_the_releases_that_do() -> None:
     rule = next(rule for rule in RULES if "send-recv-pairs" in rule.demands)
     module = hlo_lint.parse(rule.rows["send-recv-pairs"].source)
-    for stage, is_refused in (
-        (Stage("gpu", "gpu-jax0.10.2", scheduled=True), True),
-        (Stage("gpu", scheduled=True), False),
-        (Stage("cpu", "cpu-jax0.10.2", scheduled=True), False),
+    for backend, release, is_refused in (
+        ("gpu", "gpu-jax0.10.2", True),
+        ("gpu", "", False),
+        ("cpu", "cpu-jax0.10.2", False),
     ):
+        stage = Stage(backend, release, scheduled=True)
         assert ("send-recv-pairs" in Verifier().violations(module, stage).by_check) is is_refused
 
 
@@ -127,8 +108,8 @@ def test_what_xla_wrote_it_would_verify(folder: Path) -> None:
 
 
 def test_a_defect_of_the_header_stands_in_its_own_module() -> None:
-    whole = "HloModule a\n\nENTRY e {\n  ROOT p = f32[8]{0} parameter(0)\n}\n"
-    wrong = whole.replace("HloModule a", "HloModule b, buffer_donor={ (3, {}) }")
+    whole = entry("  ROOT p = f32[8]{0} parameter(0)")
+    wrong = whole.replace("HloModule m", "HloModule b, buffer_donor={ (3, {}) }")
     (found,) = hlo_lint.lint(f"{whole}\n{wrong}", ["verifier"]).findings
     assert (found.rule, found.module, found.line) == ("bad-aliasing", "b", 7)
 
@@ -149,10 +130,7 @@ def test_the_aliasing_of_a_start_may_name_an_operand_that_an_update_binds() -> N
     text = """
 HloModule m
 
-work {
-  a = f32[8]{0} parameter(0)
-  ROOT c = (f32[8]{0}) custom-call(a), custom_call_target="f"
-}
+work { a = f32[8]{0} parameter(0) ROOT c = (f32[8]{0}) custom-call(a), custom_call_target="f" }
 
 ENTRY e {
   p = f32[8]{0} parameter(0)
@@ -178,15 +156,13 @@ ENTRY e {
   ROOT d = f32[2,3]%s async-done(s)
 }
 """
-_CALLED = """
-ENTRY e {
+_CALLED = """ENTRY e {
   p = f32[2,3] parameter(0)
   s = ((f32[2,3]), f32[2,3], s32[]) custom-call-start(p), custom_call_target="f"
   ROOT d = f32[2,3]%s custom-call-done(s)
 }
 """
-_UPDATED = """
-ENTRY e {
+_UPDATED = """ENTRY e {
   p = f32[4] parameter(0)
   u = f32[%s] parameter(1)
   z = s32[] constant(0)
@@ -194,10 +170,7 @@ ENTRY e {
 }
 """
 _BODY = """
-work {
-  a = f32[2] parameter(0)
-  ROOT n = f32[2] negate(a)
-}
+work { a = f32[2] parameter(0) ROOT n = f32[2] negate(a) }
 
 ENTRY e {
   p = f32[2] parameter(0)
@@ -206,13 +179,8 @@ ENTRY e {
   ROOT r = f32[2] %s
 }
 """
-_SHARDED = """
-ENTRY e {
-  ROOT p = f32[8]{0} parameter(0), sharding=%s
-}
-"""
-_HOST = """
-ENTRY e {
+_SHARDED = "ENTRY e { ROOT p = f32[8]{0} parameter(0), sharding=%s }"
+_HOST = """ENTRY e {
   p = f32[8]{0} parameter(0)
   t = token[] after-all()
   s = (f32[8]{0}, u32[], token[]) send(p, t), channel_id=1, is_host_transfer=true
@@ -221,14 +189,12 @@ ENTRY e {
   ROOT q = (f32[8]{0}, token[]) recv-done(r), channel_id=%s, is_host_transfer=true
 }
 """
-_TILED = """
-ENTRY e {
+_TILED = """ENTRY e {
   p = (s32[]{:T(128)}) parameter(0)
   ROOT g = s32[]%s get-tuple-element(p), index=0
 }
 """
-_UNTYPED = """
-ENTRY e {
+_UNTYPED = """ENTRY e {
   p = f32[] parameter(0)
   b = broadcast(p), dimensions={}
   q = f32[%s] parameter(1)
@@ -266,33 +232,25 @@ def test_a_layout_sensitive_stage_refuses_what_xla_0_11_refuses(
 
 @pytest.mark.parametrize("element", ["pred", "f32", "s32"])
 def test_an_element_size_is_for_types_below_a_byte(element: str) -> None:
-    text = f"HloModule m\n\nENTRY e {{\n  ROOT p = {element}[2]{{0:E(4)}} parameter(0)\n}}\n"
+    text = entry(f"  ROOT p = {element}[2]{{0:E(4)}} parameter(0)")
     assert [found.rule for found in hlo_lint.lint(text).findings] == ["invalid-layout"]
 
 
 @pytest.mark.parametrize("element", ["f32", "s32", "pred", "bf16"])
 def test_a_complex_number_may_be_converted_to_a_real_one(element: str) -> None:
-    text = f"""
-HloModule m
-
-ENTRY e {{
-  p = c64[8]{{0}} parameter(0)
-  ROOT r = {element}[8]{{0}} convert(p)
-}}
-"""
+    text = entry(f"  p = c64[8]{{0}} parameter(0)\n  ROOT r = {element}[8]{{0}} convert(p)")
     assert not hlo_lint.lint(text, stage=Stage(layouts=True)).findings
 
 
 def _calls(layers: int) -> Counter[str]:
     """The calls of each function of analyses on a module of so many equal layers."""
-    lines = [
+    lines = (
         f"""
   t.{n} = (f32[8]{{0}}, f32[8]{{0}}) tuple(x.{n - 1}, x.{n - 1}), metadata={{op_name="t{n}"}}
   x.{n} = f32[8]{{0}} add(t.{n}#0, t.{n}#1), metadata={{op_name="x{n}"}}"""
         for n in range(1, layers)
-    ]
-    text = "HloModule m\n\nENTRY e {\n  x.0 = f32[8]{0} parameter(0)" + "".join(lines) + "\n}\n"
-    module = hlo_lint.parse(text)
+    )
+    module = hlo_lint.parse(entry("".join(("  x.0 = f32[8]{0} parameter(0)", *lines))))
     calls: Counter[str] = Counter()
 
     def count(frame: FrameType, event: str, _: object) -> None:
@@ -317,11 +275,9 @@ def test_rows_that_differ_in_names_and_metadata_are_judged_once() -> None:
 
 
 def test_a_violation_of_equal_computations_is_reported_in_each() -> None:
-    bodies = "".join(
-        f"{name} {{\n  {name}.p = f32[8] parameter(0)\n  ROOT r = f32[9] negate({name}.p)\n}}\n\n"
-        for name in "abc"
-    )
-    module = hlo_lint.parse(f"HloModule m\n\n{bodies}ENTRY e {{\n  p = f32[8] parameter(0)\n}}\n")
+    body = "{{ {0}.p = f32[8] parameter(0) ROOT r = f32[9] negate({0}.p) }}\n\n"
+    bodies = "".join(f"{name} {body.format(name)}" for name in "abc")
+    module = hlo_lint.parse(entry("  p = f32[8] parameter(0)", bodies))
     verifier = Verifier()
     for _ in range(2):  # the second time, the results are known
         (wrong,) = verifier.violations(module, Stage()).by_check.values()
@@ -334,18 +290,16 @@ def test_a_violation_of_equal_computations_is_reported_in_each() -> None:
 def test_windows_of_updates_may_be_turned_where_layouts_are_assigned(
     layout: str, checks: set[str]
 ) -> None:
-    module = hlo_lint.parse(f"""HloModule m
-
-set {{ a = f32[] parameter(0) ROOT b = f32[] parameter(1) }}
-
-ENTRY e {{
+    lines = f"""
   p = f32[8,4] parameter(0)
   i = s32[2,2] parameter(1)
   u = f32[2,4,3]{layout} parameter(2)
   ROOT s = f32[8,4] scatter(p, i, u), update_window_dims={{2,1}}, inserted_window_dims={{}},
     scatter_dims_to_operand_dims={{0,1}}, index_vector_dim=1, to_apply=set
-}}
-""")
+"""
+    module = hlo_lint.parse(
+        entry(lines, "set { a = f32[] parameter(0) ROOT b = f32[] parameter(1) }\n\n")
+    )
     assert Verifier().violations(module, Stage()).by_check.keys() == checks
 
 
@@ -355,29 +309,20 @@ def test_equal_collectives_are_judged_by_the_counts_of_their_module(
 ) -> None:
     verifier = Verifier()
     for count in counts:
-        module = hlo_lint.parse(f"""HloModule m, replica_count={count}
-
-ENTRY e {{
+        text = entry("""
   p = f32[8] parameter(0)
-  ROOT g = f32[32] all-gather(p), dimensions={{0}}, replica_groups=[1,4]<=[4]
-}}
+  ROOT g = f32[32] all-gather(p), dimensions={0}, replica_groups=[1,4]<=[4]
 """)
+        module = hlo_lint.parse(text.replace("m\n", f"m, replica_count={count}\n", 1))
         assert ("replica-count" in verifier.violations(module, Stage()).by_check) == (count != 4)
 
 
 def test_a_fusion_of_equal_signature_is_judged_by_its_own_body() -> None:
     text = """HloModule m
 
-whole {
-  a = f32[8] parameter(0)
-  ROOT n = f32[8] negate(a)
-}
+whole { a = f32[8] parameter(0) ROOT n = f32[8] negate(a) }
 
-half {
-  a = f32[8] parameter(0)
-  s = f32[8] sine(a)
-  ROOT n = f32[8] negate(a)
-}
+half { a = f32[8] parameter(0) s = f32[8] sine(a) ROOT n = f32[8] negate(a) }
 
 ENTRY e {
   p = f32[8] parameter(0)
@@ -385,24 +330,17 @@ ENTRY e {
   ROOT g = f32[8] fusion(f), kind=kLoop, calls=half
 }
 """
-    (dead,) = (
-        Verifier().violations(hlo_lint.parse(text), Stage()).by_check["fusion-dead-instruction"]
-    )
+    violations = Verifier().violations(hlo_lint.parse(text), Stage())
+    (dead,) = violations.by_check["fusion-dead-instruction"]
     assert dead.message == "%s is dead: no instruction in fusion %half uses it"
 
 
 def test_attributes_after_metadata_are_read_wherever_they_stand() -> None:
     text = """HloModule m
 
-condition {
-  p = f32[8] parameter(0)
-  ROOT c = pred[] constant(0)
-}
+condition { p = f32[8] parameter(0) ROOT c = pred[] constant(0) }
 
-body {
-  p = f32[8] parameter(0)
-  ROOT n = f32[8] negate(p)
-}
+body { p = f32[8] parameter(0) ROOT n = f32[8] negate(p) }
 
 ENTRY e {
   p = f32[8] parameter(0)
@@ -416,13 +354,7 @@ ENTRY e {
 
 
 def test_what_depends_on_layouts_is_a_warning_where_nothing_says_that_they_were_assigned() -> None:
-    text = """HloModule m
-
-ENTRY e {
-  p = f32[8]{0} parameter(0)
-  ROOT b = f32[9]{0} bitcast(p)
-}
-"""
+    text = entry("  p = f32[8]{0} parameter(0)\n  ROOT b = f32[9]{0} bitcast(p)")
     (loose,) = hlo_lint.lint(text).findings
     (stated,) = hlo_lint.lint(text, stage="gpu post-layout").findings
     severities = loose.severity.value, stated.severity.value
