@@ -139,8 +139,13 @@ def test_an_element_that_no_line_prints_is_a_get_tuple_element() -> None:
 def test_what_is_searched_may_be_a_module_computations_or_an_instruction() -> None:
     whole = module()
     pattern = m.transpose()
-    places = (whole, present(whole.entry), whole.nonfusion_computations, named("t"), named("c"))
-    for place, expected in zip(places, (["ft", "t"], ["t"], ["t"], ["t"], []), strict=True):
+    for place, expected in (
+        (whole, ["ft", "t"]),
+        (present(whole.entry), ["t"]),
+        (whole.nonfusion_computations, ["t"]),
+        (named("t"), ["t"]),
+        (named("c"), []),
+    ):
         assert [hit.instruction.name for hit in m.find(pattern, place)] == expected
 
 
