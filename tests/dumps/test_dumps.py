@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Container
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,8 @@ from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.phases import RESHAPES_ARE_BITCASTS
 from hlo_lint.dumps.run_records import read_debug_options, read_pass_runs
 from hlo_lint.dumps.upcoming import Fate, status_of
-from tests.conftest import CRASH, DUMPS, FIXTURES, completed, present
+from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT, completed, present
+from tests.texts import entry
 
 CASES = sorted(path for path in DUMPS.glob("*/*") if not path.name.endswith("_refused"))
 """Dumps of compilations that ended, or that a pass died in; not those that XLA's verifier ended."""
@@ -30,14 +32,7 @@ NO_DECOMPOSER = [
 ]
 ONLY_ONE_PASS = DUMPS / "gpu-jax0.11.2" / "layout_normalization_only"
 HELPERS = DUMPS / "gpu-jax0.10.2" / "cublaslt_fission"
-BAD = """\
-HloModule m
-
-ENTRY %e (p: f32[8,3]) -> f32[4,2,3] {
-  %p = f32[8,3]{1,0} parameter(0)
-  ROOT %r = f32[4,2,3]{0,1,2} reshape(%p)
-}
-"""
+BAD = entry("  p = f32[8,3]{1,0} parameter(0)\n  ROOT r = f32[4,2,3]{0,1,2} reshape(p)")
 GOOD = BAD.replace("{0,1,2} reshape", "{2,1,0} reshape")
 
 
@@ -56,28 +51,27 @@ def main_pipeline(case: Path) -> Compilation:
     return open_dump(case).compilations[0]
 
 
-def last_bound(compilation: Compilation) -> PassDump:
-    """The last dump whose layouts bind."""
-    return [dump for dump in compilation.dumps if compilation.layouts_bind(dump)][-1]
+def outcomes_of(compilation: Compilation) -> dict[int | None, Fate]:
+    """The fate of a reshape that moves bytes in each dump whose layouts bind, by its step."""
+    return {
+        step_of(dump): status_of(compilation, dump, RESHAPES_ARE_BITCASTS).outcome
+        for dump in compilation.dumps
+        if compilation.layouts_bind(dump)
+    }
 
 
 def outcome_of(compilation: Compilation) -> Fate:
-    return status_of(compilation, last_bound(compilation), RESHAPES_ARE_BITCASTS).outcome
+    """That in the last of them."""
+    return [*outcomes_of(compilation).values()][-1]
 
 
 def step_of(dump: PassDump) -> int | None:
     return dump.name.step if dump.name else None
 
 
-def releases(target: Path | Iterable[Path]) -> list[list[str]]:
-    return [
-        [release.name for release in compilation.releases]
-        for compilation in open_dump(_paths(target))
-    ]
-
-
-def _paths(target: Path | Iterable[Path]) -> list[Path]:
-    return [target] if isinstance(target, Path) else list(target)
+def releases(target: Path) -> list[list[str]]:
+    dump = open_dump(target)
+    return [[release.name for release in compilation.releases] for compilation in dump]
 
 
 def errors_in(target: Path) -> list[hlo_lint.Diagnostic]:
@@ -88,45 +82,50 @@ def copy_of(case: Path, folder: Path) -> Path:
     return Path(shutil.copytree(case, folder))
 
 
-def rewrite(folder: Path, is_bad: Callable[[DumpName], bool]) -> Path:
-    """Puts a small module in every dump of a folder: a bad one where asked for."""
+def rewrite(folder: Path, bad: Container[int] | None = None) -> Path:
+    """Puts a small module in every dump of a folder: a bad one at some steps, or everywhere."""
     for path in sorted(folder.glob("*.txt")):
-        path.write_text(BAD if is_bad(name_of(path.name)) else GOOD)
+        step = name_of(path.name).step
+        path.write_text(BAD if bad is None or (step is not None and step in bad) else GOOD)
     return folder
 
 
-def with_steps(folder: Path, bad: Iterable[int]) -> Path:
-    """The same where the bad ones are given by step."""
-    steps = frozenset(bad)
-    return rewrite(folder, lambda name: name.step in steps)
+def without_options(case: Path, folder: Path) -> Path:
+    """A copy without the record of flags."""
+    copy = copy_of(case, folder / "copy")
+    next(copy.glob("*.debug_options")).unlink()
+    return copy
 
 
 # Names
 
 
-def test_a_step_is_taken_apart() -> None:
-    assert parse_name(
-        "module_0012.jit_f.0003.hlo_normalization.after_algsimp.before_cse.txt"
-    ) == DumpName("", 12, "jit_f", 3, "hlo_normalization", "algsimp", "cse", ".txt")
-
-
-def test_a_timestamp_may_stand_in_front() -> None:
-    name = name_of("1795266497058651.module_0000.jit_f.0001.cse.after_dce.before_dce.txt")
-    assert (name.timestamp, name.module_id, name.step) == ("1795266497058651", 0, 1)
-    assert name.key != name_of("module_0000.jit_f.0001.cse.after_dce.before_dce.txt").key
-
-
-def test_a_dump_from_within_a_pass_names_no_next_pass() -> None:
-    name = name_of("module_0001.jit_f.0319.copy-insertion.after_removing_unnecessary_copies.txt")
-    assert (name.after, name.before, name.step) == ("removing_unnecessary_copies", "", 319)
-
-
-def test_a_module_may_have_dots_in_its_name() -> None:
-    name = name_of(
-        "module_0005.gemm_fusion_dot.2_computation.0001.cublaslt_rewriter_pipeline"
-        ".after_cublas-gemm-rewriter.before_cublas-gemm-rewriter.txt"
-    )
-    assert (name.module, name.step) == ("gemm_fusion_dot.2_computation", 1)
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        (
+            "module_0012.jit_f.0003.hlo_normalization.after_algsimp.before_cse.txt",
+            ("", 12, "jit_f", 3, "hlo_normalization", "algsimp", "cse", ".txt"),
+        ),
+        (
+            "1795266497058651.module_0000.jit_f.0001.cse.after_dce.before_dce.txt",
+            ("1795266497058651", 0, "jit_f", 1, "cse", "dce", "dce", ".txt"),
+        ),
+        (  # from within a pass: no next pass
+            "module_0001.jit_f.0319.copy-insertion.after_removing_unnecessary_copies.txt",
+            ("", 1, "jit_f", 319, "copy-insertion", "removing_unnecessary_copies", "", ".txt"),
+        ),
+        (  # a module may have dots in its name
+            "module_0005.gemm_fusion_dot.2_computation.0001.cublaslt_rewriter.after_a.before_b.txt",
+            ("", 5, "gemm_fusion_dot.2_computation", 1, "cublaslt_rewriter", "a", "b", ".txt"),
+        ),
+    ],
+)
+def test_a_step_is_taken_apart(text: str, parts: tuple[str | int, ...]) -> None:
+    name = name_of(text)
+    assert tuple(name)[: len(parts)] == parts
+    without_time = name_of(text.removeprefix(f"{name.timestamp}."))
+    assert (name.key != without_time.key) == bool(name.timestamp)
 
 
 @pytest.mark.parametrize(
@@ -185,24 +184,20 @@ def test_dumps_stand_in_the_order_of_the_run() -> None:
     assert numbers[:2] == [None, None]
     assert numbers[-1] is None
     assert numbers[2:-1] == list(range(70))
-    assert [
-        dump.name.rest for dump in compilation.dumps if dump.name and dump.name.step is None
-    ] == [
-        "before_optimizations.txt",
-        "after_spmd_partitioner.txt",
-        "sm_9.0a_gpu_after_optimizations.txt",
-    ]
+    rests = [present(dump.name).rest for dump in compilation.dumps if step_of(dump) is None]
+    assert rests[:2] == ["before_optimizations.txt", "after_spmd_partitioner.txt"]
+    assert rests[2:] == ["sm_9.0a_gpu_after_optimizations.txt"]
 
 
 def test_two_compilations_of_one_module_are_told_apart_by_their_time(tmp_path: Path) -> None:
+    times = "1795266497058651", "1795266499999999"
     for path in (DUMPS / "cpu-jax0.11.2" / "with_timestamp").glob("1*"):
-        shutil.copy(path, tmp_path / path.name)
-        shutil.copy(path, tmp_path / path.name.replace("1795266497058651", "1795266499999999"))
+        for time in times:
+            shutil.copy(path, tmp_path / path.name.replace(times[0], time))
     dump = open_dump(tmp_path)
     assert [len(compilation.dumps) for compilation in dump] == [22, 22]
-    assert {
-        compilation.dumps[0].name.timestamp for compilation in dump if compilation.dumps[0].name
-    } == {"1795266497058651", "1795266499999999"}
+    first = (present(compilation.dumps[0].name) for compilation in dump)
+    assert {name.timestamp for name in first} == {*times}
 
 
 def test_debug_options_without_a_time_belong_to_dumps_that_have_one() -> None:
@@ -334,8 +329,7 @@ def test_what_one_module_contradicts_holds_of_no_module_of_its_folder(tmp_path: 
         tmp_path / f"module_{name}.after_{after}.before_{before}.txt"
         for name, after, before in steps
     ]
-    for path in paths[:1]:
-        path.write_text(BAD)
+    paths[0].write_text(BAD)
     (alone,) = open_dump(tmp_path)
     assert [release.name for release in alone.releases] == ["cpu-jax0.10.2"]
     assert alone.is_of_known_release
@@ -350,9 +344,7 @@ def test_what_one_module_contradicts_holds_of_no_module_of_its_folder(tmp_path: 
 def test_a_folder_without_contradictions_tells_the_release_of_its_smallest_module() -> None:
     for archive in ("gpu-jax0.7.2", "gpu-jax0.8.0"):
         folder = open_dump(FIXTURES / "releases" / f"{archive}.tar.xz")
-        assert {compilation.release and compilation.release.name for compilation in folder} == {
-            archive
-        }
+        assert {present(compilation.release).name for compilation in folder} == {archive}
 
 
 # Layouts and what comes next
@@ -361,13 +353,8 @@ def test_a_folder_without_contradictions_tells_the_release_of_its_smallest_modul
 @pytest.mark.parametrize("case", [CRASH, *NO_DECOMPOSER], ids=title)
 def test_layouts_bind_from_layout_assignment_on(case: Path) -> None:
     compilation = main_pipeline(case)
-    assigned = present(
-        next(
-            step_of(dump)
-            for dump in compilation.steps
-            if dump.name and dump.name.after == "layout-assignment"
-        )
-    )
+    names = (dump.name for dump in compilation.steps if dump.name)
+    assigned = present(next(name.step for name in names if name.after == "layout-assignment"))
     for dump in compilation.dumps:
         step = step_of(dump)
         assert compilation.layouts_bind(dump) is (step is not None and step >= assigned)
@@ -408,12 +395,7 @@ def test_a_pass_that_was_disabled_does_not_die(crash: Path) -> None:
 
 
 def test_before_a_reshape_decomposer_the_reshape_is_repaired() -> None:
-    compilation = main_pipeline(CRASH)
-    outcomes = {
-        step_of(dump): status_of(compilation, dump, RESHAPES_ARE_BITCASTS).outcome
-        for dump in compilation.steps
-        if compilation.layouts_bind(dump)
-    }
+    outcomes = outcomes_of(main_pipeline(CRASH))
     repaired = [step for step, outcome in outcomes.items() if outcome is Fate.REPAIRED]
     assert repaired[:2] == [17, 18]
     assert outcomes[30] is outcomes[29] is outcomes[28] is Fate.BREAKS
@@ -424,9 +406,7 @@ def test_the_next_pass_in_a_name_shows_that_the_decomposer_was_left_out(
     case: Path, tmp_path: Path
 ) -> None:
     """These releases name the next pass that runs, so no debug options are needed."""
-    copy = copy_of(case, tmp_path / "copy")
-    next(copy.glob("*.debug_options")).unlink()
-    (found,) = hlo_lint.lint(copy).findings
+    (found,) = hlo_lint.lint(without_options(case, tmp_path)).findings
     assert found.severity is Severity.ERROR
     assert present(found.introduced_by).pass_name == "layout-assignment"
 
@@ -435,9 +415,7 @@ def test_where_the_name_shows_no_disabled_pass_a_crash_without_options_is_a_warn
     tmp_path: Path,
 ) -> None:
     """Release 0.11.2 names the next pass of the list, whether or not it is disabled."""
-    copy = copy_of(NO_DECOMPOSER[2], tmp_path / "copy")
-    next(copy.glob("*.debug_options")).unlink()
-    (found,) = hlo_lint.lint(copy).findings
+    (found,) = hlo_lint.lint(without_options(NO_DECOMPOSER[2], tmp_path)).findings
     assert found.severity is Severity.WARNING
     assert "debug_options" in " ".join(found.notes)
 
@@ -461,8 +439,8 @@ def test_the_last_dump_by_name_is_never_clean(case: Path, options: bool, tmp_pat
 @pytest.mark.parametrize("case", [CRASH, NO_DECOMPOSER[2]], ids=title)
 def test_what_ran_is_cut_short_and_the_last_file_still_tells(case: Path, tmp_path: Path) -> None:
     last = main_pipeline(case).steps[-1].path
-    shutil.copy(last, tmp_path)
-    shutil.copy(next(case.glob("*.debug_options")), tmp_path)
+    for path in (last, next(case.glob("*.debug_options"))):
+        shutil.copy(path, tmp_path)
     (found,) = hlo_lint.lint(tmp_path).findings
     assert (found.severity, Path(found.path).name) == (Severity.ERROR, last.name)
 
@@ -472,7 +450,7 @@ def test_a_crash_before_layout_assignment_binds_nothing(crash: Path) -> None:
         step = name_of(path.name).step
         if step is not None and step > 16:
             path.unlink()
-    cut = rewrite(crash, lambda _: True)
+    cut = rewrite(crash)
     assert hlo_lint.lint(cut, ["reshape-moves-data"]).findings == ()
 
 
@@ -487,7 +465,7 @@ def test_a_healthy_run_is_not_fatal_when_its_final_dump_is_lost(tmp_path: Path) 
 @pytest.mark.parametrize("case", ["cpu-jax0.10.2/mlp_train", "cpu-jax0.11.2/mlp_train"])
 @pytest.mark.parametrize("final", [True, False])
 def test_dumps_of_the_cpu_never_bind(case: str, final: bool, tmp_path: Path) -> None:
-    copy = rewrite(copy_of(DUMPS / case, tmp_path / "copy"), lambda _: True)
+    copy = rewrite(copy_of(DUMPS / case, tmp_path / "copy"))
     if not final:
         for path in copy.glob("*cpu_after_optimizations*"):
             path.unlink()
@@ -497,7 +475,7 @@ def test_dumps_of_the_cpu_never_bind(case: str, final: bool, tmp_path: Path) -> 
 def test_helper_modules_of_the_autotuner_never_bind(tmp_path: Path) -> None:
     for path in HELPERS.glob("module_000[3-6]*.txt"):
         shutil.copy(path, tmp_path)
-    dump = open_dump(rewrite(tmp_path, lambda _: True))
+    dump = open_dump(rewrite(tmp_path))
     assert all(compilation.is_helper and not compilation.crashed for compilation in dump)
     assert hlo_lint.lint(dump).findings == ()
 
@@ -511,7 +489,7 @@ def test_helper_modules_beside_a_crash_change_nothing(crash: Path) -> None:
 def test_the_caller_may_say_what_comes_next_for_a_helper_too(tmp_path: Path) -> None:
     for path in HELPERS.glob("module_0003*0000*.txt"):
         shutil.copy(path, tmp_path)
-    rewrite(tmp_path, lambda _: True)
+    rewrite(tmp_path)
     (found,) = hlo_lint.lint(tmp_path, before="layout_normalization").findings
     assert found.severity is Severity.ERROR
 
@@ -531,9 +509,9 @@ def test_the_caller_may_say_what_comes_next_for_a_helper_too(tmp_path: Path) -> 
     ],
 )
 def test_one_reshape_through_many_dumps_is_one_finding_with_its_pass(
-    bad: Iterable[int], since: str, step: int, crash: Path
+    bad: Container[int], since: str, step: int, crash: Path
 ) -> None:
-    (found,) = hlo_lint.lint(with_steps(crash, bad), ["reshape-moves-data"]).findings
+    (found,) = hlo_lint.lint(rewrite(crash, bad), ["reshape-moves-data"]).findings
     assert found.introduced_by is not None
     assert (found.introduced_by.pass_name, found.introduced_by.step) == (since, step)
     assert f".{step:04d}." in found.introduced_by.path
@@ -541,28 +519,21 @@ def test_one_reshape_through_many_dumps_is_one_finding_with_its_pass(
 
 
 def test_the_finding_stands_at_the_first_dump_in_which_it_binds(crash: Path) -> None:
-    (found,) = hlo_lint.lint(with_steps(crash, range(31)), ["reshape-moves-data"]).findings
-    compilation = main_pipeline(crash)
-    steps = [dump for dump in compilation.steps if compilation.layouts_bind(dump)]
-    binding = [
-        step_of(dump)
-        for dump in steps
-        if status_of(compilation, dump, RESHAPES_ARE_BITCASTS).outcome is Fate.BREAKS
-    ]
-    assert found.step == min(
-        step for step in binding if step is not None and set(range(step, 31)) <= set(binding)
-    )
+    (found,) = hlo_lint.lint(rewrite(crash, range(31)), ["reshape-moves-data"]).findings
+    outcomes = outcomes_of(main_pipeline(crash))
+    binding = {step for step, outcome in outcomes.items() if outcome is Fate.BREAKS}
+    assert found.step == min(step for step in binding if step and {*range(step, 31)} <= binding)
 
 
 @pytest.mark.parametrize("bad", [range(17, 30), range(17), (25,)])
 def test_a_reshape_that_is_gone_from_the_last_dump_killed_nobody(
-    bad: Iterable[int], crash: Path
+    bad: Container[int], crash: Path
 ) -> None:
-    assert hlo_lint.lint(with_steps(crash, bad), ["reshape-moves-data"]).findings == ()
+    assert hlo_lint.lint(rewrite(crash, bad), ["reshape-moves-data"]).findings == ()
 
 
 def test_a_pass_between_two_pipelines_has_no_name(crash: Path) -> None:
-    (found,) = hlo_lint.lint(with_steps(crash, range(28, 31)), ["reshape-moves-data"]).findings
+    (found,) = hlo_lint.lint(rewrite(crash, range(28, 31)), ["reshape-moves-data"]).findings
     assert (found.introduced_by, found.step) == (None, 28)
 
 
@@ -580,11 +551,8 @@ def test_two_crashes_in_folders_of_one_directory_are_two_findings(tmp_path: Path
     first, second = hlo_lint.lint(tmp_path).findings
     assert [found.instruction for found in (first, second)] == ["reshape.15", "reshape.1"]
     for found, folder in ((first, "a/deep"), (second, "b")):
-        assert (
-            Path(found.path).parent
-            == Path(present(found.introduced_by).path).parent
-            == tmp_path / folder
-        )
+        paths = found.path, present(found.introduced_by).path
+        assert {Path(path).parent for path in paths} == {tmp_path / folder}
 
 
 def test_two_crashes_in_one_folder_are_two_findings(crash: Path) -> None:
@@ -608,27 +576,19 @@ def test_where_every_change_was_dumped_a_pass_met_the_last_dump_of_its_pipeline(
 
 
 @pytest.mark.parametrize("case", CASES, ids=title)
-def test_a_transition_ends_behind_a_pass_and_starts_at_an_earlier_dump(case: Path) -> None:
-    for compilation in open_dump(case):
-        for transition in compilation.transitions():
-            before, after = transition.before.name, transition.after.name
-            assert before is not None
-            assert after is not None
-            assert present(before.step) < present(after.step)
-            assert after.after != "pipeline-start"
-            assert before.before
-            assert after.before
-
-
-@pytest.mark.parametrize("case", CASES, ids=title)
-def test_the_input_of_an_inner_pipeline_is_no_dump_from_inside_it(case: Path) -> None:
-    for compilation in open_dump(case):
-        for transition in compilation.transitions():
-            before, after = transition.before.name, transition.after.name
-            assert before is not None
-            assert after is not None
-            inside = before.pipeline == after.after != after.pipeline
-            assert not inside, (transition.before.path.name, transition.after.path.name)
+def test_a_transition_leads_from_an_earlier_dump_outside_of_a_pass_to_one_behind_it(
+    case: Path,
+) -> None:
+    for transition in (
+        each for compilation in open_dump(case) for each in compilation.transitions()
+    ):
+        before, after = present(transition.before.name), present(transition.after.name)
+        assert present(before.step) < present(after.step)
+        assert after.after != "pipeline-start"
+        assert before.before
+        assert after.before
+        inside = before.pipeline == after.after != after.pipeline
+        assert not inside, (transition.before.path.name, transition.after.path.name)
 
 
 @pytest.mark.parametrize("midst", ["negate", "abs"])
@@ -645,8 +605,8 @@ def test_a_pipeline_that_left_no_dump_as_a_pass_is_not_the_next_pass(
             "outer.after_cse.before_pipeline-end": "cosine",
         }.items()
     ):
-        entry = f"ENTRY e {{\n  p = f32[] parameter(0)\n  ROOT r = f32[] {opcode}(p)\n}}\n"
-        (tmp_path / f"module_0001.m.{step:04}.{place}.txt").write_text(f"HloModule m\n\n{entry}")
+        text = entry(f"  p = f32[] parameter(0)\n  ROOT r = f32[] {opcode}(p)")
+        (tmp_path / f"module_0001.m.{step:04}.{place}.txt").write_text(text)
     (compilation,) = open_dump(tmp_path)
     # A pass that had changed the module before runs that pipeline itself.
     assert pairs(compilation) == [(1, 2), (2 if midst == "negate" else 0, 3)]
@@ -712,19 +672,13 @@ def test_a_folder_that_cannot_be_listed_is_skipped_by_name(tmp_path: Path) -> No
         some, none = (hlo_lint.open_dump(path) for path in (tmp_path, tmp_path / "closed"))
     finally:
         os.seteuid(0)
-    assert [(entry.path, entry.reason, entry.given) for entry in some.skipped] == [
-        (str(tmp_path / "closed"), "cannot be listed: Permission denied", False)
-    ]
-    assert [(entry.reason, entry.given) for entry in none.skipped] == [
-        ("it cannot be listed: Permission denied", True)
-    ]
+    (closed,), (given,) = some.skipped, none.skipped
+    assert (closed.path, closed.given) == (str(tmp_path / "closed"), False)
+    assert closed.reason == "cannot be listed: Permission denied"
+    assert (given.reason, given.given) == ("it cannot be listed: Permission denied", True)
 
 
 def test_a_pipe_in_a_directory_does_not_stop_the_run(tmp_path: Path) -> None:
-    import sys
-
-    from tests.conftest import ROOT
-
     os.mkfifo(tmp_path / "x.txt")
     os.mkfifo(tmp_path / "module_0001.jit_f.debug_options")
     (tmp_path / "module_0001.jit_f.before_optimizations.txt").write_text(GOOD)
@@ -767,11 +721,11 @@ def test_records_that_are_no_text_are_no_reason_to_raise(crash: Path) -> None:
 
 
 def test_a_dump_without_those_of_passes_says_so_once(tmp_path: Path) -> None:
-    text = "HloModule jit_f\n\nENTRY e {\n  ROOT c = s32[] constant(0)\n}\n"
+    text = entry("  ROOT c = s32[] constant(0)")
     for number in (1, 2):
         path = tmp_path / f"module_000{number}.jit_f.cpu_after_optimizations.txt"
         path.write_text(text)
-    reasons = [entry.reason for entry in open_dump(tmp_path).skipped]
+    reasons = [skipped.reason for skipped in open_dump(tmp_path).skipped]
     assert reasons == [NO_PASSES]
     assert not open_dump(path).skipped  # given by name
     (tmp_path / "module_0001.jit_f.0001.simplification.after_dce.before_cse.txt").write_text(text)
