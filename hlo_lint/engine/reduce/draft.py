@@ -136,6 +136,11 @@ class DraftComputation:
             count.update((*row.reads, *row.predecessors))
         return count
 
+    def awaited(self, name: str) -> list[str]:
+        """The instructions that must run before one: its operands and control predecessors."""
+        row = self.row(name)
+        return [read for read in (*row.reads, *row.predecessors) if read in self.index]
+
     def row(self, name: str) -> DraftInstruction:
         """The instruction with a name."""
         return self.rows[self.index[name]]
@@ -228,12 +233,8 @@ class Draft:
         self, change: Callable[[DraftComputation, DraftInstruction], DraftInstruction]
     ) -> Draft:
         """The draft with each instruction changed."""
-        return replace(
-            self,
-            bodies=tuple(
-                body.changed(change(body, row) for row in body.rows) for body in self.bodies
-            ),
-        )
+        bodies = (body.changed(change(body, row) for row in body.rows) for body in self.bodies)
+        return replace(self, bodies=tuple(bodies))
 
     def names(self) -> set[str]:
         """The names of instructions and computations."""
@@ -291,14 +292,11 @@ def swept(after: Draft, before: Draft, *, wholly: bool = True) -> Draft:
         former = before.body(body.name)
         changed[body.name] = body = _without_unused(body, former) if wholly else body
         called |= body.called()
-    while True:
-        dead = [
-            name
-            for name, body in changed.items()
-            if body and not body.is_entry and name not in called and name in former_calls
-        ]
-        if not dead:
-            break
+    while dead := [
+        name
+        for name, body in changed.items()
+        if body and not body.is_entry and name not in called and name in former_calls
+    ]:
         changed.update(dict.fromkeys(dead))
         called = {name for body in changed.values() if body for name in body.called()}
     return _renumbered(after.with_bodies(changed), before)
@@ -309,16 +307,12 @@ def _without_unused(body: DraftComputation, former: DraftComputation | None) -> 
         return body
     kept = {name for name in former.index if not former.users[name]} - {former.root} | {body.root}
 
-    def reads(name: str) -> Iterator[str]:
-        row = body.row(name)
-        return filter(body.index.__contains__, (*row.reads, *row.predecessors))
-
     def has_to_stay(name: str) -> bool:
         is_fixed = not body.is_entry and body.row(name).opcode == "parameter"
         return name in kept or is_fixed
 
     unread = [name for name in body.index if not body.users[name]]
-    gone = without_readers(unread, body.users.__getitem__, reads, has_to_stay)
+    gone = without_readers(unread, body.users.__getitem__, body.awaited, has_to_stay)
     if not gone:
         return body
     return body.changed(row for row in body.rows if row.name not in gone)

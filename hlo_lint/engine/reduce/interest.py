@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
 import tempfile
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
+from subprocess import DEVNULL, Popen, TimeoutExpired
 from typing import NamedTuple, Protocol
 
 from hlo_lint.analysis.shape_inference import ShapeInference
@@ -107,12 +107,9 @@ class FindingTest:
             if (skeleton(finding.message), opcode_at(module, finding))
             == (self.message, self.opcode)
         ]
-        if not matching:
+        if not matching or shape_errors(parse_file(text).modules[0]) > self.max_errors:
             return InterestVerdict(False)
-        if shape_errors(parse_file(text).modules[0]) > self.max_errors:
-            return InterestVerdict(False)
-        matching.sort(key=lambda finding: finding.instruction != self.instruction)
-        first = matching[0]
+        first = min(matching, key=lambda finding: finding.instruction != self.instruction)
         if first.computation is None or first.instruction is None:
             return InterestVerdict(True)
         return InterestVerdict(True, (first.computation, first.instruction))
@@ -151,16 +148,12 @@ class CommandTest:
             if given == list(self.command):
                 given.append(str(path))
             with os_errors_as(f"{given[0]} cannot be run", UsageError):
-                child = subprocess.Popen(
-                    given,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    start_new_session=True,
+                child = Popen(
+                    given, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True
                 )
             try:
                 return InterestVerdict(child.wait(self.timeout) == 0)
-            except subprocess.TimeoutExpired:
+            except TimeoutExpired:
                 return InterestVerdict(False)
             finally:
                 if child.poll() is None:

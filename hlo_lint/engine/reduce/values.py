@@ -62,7 +62,8 @@ class ValuesTest(AbstractContextManager["ValuesTest"]):
                     if name in self._given and self._given[name].shape == shape.dims
                 }
                 for change in validate_dumps(title, steps, xla, given=given).changes:
-                    if self._is_after(change.after):
+                    name = change.after.name
+                    if name is not None and name.after == self.pass_name:
                         return change
         return None
 
@@ -78,6 +79,3 @@ class ValuesTest(AbstractContextManager["ValuesTest"]):
                 )
                 for compilation in main_compilations(open_dump(folder))
             ]
-
-    def _is_after(self, dump: PassDump) -> bool:
-        return dump.name is not None and dump.name.after == self.pass_name

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 from hlo_lint.analysis.rewrite import fresh_name
-from hlo_lint.analysis.walks import reached
+from hlo_lint.analysis.walks import operands_first, reached
 from hlo_lint.engine.reduce.draft import (
     Draft,
     DraftComputation,
@@ -36,7 +36,7 @@ class DropUnread(InstructionTransformation):
 
     def apply(self, draft: Draft, chosen: Sequence[ReductionTarget]) -> Draft | None:
         gone = set(chosen)
-        bodies: dict[str, DraftComputation | None] = {
+        bodies = {
             body.name: body.changed(row for row in body.rows if (body.name, row.name) not in gone)
             for body in draft.bodies
             if any(computation == body.name for computation, _ in gone)
@@ -173,28 +173,14 @@ def _readers(body: DraftComputation) -> dict[str, set[str]]:
     """The instructions that depend on each instruction."""
     below: dict[str, set[str]] = {name: set() for name in body.index}
     for row in reversed(body.rows):
-        for name in (*row.reads, *row.predecessors):
-            if name in below:
-                below[name] |= {row.name} | below[row.name]
+        for name in body.awaited(row.name):
+            below[name] |= {row.name} | below[row.name]
     return below
 
 
 def _sorted(body: DraftComputation) -> DraftComputation:
     """The computation with each instruction after its operands, else in the order of the text."""
-    rows: dict[str, DraftInstruction] = {}
-    begun: set[str] = set()
-
-    def place(row: DraftInstruction) -> None:
-        begun.add(row.name)
-        for name in (*row.reads, *row.predecessors):
-            if name in body.index and name not in begun:
-                place(body.row(name))
-        rows.setdefault(row.name, row)
-
-    for row in body.rows:
-        if row.name not in begun:
-            place(row)
-    return body.changed(rows.values())
+    return body.changed(map(body.row, operands_first(body.index, body.awaited)))
 
 
 _INLINED = {"call": "to_apply", "fusion": "calls", "while": "body"}
