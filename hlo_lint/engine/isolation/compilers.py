@@ -98,19 +98,10 @@ class RunningKernels:
         return compiled if isinstance(compiled, Ending) else Ending("ok", "")
 
     def run(self, cut: KernelCut, inputs: Sequence[AnyArray]) -> list[AnyArray]:
-        """The results of the compiled kernel, the leaves of its root in order.
-
-        Raises:
-            NotRun: it does not run.
-        """
+        """The results of the kernel; raises NotRun."""
         text, flags, leaves = self._sources[cut]
         taken = inputs if leaves is None else [inputs[leaf] for leaf in leaves]
-        return self._results(text, flags, taken)
-
-    def _results(
-        self, text: str, flags: dict[str, Any], inputs: Sequence[AnyArray]
-    ) -> list[AnyArray]:
-        types, blocks = pack_arrays(inputs)
+        types, blocks = pack_arrays(taken)
         given: dict[str, Any] = {"types": types, "flags": flags, "plain": True}
         try:
             return unpack_arrays(*self._xla.call(run_text, encode(text), *blocks, **given))
@@ -226,9 +217,8 @@ class AbsentKernels:
     def compile(self, cut: KernelCut) -> Ending:
         """Compile a kernel; `unknown` if a program for a TPU cannot hand it its operands."""
         # Flags and descriptors of asynchronous collectives, and arrays of the host: v5e_2x2_train.
-        special = self._is_tpu and _find_special(
-            " ".join(r.type_text for r in cut.draft.entry.rows)
-        )
+        types = " ".join(row.type_text for row in cut.draft.entry.rows)
+        special = self._is_tpu and _find_special(types)
         if special:
             return Ending("unknown", f"no copy moves an argument to the memory {special[0]}")
         text = _with_plain_interface(cut.draft).text if self._is_tpu else cut.text
@@ -244,7 +234,7 @@ class AbsentKernels:
         return ending
 
     def run(self, cut: KernelCut, inputs: Sequence[AnyArray]) -> list[AnyArray]:
-        """Raises NotRun."""
+        """Raise NotRun."""
         raise NotRun("the chip is absent")
 
 
@@ -271,29 +261,18 @@ class DeviceKernels:
         return ending
 
     def run(self, cut: KernelCut, inputs: Sequence[AnyArray]) -> list[AnyArray]:
-        """The results of the compiled kernel, the leaves of its root in order.
-
-        Raises:
-            NotRun: it does not run.
-        """
+        """The results of the kernel; raises NotRun."""
         types, blocks = pack_arrays(inputs)
+        results = [(leaf.dtype, leaf.dims) for leaf in arrays(cut.instruction.shape)]
+        given: dict[str, Any] = {"types": types, "results": results}
         try:
-            return unpack_arrays(
-                *self._xla.call(
-                    run_code, self._code[cut], *blocks, types=types, results=_results(cut)
-                )
-            )
+            return unpack_arrays(*self._xla.call(run_code, self._code[cut], *blocks, **given))
         except (ChildDied, ChildError) as error:
             if cut not in self._endings:
                 self._endings[cut] = self._again.compile(cut)
             if self._endings[cut].status != "ok":
                 raise NotRun(f"{error}") from error
         return self._again.run(cut, inputs)
-
-
-def _results(cut: KernelCut) -> list[tuple[str, tuple[int, ...]]]:
-    """The element types and dimensions of the arrays that a kernel computes."""
-    return [(leaf.dtype, leaf.dims) for leaf in arrays(cut.instruction.shape)]
 
 
 def _with_plain_interface(draft: Draft, *, fuses: bool = False) -> Draft:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import Final
 
 from hlo_lint.analysis.walks import reached
-from hlo_lint.engine.reduce.draft import Draft, DraftComputation, DraftInstruction
+from hlo_lint.engine.reduce.draft import Draft, DraftComputation, DraftInstruction, called_from
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import COMMUNICATES, CONTROL_FLOW, NO_KERNEL, RUNS_SCHEDULE
 from hlo_lint.hlo.parser.module import parse_file
-from hlo_lint.hlo.shape import Shape, TupleShape, element_type, shape_or_none
+from hlo_lint.hlo.shape import TupleShape, element_type, shape_or_none
 
 ENTRY: Final = "kernel_alone"
 """The entry computation of a cut."""
@@ -123,7 +123,7 @@ def cuts_of(module: Module, *, constants: bool = False) -> Iterator[KernelCut]:
         body = bodies.get(instruction.computation.name)
         if body is None:
             continue  # a computation that is written in place
-        yield KernelCut(instruction, _cut(draft, bodies, body, body.row(instruction.name)))
+        yield KernelCut(instruction, _cut(draft, body, body.row(instruction.name)))
 
 
 def _bare(draft: Draft) -> Draft:
@@ -153,19 +153,9 @@ def _bare(draft: Draft) -> Draft:
     return draft.with_bodies({body.name: spelled(body) for body in draft.bodies})
 
 
-def _cut(
-    draft: Draft,
-    bodies: Mapping[str, DraftComputation],
-    body: DraftComputation,
-    row: DraftInstruction,
-) -> Draft:
-    callees = [
-        bodies[name]
-        for name in reached(
-            row.callees, lambda name: bodies[name].called() if name in bodies else ()
-        )
-        if name in bodies
-    ]
+def _cut(draft: Draft, body: DraftComputation, row: DraftInstruction) -> Draft:
+    called = {*reached(row.callees, partial(called_from, draft))}
+    callees = [other for other in draft.bodies if other.name in called]
     opcodes = {row.opcode, *(inner.opcode for callee in callees for inner in callee.rows)}
     is_in_place = not opcodes.isdisjoint(_IN_PLACE)
     kept_in_header = {"is_scheduled"}
@@ -177,11 +167,10 @@ def _cut(
     if operands:
         launched = launched.with_operands(operands)
     rows = (*entry.rows, launched)
-    order = [other for other in draft.bodies if other in callees]  # callees come first
     return Draft(
         draft.name,
         {name: text for name, text in draft.header.items() if name in kept_in_header},
-        (*order, DraftComputation(ENTRY, rows, launched.name, is_entry=True)),
+        (*callees, DraftComputation(ENTRY, rows, launched.name, is_entry=True)),
     )
 
 
@@ -216,15 +205,14 @@ class _Entry:
                 self.rows.append(source.with_operands(elements)._replace(attributes_text=""))
                 self._names[name] = name
             else:
-                self._names[name] = self._given(
-                    name, shape_or_none(source.type_text), source.type_text
-                )
+                self._names[name] = self._given(name, source.type_text)
         return self._names[name]
 
-    def _given(self, name: str, shape: Shape | None, text: str) -> str:
+    def _given(self, name: str, text: str) -> str:
+        shape = shape_or_none(text)
         if isinstance(shape, TupleShape):
             parts = [
-                self._given(f"{name}.element{number}", element, str(element))
+                self._given(f"{name}.element{number}", f"{element}")
                 for number, element in enumerate(shape.elements)
             ]
             self.rows.append(DraftInstruction.of(name, text, "tuple", parts))
