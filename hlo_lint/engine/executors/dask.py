@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from threading import Event, Thread
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from distributed import Client, Future, KilledWorker, as_completed
 
 from hlo_lint.dumps.compilation import Compilation
-from hlo_lint.engine.executors import Work, WorkersLostError, packed, run_packed
+from hlo_lint.engine.executors import Executor, Work, WorkersLostError, packed, run_packed
 from hlo_lint.engine.runner import Task
 from hlo_lint.text.errors import DumpError
 
@@ -18,7 +18,7 @@ TIMEOUT_SECONDS: Final = 10
 """The time in which a cluster has to answer, and may be without a worker."""
 
 
-class DaskExecutor:
+class DaskExecutor(Executor):
     """A client of a Dask scheduler, whose workers see the files under the same paths."""
 
     is_local = False
@@ -37,9 +37,6 @@ class DaskExecutor:
             raise DumpError(f"{self._name}: the cluster has no worker") from error
         self.jobs = max(1, sum(self._client.nthreads().values()))
         self.task = task
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._client.close()

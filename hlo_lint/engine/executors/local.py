@@ -9,10 +9,10 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from hlo_lint.dumps.compilation import Compilation
-from hlo_lint.engine.executors import Work, WorkersLostError, packed, run_packed
+from hlo_lint.engine.executors import Executor, Work, WorkersLostError, packed, run_packed
 from hlo_lint.engine.runner import Task
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _task: Task | None = None
 """The task of this process, if it is a worker."""
 
 
-class LocalExecutor:
+class LocalExecutor(Executor):
     """Runs work in several processes, which start with the first large work."""
 
     is_local = True
@@ -31,9 +31,6 @@ class LocalExecutor:
         self.jobs = jobs
         self.task = task
         self._pool: ProcessPoolExecutor | None = None
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(
         self,
