@@ -37,7 +37,7 @@ from hlo_lint.engine.values.lowering.watch import Watch
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import wrapped_opcode
-from hlo_lint.hlo.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, arrays, part
+from hlo_lint.hlo.shape import Shape, ShapeSyntaxError, TupleShape, arrays, part
 
 if TYPE_CHECKING:
     from hlo_lint.engine.values.lowering.shards import ProgramShardings
@@ -275,19 +275,13 @@ class Lowering:
 
     def function(self, computation: Computation) -> Graph:
         """A computation of scalars: the reducer of a reduce, the comparator of a sort."""
-        shapes: list[ArrayShape] = []
-        arguments: list[Values] = []
-        for parameter in computation.parameters:
-            leaves = list(bare(self.shape(parameter)))
-            first = len(shapes)
-            shapes += leaves
-            nodes = iter(
-                [self.nodes.parameter(first + number, leaf) for number, leaf in enumerate(leaves)]
-            )
-            arguments.append([assembled(self.shape(parameter), nodes)])
+        types = [self.shape(parameter) for parameter in computation.parameters]
+        shapes = tuple(leaf for shape in types for leaf in bare(shape))
+        nodes = iter([self.nodes.parameter(number, leaf) for number, leaf in enumerate(shapes)])
+        arguments: list[Values] = [[assembled(shape, nodes)] for shape in types]
         inner = replace(self, scope=computation.name, devices=1, watch=None)
         (value,) = inner.computation(computation, arguments)
-        return self.nodes.graph(tuple(shapes), list(leaf_nodes(value)))
+        return self.nodes.graph(shapes, list(leaf_nodes(value)))
 
     # ---- one instruction
 

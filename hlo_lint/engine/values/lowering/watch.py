@@ -21,7 +21,7 @@ from hlo_lint.engine.values.lowering.graph import (
     leaf_nodes,
     with_leaves,
 )
-from hlo_lint.hlo.dtypes import is_complex, is_float
+from hlo_lint.hlo.dtypes import PART_OF_COMPLEX, is_complex, is_float
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape
 
@@ -174,9 +174,7 @@ class FirstNonFinite(Watch):
         for leaf in leaf_nodes(value):
             parts = [leaf] if is_float(leaf.shape.dtype) else []
             if is_complex(leaf.shape.dtype):
-                of_part = ArrayShape(
-                    "f64" if leaf.shape.dtype == "c128" else "f32", leaf.shape.dims
-                )
+                of_part = ArrayShape(PART_OF_COMPLEX[leaf.shape.dtype], leaf.shape.dims)
                 parts = [nodes.make(opcode, of_part, (leaf,)) for opcode in ("real", "imag")]
             for part in parts:
                 wide = part if part.shape.dtype == "f64" else nodes.convert(part, "f32")
