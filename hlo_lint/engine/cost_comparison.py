@@ -91,21 +91,19 @@ def compare_costs(
     Raises:
         DumpError: a dump cannot be read, or holds no HLO.
     """
-    return _Comparison(before, after, device, measured).result()
+    return _Comparison((before, after), device, measured).result()
 
 
+@dataclass(eq=False)
 class _Comparison:
     """The state of a comparison of two runs."""
 
-    def __init__(
-        self,
-        before: Compilation,
-        after: Compilation,
-        device: Device | None,
-        measured: tuple[Measured | None, Measured | None],
-    ) -> None:
-        self.sides = before, after
-        self.device = device
+    sides: tuple[Compilation, Compilation]
+    device: Device | None
+    measured: tuple[Measured | None, Measured | None]
+
+    def __post_init__(self) -> None:
+        before, after = self.sides
         self.origins = LinesOfPython()
         self._held: dict[tuple[str | Computation, ...], Figures] = {}
         self.modules = final_module(before), final_module(after)
@@ -115,8 +113,8 @@ class _Comparison:
         self.loops_once = any(ModuleCosts(module).unknown_loops for module in self.modules)
         (ours, theirs), once = self.modules, self.loops_once
         self.ends = (
-            Figures(ours, self.origins, device, measured[0], loops_once=once),
-            Figures(theirs, self.origins, device, measured[1], loops_once=once),
+            Figures(ours, self.origins, self.device, self.measured[0], loops_once=once),
+            Figures(theirs, self.origins, self.device, self.measured[1], loops_once=once),
         )
 
     def result(self) -> CostComparison:

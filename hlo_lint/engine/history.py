@@ -289,10 +289,9 @@ def renaming_key(occurrence: Occurrence) -> tuple[str, str, str]:
 
     The type of a loop is left out."""
     finding = occurrence.finding
-    subject = finding.at
-    opcode, shape = (
-        (subject.opcode, subject.type_text) if isinstance(subject, Instruction) else ("", "")
-    )
-    if opcode == "while":
-        shape = ""  # hoisting out of a loop widens its state
+    opcode = shape = ""
+    if isinstance(finding.at, Instruction):
+        opcode = finding.at.opcode
+        if opcode != "while":  # hoisting out of a loop widens its state
+            shape = finding.at.type_text
     return _NAMES.sub("", finding.message), opcode, shape

@@ -75,9 +75,8 @@ def mentions_in(
     # A message may name the target of a call.
     chosen = [kernel for kernel in kernels if kernel[2].custom_call_target in words]
     if calls and not chosen:
-        chosen = [
-            kernel for kernel in kernels if re.search(calls, kernel[2].attributes_text) is not None
-        ]
+        matches = re.compile(calls).search
+        chosen = [kernel for kernel in kernels if matches(kernel[2].attributes_text)]
     for kernel in chosen[:MOST]:
         yield _mention(*kernel)
 

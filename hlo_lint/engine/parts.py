@@ -76,10 +76,7 @@ def content_digest(task: Task, compilation: Compilation) -> bytes | None:
 
 def moved(compilation: Compilation, new_path: Callable[[Path], Path]) -> Compilation:
     """The compilation with new paths for its files, unread."""
-    dumps = []
-    for dump in compilation.dumps:
-        at_new_path = new_dump(new_path(dump.path), dump.name, dump.memo)
-        dumps.append(at_new_path)
+    dumps = [new_dump(new_path(dump.path), dump.name, dump.memo) for dump in compilation.dumps]
     return compilation.with_dumps(dumps, list(map(new_path, compilation.artefacts)))
 
 

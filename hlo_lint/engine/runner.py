@@ -180,11 +180,9 @@ class Checker:
             call(check, *arguments)
         except OutOfTimeError:
             self._cut_short()
-        except HloLintError as error:
-            if not isinstance(error, RuleError):
-                raise
-            self._report_crash(check.rule, check.view, error)
         except Exception as error:
+            if isinstance(error, HloLintError) and not isinstance(error, RuleError):
+                raise
             self._report_crash(check.rule, check.view, error)
 
     def _cut_short(self) -> None:

@@ -181,14 +181,12 @@ class Final(View):
         """The artefacts that a check asks for; None if any is missing, which is reported."""
         compilation, artefacts, missing = run.timeline.compilation, {}, []
         for name in check.artefacts:
-            title = ARTEFACT_TYPES[name].title
+            kind = ARTEFACT_TYPES[name]
             if name not in run.artefacts:
-                run.artefacts[name] = (
-                    None if last.edited else ARTEFACT_TYPES[name].read(compilation)
-                )
+                run.artefacts[name] = None if last.edited else kind.read(compilation)
             artefact = run.artefacts[name]
             if artefact is None:
-                missing.append(title)
+                missing.append(kind.title)
             else:
                 artefacts[name] = artefact
                 run.reporter.add_unread(compilation, artefact)
