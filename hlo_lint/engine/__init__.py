@@ -1,1 +1,1 @@
-"""Run rules over files and compilations, and apply their fixes."""
+"""The engine: it turns dumps into findings, findings into fixed texts."""

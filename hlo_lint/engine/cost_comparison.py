@@ -1,4 +1,4 @@
-"""Compare the costs of the final modules of two runs, and find the passes that change them."""
+"""The difference in cost between two runs, traced to the passes that cause it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cost of a module, by quantity and by line of Python."""
+"""The cost of a module: a figure for each quantity, by line of Python."""
 
 from __future__ import annotations
 

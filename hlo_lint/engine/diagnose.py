@@ -1,4 +1,4 @@
-"""Make diagnostics from findings, with the places, excerpts and fixes that reports show."""
+"""From a finding to its diagnostic: the place, the excerpt, the fix that reports show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings with their places and their history, as reports show them."""
+"""Findings in the form that reports show."""
 
 from __future__ import annotations
 

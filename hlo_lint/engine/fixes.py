@@ -1,4 +1,4 @@
-"""Apply fixes in rounds: edit without overlaps, reparse and check again, until all are applied."""
+"""Fixes applied in rounds, until a check of the result offers no more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The history of a defect: its dumps, the pass that introduced it and the pass that resolved it.
+"""The history of a defect, from the pass that introduced it to the pass that resolved it.
 
 A defect is identified by its message, computation and instruction. A pass that renames or moves an
 instruction seems to resolve a defect and to introduce another with the same message at the same

@@ -1,4 +1,4 @@
-"""Decide by sizes, without reading, if worker processes pay off and which files may be equal."""
+"""Decisions by file size, before any reading: worker processes, possible duplicates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings for crashes of rules and readers, so that a run can continue."""
+"""Crashes of rules or readers as findings, so that a run can continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits of a run; cuts by them show in the report and in the exit status."""
+"""Limits of a run, which reports what they cut."""
 
 from __future__ import annotations
 

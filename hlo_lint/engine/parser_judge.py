@@ -1,4 +1,4 @@
-"""Ask XLA's parser about files: the reasons and places of its refusals."""
+"""The verdict of XLA's parser on a file: a reason for each refusal, at its place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The result of a compilation as a value that can be sent and moved to other paths."""
+"""The result of a compilation as a value that can be sent, then moved to other paths."""
 
 from __future__ import annotations
 

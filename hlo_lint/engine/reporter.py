@@ -1,4 +1,4 @@
-"""Turn findings into diagnostics of the result, with their history and fixes."""
+"""The reporter, which adds findings to a result as diagnostics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run rules over a dump: shared parts are checked once, and each defect is a single finding.
+"""A run of rules over a dump, in which each defect becomes a single finding.
 
 A defect is reported if it remains at the end of its run, or if XLA's invariants exclude it between
 any two passes. It is followed back to the pass that introduced it, and on to the pass that resolved

@@ -1,4 +1,4 @@
-"""Find the `Stage` of every module of a run, from dump names and pass lists."""
+"""The `Stage` of each module of a run, derived from its place among the passes."""
 
 from __future__ import annotations
 

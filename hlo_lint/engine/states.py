@@ -1,4 +1,4 @@
-"""The states in which a run leaves a defect, and how each is reported.
+"""The states in which a run leaves a defect, each with its level in the report.
 
 | the defect | its rule | reported |
 |---|---|---|

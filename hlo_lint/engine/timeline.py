@@ -1,4 +1,4 @@
-"""The dumps of a module in the order of the run, and the places of each subject of a check.
+"""The dumps of a module in the order of the run, with the places of each subject of a check.
 
 Half of the files repeat an earlier file, and most computations of the rest are unchanged, too. So a
 check runs over each distinct subject once, and its findings are copied to all dumps that hold it.

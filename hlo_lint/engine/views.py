@@ -1,4 +1,4 @@
-"""The views that rules check, with their subjects, and how findings are traced to a pass.
+"""The views that rules check: each lists its subjects, then traces findings to a pass.
 
 A rule asks for a view by the type of a parameter of `check` or `check_…`. Types are compared by
 name, so that a reader is imported only for a rule that runs.

@@ -1,1 +1,1 @@
-"""Kernels alone: each as a module of its own, compiled and judged apart from its program."""
+"""Kernels alone: each is a module of its own, judged apart from its program."""

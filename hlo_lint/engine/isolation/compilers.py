@@ -1,4 +1,4 @@
-"""Compilers of single kernels: XLA:CPU, a GPU of this machine, and chips that are absent."""
+"""Compilers of single kernels: XLA:CPU, a GPU of this machine, a chip that is absent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compile a kernel alone, run it, and compare its results with those of the judge.
+"""The verdict on a single kernel: compiled alone, run, compared with the judge.
 
 The judge is XLA:CPU without its passes, on a text that is lowered to plain operations. A kernel is
 wrong if it is beyond the rounding of its own types on every input that shows the difference.

@@ -1,4 +1,4 @@
-"""The parts of a custom call's payload and operands that affect the values of its kernel."""
+"""The parts of a custom call that affect the values of its kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A module as records that transformations change, and that are printed for each test.
+"""A module as records that transformations change, printed for each test.
 
 Operands are written as bare names, and signatures are left out: both would repeat the instructions.
 So a change to an instruction changes a single record.

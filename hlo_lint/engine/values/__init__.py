@@ -1,1 +1,1 @@
-"""Values: modules run on inputs, and the results compared."""
+"""The judge of values: modules run on the same inputs, their results compared."""

@@ -1,4 +1,4 @@
-"""Differences between two results: place, size, and the bound that they exceed.
+"""The largest difference between two results, if it exceeds a bound.
 
 Passes may change how a float is rounded. So results are first compared in the module's own types,
 bit for bit; where they differ, runs of both sides in f64 tell rounding from error, because there a

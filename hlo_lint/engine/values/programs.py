@@ -1,4 +1,4 @@
-"""Run two programs on the same inputs, and judge their results."""
+"""The verdict on two programs that run on the same inputs."""
 
 from __future__ import annotations
 

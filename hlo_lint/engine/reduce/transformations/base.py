@@ -1,4 +1,4 @@
-"""The base classes of transformations, which list targets in a draft and change them."""
+"""The base classes of transformations: they list targets in a draft, then change them."""
 
 from __future__ import annotations
 

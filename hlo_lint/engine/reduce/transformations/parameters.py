@@ -1,4 +1,4 @@
-"""Turn instructions into parameters; drop unread results, parameters and loop state."""
+"""Transformations of what a computation takes or gives: parameters, results, loop state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lower loops and conditionals, whose computations take a tuple and give a tuple."""
+"""Lower control flow: each computation becomes a graph from a tuple to a tuple."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolutions, and calls of cuDNN as convolutions of HLO.
+"""Convolutions, to which calls of cuDNN are lowered, too.
 
 The window and the labels of a backward call are those of the forward one
 (`xla/service/gpu/transforms/conv_rewriter.cc`).

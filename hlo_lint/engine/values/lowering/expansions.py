@@ -1,4 +1,4 @@
-"""Expand operations: a scan to a loop, ragged and scaled dots to dots, and some reductions."""
+"""Operations that XLA:CPU lacks or runs slowly, as simpler operations."""
 
 from __future__ import annotations
 

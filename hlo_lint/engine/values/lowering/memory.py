@@ -1,4 +1,4 @@
-"""The order of elements in memory, as reshapes and transposes of the logical array."""
+"""The order of elements in memory, spelled as operations on the logical array."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cut arrays into the parts that `sharding=` gives to devices, and join them again.
+"""The parts of arrays that `sharding=` gives to devices.
 
 Before the partitioner a module computes with whole arrays, after it with the part of each device.
 Both become programs over whole arrays, and can be compared.
