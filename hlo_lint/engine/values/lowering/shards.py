@@ -7,13 +7,13 @@ Both become programs over whole arrays, and can be compared.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Final, NamedTuple
 
 from hlo_lint.analysis.walks import reached
-from hlo_lint.engine.values.lowering.graph import Node, Nodes, NotLowered, bare
+from hlo_lint.engine.values.lowering.graph import Node, Nodes, NotLowered, T, bare
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
 from hlo_lint.hlo.attributes.devices import MeshReplicaGroups, device_numbers
 from hlo_lint.hlo.attributes.sharding import (
@@ -111,27 +111,18 @@ class ProgramShardings:
 
     def joined(self, nodes: Nodes, parts: Sequence[Sequence[Node]]) -> list[Node]:
         """The whole results, for each of their copies, from the parts of the devices."""
-        columns = list(zip(self.results, zip(*parts, strict=True), strict=True))
-        return [
-            sharded.joined(nodes, column, copy)
-            for copy in range(self._copies)
-            for sharded, column in columns
-            if copy < sharded.copies
-        ]
+        columns = self._copies(zip(*parts, strict=True))
+        return [sharded.joined(nodes, column, copy) for copy, sharded, column in columns]
 
     def repeated(self, wholes: Sequence[Node]) -> list[Node]:
         """The whole results, repeated to match the number of copies that `joined` gives."""
-        pairs = list(zip(self.results, wholes, strict=True))
-        return [
-            whole
-            for copy in range(self._copies)
-            for sharded, whole in pairs
-            if copy < sharded.copies
-        ]
+        return [whole for _, _, whole in self._copies(wholes)]
 
-    @property
-    def _copies(self) -> int:
-        return max((sharded.copies for sharded in self.results), default=1)
+    def _copies(self, values: Iterable[T]) -> Iterator[tuple[int, Sharded, T]]:
+        """The values of the results, once for each copy that is compared."""
+        pairs = list(zip(self.results, values, strict=True))
+        for copy in range(max((sharded.copies for sharded in self.results), default=1)):
+            yield from ((copy, *pair) for pair in pairs if copy < pair[0].copies)
 
 
 def layout_of(module: Module) -> ProgramShardings | None:
