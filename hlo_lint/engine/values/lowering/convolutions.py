@@ -30,17 +30,6 @@ from hlo_lint.hlo.shape import ArrayShape, spelled_index
 if TYPE_CHECKING:
     from hlo_lint.engine.values.lowering.lower import Lowering
 
-_MODES: Final[Mapping[str, str]] = {
-    "kNone": "",
-    "kRelu": "RELU",
-    "kRelu6": "RELU6",
-    "kElu": "ELU",
-    "kSigmoid": "SIGMOID",
-    "kTanh": "TANH",
-}
-"""Activations of cuDNN (`CudnnConvBackendConfig.activation_mode`)."""
-
-
 MAX_DOTS: Final = 64
 """The most dots that a convolution is expanded to."""
 MAX_MEETINGS: Final = 1 << 20
@@ -97,15 +86,16 @@ def convolution(
         scale = _number(settings, "side_input_scale", 0.0)
         side = times(nodes, nodes.convert(rest[1], dtype), scale)
         node = nodes.binary("add", node, side)
-    mode = _MODES.get(str(settings.get("activation_mode", "kNone")))
-    if settings.get("activation_mode") == "kLeakyRelu":
+    # kNone, kRelu6 … (`CudnnConvBackendConfig.activation_mode`)
+    mode = str(settings.get("activation_mode", "kNone")).removeprefix("k").upper()
+    if mode == "LEAKYRELU":
         zero, slope = nodes.filled(0, node.shape), _number(settings, "leakyrelu_alpha", 0.0)
         below = times(nodes, nodes.binary("minimum", node, zero), slope)
         node = nodes.binary("add", nodes.binary("maximum", node, zero), below)
-    elif mode is None or (mode and mode not in ACTIVATIONS):
-        return None
-    if mode:
+    elif mode in ACTIVATIONS:
         node = ACTIVATIONS[mode](nodes, node)
+    elif mode != "NONE":
+        return None
     return [nodes.convert(node, result.dtype)]
 
 
@@ -301,9 +291,9 @@ def as_dots(node: Node) -> Node | None:
         read_dim_labels(attributes["dim_labels"]),
         read_window(attributes.get("window", "{}")),
     )
-    places = prod(node.shape.dims[axis] for axis in labels.output_spatial)
+    places = [node.shape.dims[axis] for axis in labels.output_spatial]
     is_empty = 0 in (*left.dims, *right.dims, *node.shape.dims)
-    count = min(prod(dimension.size for dimension in window), places)
+    count = min(prod(dimension.size for dimension in window), prod(places))
     if is_grouped or is_empty or count > MAX_DOTS or not is_float(node.shape.dtype):
         return None
     nodes = Nodes()
@@ -321,8 +311,10 @@ def as_dots(node: Node) -> Node | None:
     if mirrored:
         order = (("dimensions", spelled_index(mirrored)),)
         kernel = nodes.make("reverse", right, (kernel,), order)
-    dots = _Dots(nodes, image, kernel, node, labels, window)
-    return dots.by_place() if places == count else dots.by_weight()
+    strides = [dimension.stride for dimension in window]
+    dilations = [dimension.window_dilation for dimension in window]
+    dots = _Dots(nodes, image, kernel, node, labels, window, places, strides, dilations)
+    return dots.by_place() if prod(places) == count else dots.by_weight()
 
 
 class _Dots(NamedTuple):
@@ -334,21 +326,12 @@ class _Dots(NamedTuple):
     node: Node
     labels: ConvolutionDimensionNumbers
     window: Sequence[WindowDimension]
-
-    @property
-    def places(self) -> list[int]:
-        """The spatial sizes of the result."""
-        return [self.node.shape.dims[axis] for axis in self.labels.output_spatial]
-
-    @property
-    def strides(self) -> list[int]:
-        """The distances in the image between neighbouring positions of the window."""
-        return [dimension.stride for dimension in self.window]
-
-    @property
-    def dilations(self) -> list[int]:
-        """The distances in the image between neighbouring elements of the window."""
-        return [dimension.window_dilation for dimension in self.window]
+    places: Sequence[int]
+    """The spatial sizes of the result."""
+    strides: Sequence[int]
+    """The distances in the image between neighbouring positions of the window."""
+    dilations: Sequence[int]
+    """The distances in the image between neighbouring elements of the window."""
 
     def seen(self, begin: Sequence[int], counts: Sequence[int], steps: Sequence[int]) -> Node:
         """The image elements from `begin` on, `counts` per spatial dimension, `steps` apart."""
