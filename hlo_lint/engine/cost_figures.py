@@ -238,13 +238,8 @@ def size_of(memory: BufferAssignment | None, name: str) -> float | None:
     if memory is None:
         return None
     held = memory.allocations if name == PEAK else _temporaries(memory.allocations)
-    return float(
-        sum(
-            allocation.size
-            for allocation in held
-            if not allocation.color and "thread-local" not in allocation.flags
-        )
-    )
+    sizes = (part.size for part in held if not part.color and "thread-local" not in part.flags)
+    return float(sum(sizes))
 
 
 def _temporaries(allocations: Iterable[Allocation]) -> Sequence[Allocation]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from hlo_lint.dumps.directory import open_dump
-from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.selection import in_order, main_compilations
 from hlo_lint.engine.reduce.interest import ONLY_PASSES, InterestVerdict
 from hlo_lint.engine.values.inputs import leaves_of
@@ -53,29 +52,18 @@ class ValuesTest(AbstractContextManager["ValuesTest"]):
 
     def change(self, text: str) -> ValueChange | None:
         """The change of the values by the pass; None if they are unchanged, or do not run."""
-        with self._steps(text) as runs, self._children.one() as xla:
-            for title, steps in runs:
+        with TemporaryDirectory(prefix="hlo_lint_") as folder, self._children.one() as xla:
+            self._compiler.compile(text, self.target_config, f"{self.flags} {DUMPING}{folder}")
+            for run in main_compilations(open_dump(folder)):
+                steps = [dump for dump in in_order(run) if dump.name and dump.name.step]
                 leaves = leaves_of(steps[0].module) if self._given and steps else ()
                 given = {
                     leaf: self._given[name]
                     for leaf, (name, shape) in enumerate(leaves)
                     if name in self._given and self._given[name].shape == shape.dims
                 }
-                for change in validate_dumps(title, steps, xla, given=given).changes:
+                for change in validate_dumps(run.title, steps, xla, given=given).changes:
                     name = change.after.name
                     if name is not None and name.after == self.pass_name:
                         return change
         return None
-
-    @contextmanager
-    def _steps(self, text: str) -> Iterator[list[tuple[str, list[PassDump]]]]:
-        """The title and dumps of each run, where only the pass compiles a text."""
-        with tempfile.TemporaryDirectory(prefix="hlo_lint_") as folder:
-            self._compiler.compile(text, self.target_config, f"{self.flags} {DUMPING}{folder}")
-            yield [
-                (
-                    compilation.title,
-                    [dump for dump in in_order(compilation) if dump.name and dump.name.step],
-                )
-                for compilation in main_compilations(open_dump(folder))
-            ]

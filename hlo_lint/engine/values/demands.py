@@ -129,13 +129,8 @@ def _fair(wants: Sequence[Iterable[float]], node: Node) -> dict[float, None]:
     for number in chain.from_iterable(zip_longest(*wants, fillvalue=nan)):
         if len(result) >= MAX_NUMBERS:
             break
-        if isnan(number):
-            continue
-        if is_integer(dtype):
-            if not isfinite(number) or not low <= number <= high:
-                continue
-            number = int(number)
-        result[number] = None
+        if low <= number <= high:  # not for a NaN
+            result[int(number) if is_integer(dtype) else number] = None
     return result
 
 

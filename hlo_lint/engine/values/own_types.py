@@ -63,8 +63,8 @@ def may_hide(before: Program, after: Program, gone: Ranged, new: Ranged) -> bool
     if max(len(side.nodes) for side in (before, after)) > MAX_NODES:
         return False
     if rounds_nothing(before) and rounds_nothing(after):
-        ranged = [_ranged(side.nodes) for side in (before, after)]
-        return any(ranged)  # also where a clamp before one is lost
+        # Also where a clamp before one is lost.
+        return any(_ranged(side.nodes) for side in (before, after))
     if any(kind[0] == "dot" and kind not in gone for kind in new):
         # XLA chooses the types of products, and of several devices or turns of a loop each has its
         # own: only other kinds are new.
