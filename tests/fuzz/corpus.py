@@ -113,7 +113,7 @@ def _conversations() -> Iterator[bytes]:
 @cache
 def _configs() -> tuple[bytes, ...]:
     import hlo_lint
-    from hlo_lint.kernels.custom_calls.carrier import Carrier
+    from hlo_lint.kernels.custom_calls.carrier import content_of
 
     found = []
     for path in sorted((FIXTURES / "payloads").rglob("*.txt"))[:200]:
@@ -121,5 +121,5 @@ def _configs() -> tuple[bytes, ...]:
             for instruction in module.instructions():
                 config = instruction.attribute_text("backend_config")
                 if instruction.opcode == "custom-call" and config and len(config) < 3 * MAX_BYTES:
-                    found.append(Carrier(config).content)
+                    found.append(content_of(config))
     return tuple(dict.fromkeys(found))[:20]

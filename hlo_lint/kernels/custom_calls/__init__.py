@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.kernels.custom_calls.carrier import Carrier
+from hlo_lint.kernels.custom_calls.carrier import content_of, with_content
 from hlo_lint.kernels.custom_calls.gemm import (
     PREFIX,
     GemmConfig,
@@ -76,13 +76,13 @@ def encode_payload(instruction: Instruction, payload: TritonCall) -> str:
     text = instruction.attributes.get("backend_config")
     if text is None:
         raise PayloadError(f"{instruction.name} has no backend_config")
-    return Carrier(text).carrying(payload.content)
+    return with_content(text, payload.content)
 
 
 # The dumps of a module repeat their payloads, some with 100 kB of PTX.
 @lru_cache(maxsize=128)
 def _decoded(target: str, text: str) -> Payload:
-    content = Carrier(text).content
+    content = content_of(text)
     if target in TRITON_TARGETS:
         return decode_triton(target, content)
     if target in MOSAIC_TARGETS:

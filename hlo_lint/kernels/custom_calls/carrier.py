@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from hlo_lint.hlo.attributes.configuration import Json
 from hlo_lint.hlo.parser.strings import c_escape, c_unescape
@@ -17,34 +16,23 @@ from hlo_lint.text.errors import PayloadError
 from hlo_lint.text.source import decode, encode
 
 
-@dataclass(frozen=True, slots=True)
-class Carrier:
-    """The value of a `backend_config`."""
+def content_of(text: str) -> bytes:
+    """The bytes that a `backend_config` represents: those of the payload."""
+    if not text.startswith('"'):
+        return encode(text)
+    if len(text) < 2 or not text.endswith('"'):
+        raise PayloadError("its quote is not closed", 0, "character")
+    try:
+        return c_unescape(text[1:-1])
+    except PayloadError as error:
+        raise PayloadError(error.message, (error.offset or 0) + 1, "character") from None
 
-    text: str
 
-    @property
-    def is_quoted(self) -> bool:
-        """True if it is in quotes, with bytes escaped as in C."""
-        return self.text.startswith('"')
-
-    @property
-    def content(self) -> bytes:
-        """The bytes of the payload."""
-        if not self.is_quoted:
-            return encode(self.text)
-        if len(self.text) < 2 or not self.text.endswith('"'):
-            raise PayloadError("its quote is not closed", 0, "character")
-        try:
-            return c_unescape(self.text[1:-1])
-        except PayloadError as error:
-            raise PayloadError(error.message, (error.offset or 0) + 1, "character") from None
-
-    def carrying(self, content: bytes) -> str:
-        """The text for other bytes, with the same kind of quoting; unchanged for equal bytes."""
-        if content == self.content:
-            return self.text
-        return f'"{c_escape(content)}"' if self.is_quoted else decode(content)
+def with_content(text: str, content: bytes) -> str:
+    """The text for other bytes, with the same kind of quoting; unchanged for equal bytes."""
+    if content == content_of(text):
+        return text
+    return f'"{c_escape(content)}"' if text.startswith('"') else decode(content)
 
 
 def read_json(content: bytes) -> Mapping[str, Json]:
