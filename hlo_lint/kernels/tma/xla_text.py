@@ -103,10 +103,8 @@ def _locate_attribute(match: re.Match[str]) -> Located | None:
 
 
 def _locate_message(match: re.Match[str]) -> Located | None:
-    places = {
-        name: Span(*match.span(name))
-        for name in ("interleave", "swizzle", "l2_promotion", "oob_fill")
-    }
+    modes = ("interleave", "swizzle", "l2_promotion", "oob_fill")
+    places = {name: Span(*match.span(name)) for name in modes}
     places["element_size"] = places["data_type"] = Span(*match.span("size"))
     places["rank"] = Span(*match.span("global_dims"))
 
@@ -125,10 +123,7 @@ def _locate_message(match: re.Match[str]) -> Located | None:
         entries("global_strides", missing=1),
         entries("box_dims"),
         entries("element_strides"),
-        interleave=int(match["interleave"]),
-        swizzle=int(match["swizzle"]),
-        l2_promotion=int(match["l2_promotion"]),
-        oob_fill=int(match["oob_fill"]),
+        **{mode: int(match[mode]) for mode in modes},
     )
     return Located(descriptor, Consumer.XLA, Span(*match.span()), places)
 
