@@ -189,8 +189,6 @@ class _Memory:
         return self.of_result(outputs[place]) if place < len(outputs) else ()
 
     def _of_operand(self, number: int) -> tuple[AssignedValue, ...]:
-        if number >= len(self._call.operands):
-            return ()
         if self._fusion is None:
             return operand_memory(self._buffers, self._call, number)
         source = source_of(self._call.operands[number])

@@ -98,9 +98,7 @@ class AliasLostInFusion(Rule):
         if "output_to_operand_aliasing=" in instruction.attributes_text:
             return None
         pairs = []
-        for fusion, call in fused_calls(module):
-            if fusion is not instruction:
-                continue
+        for call in (call for fusion, call in fused_calls(module) if fusion is instruction):
             for result, number in aliased_results(call):
                 index, source = fusion_index(call, result), source_of(call.operand(number))
                 if index is not None and source is not None and source.opcode == "parameter":
