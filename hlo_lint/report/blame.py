@@ -42,10 +42,7 @@ def _history(finding: Diagnostic) -> Iterator[tuple[str, str]]:
         return
     yield "since", _birth(finding)
     yield "seen in", counted(finding.seen_in, "dump")
-    if finding.resolved_by is None:
-        yield "resolved by", "none"
-    else:
-        yield "resolved by", describe(finding.resolved_by)
+    yield "resolved by", describe(finding.resolved_by) if finding.resolved_by else "none"
     for note in finding.notes:
         yield "note", note
 

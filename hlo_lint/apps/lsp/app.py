@@ -336,7 +336,4 @@ def _asks_for(context: types.CodeActionContext, kind: str) -> bool:
     if context.only is None:
         return True
     wanted = [str(getattr(requested, "value", requested)) for requested in context.only]
-    return any(
-        kind == requested or kind.startswith(f"{requested}.") or not requested
-        for requested in wanted
-    )
+    return any(not above or f"{kind}.".startswith(f"{above}.") for above in wanted)

@@ -139,9 +139,8 @@ def before_and_after(
     compilation: Compilation, path: str
 ) -> tuple[PassDump | None, PassDump | None]:
     """The dump with the path and its predecessor in the run, predecessor first."""
-    before: PassDump | None = None
-    for dump in in_order(compilation):
+    dumps = in_order(compilation)
+    for before, dump in zip([None, *dumps], dumps, strict=False):
         if str(dump.path) == path:
             return before, dump
-        before = dump
     return None, next((dump for dump in compilation.dumps if str(dump.path) == path), None)

@@ -33,14 +33,13 @@ class GemmSlowsOnBackendFlip(Rule):
         """Fusions that would leave reshapes, in a release where that is not fatal."""
         from hlo_lint.kernels.autotuning.cublaslt_fission import SwitchOutcome, predict
 
+        may_die = not before.releases or DYING in before.releases
         for flip in predict(before.module):
-            may_die = not before.releases or DYING in before.releases
-            fatal = flip.outcome is SwitchOutcome.BREAKS and may_die
+            moves = flip.outcome is SwitchOutcome.BREAKS
+            fatal = moves and may_die
             if fatal or before.releases == (DYING,) or before.was_taken_apart(flip.fusion):
                 continue  # fatal, or cleaned up by later passes, or already done
-            kind = (
-                "a transpose" if flip.outcome is SwitchOutcome.BREAKS else "a copy without effect"
-            )
+            kind = "a transpose" if moves else "a copy without effect"
             yield Finding(
                 flip.fusion,
                 f"with cuBLASLt as its backend this fusion leaves {kind} as a kernel: "
