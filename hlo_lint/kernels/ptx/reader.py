@@ -14,6 +14,7 @@ import re
 from bisect import bisect_right
 from collections import ChainMap
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.text.source import Span
@@ -174,7 +175,7 @@ class _PtxReader:
         self.shared: dict[str, bool] = {}
         self.body: _FunctionBody | None = None
         self.scope: _Scope | None = None
-        self.scopes = 0
+        self.scope_numbers = count(1)
 
     # ---- the text
 
@@ -187,9 +188,15 @@ class _PtxReader:
             elif self.body is None or self.scope is None:
                 raise _UnreadableError
             elif word == "{":
-                self._open(self.scope)
+                if self.scope.depth == MAX_DEPTH:
+                    raise _UnreadableError
+                self.at += 1
+                self.scope = self.scope.inner(next(self.scope_numbers))
             elif word == "}":
-                self._close(self.body, self.scope)
+                self.at += 1
+                self.scope = self.scope.parent
+                if self.scope is None:
+                    self._finish(self.body)
             elif self._peek(1) == ":" and _NAME.fullmatch(word):
                 self._label(self.body, self.scope)
             else:
@@ -201,21 +208,6 @@ class _PtxReader:
         """The text of a token, counted from the next; empty after the last."""
         position = self.at + ahead
         return self.tokens[position].text if position < len(self.tokens) else ""
-
-    # ---- scopes
-
-    def _open(self, scope: _Scope) -> None:
-        if scope.depth == MAX_DEPTH:
-            raise _UnreadableError
-        self.at += 1
-        self.scopes += 1
-        self.scope = scope.inner(self.scopes)
-
-    def _close(self, body: _FunctionBody, scope: _Scope) -> None:
-        self.at += 1
-        self.scope = scope.parent
-        if self.scope is None:
-            self._finish(body)
 
     # ---- directives
 
@@ -273,8 +265,7 @@ class _PtxReader:
             raise _UnreadableError
         self.body = _FunctionBody(name, span, is_kernel, _threads(words))
         self.at += 1
-        self.scopes += 1
-        self.scope = _Scope(self.scopes)
+        self.scope = _Scope(next(self.scope_numbers))
 
     # ---- statements
 
@@ -367,12 +358,12 @@ class _PtxReader:
 
 def _declared(words: list[str]) -> Iterator[str]:
     """The registers of a `.reg` directive: `%r<3>` declares `%r0`, `%r1` and `%r2`."""
-    for word, following, count in zip(words, [*words[1:], ""], [*words[2:], "", ""], strict=False):
+    for word, following, number in zip(words, [*words[1:], ""], [*words[2:], "", ""], strict=False):
         if word.startswith(".") or not _NAME.fullmatch(word):
             continue
         if following == "<":
             yield from (
-                f"{word}{index}" for index in range(min(whole_constant(count) or 0, MAX_THREADS))
+                f"{word}{index}" for index in range(min(whole_constant(number) or 0, MAX_THREADS))
             )
         else:
             yield word
