@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.targets import CheckTarget, as_dump
 from hlo_lint.dumps.directory import Skipped
 from hlo_lint.dumps.file_types import FileType
-from hlo_lint.dumps.selection import in_order, only_module
+from hlo_lint.dumps.selection import by_module, in_order, main_compilations, names_of, only_module
 from hlo_lint.engine.fingerprints import numbered
 from hlo_lint.report.report import Report
 from hlo_lint.rules.findings import Severity
@@ -44,6 +45,7 @@ class ValidationResult:
 def validate(
     target: CheckTarget,
     *,
+    against: CheckTarget | None = None,
     module: str | None = None,
     inputs: Path | None = None,
     seeds: int = 2,
@@ -62,6 +64,8 @@ def validate(
 
     Args:
         target: an input as for `lint`; a compilation needs at least two dumps.
+        against: the dump of another run of the same programs (another release, another flag), to
+            be compared after each step that both have.
         module: the name of the only module to run: `jit_step`, `module_0001.jit_step`.
         inputs: a .npz file with parameter values by name, number or path, for the first set of
             inputs; the other parameters are drawn at random. By default it is the file that `exec
@@ -81,7 +85,7 @@ def validate(
     with _needing_xla():
         from hlo_lint.engine.values.findings import diagnostic_of
         from hlo_lint.engine.values.given import inputs_for
-        from hlo_lint.engine.values.validate import validate_dumps
+        from hlo_lint.engine.values.validate import validate_dumps, validate_runs
         from hlo_lint.xla.cpu import xla_cpus
         from hlo_lint.xla.limits import Deadline
     deadline = Deadline(inf if seconds is None else seconds)
@@ -93,15 +97,25 @@ def validate(
         if len(compilation.dumps) > 1
         and all(step.file_type is FileType.HLO for step in compilation.dumps)
     ]
+    other_runs: dict[Compilation, Compilation] = {}
+    if against is not None:
+        others = by_module(as_dump(against, settings))
+        for compilation in main_compilations(dump):
+            if runs := others.get(names_of(compilation)[-1]):
+                other_runs[compilation] = runs.pop(0)
+        compilations = list(other_runs)
     if inputs is not None and len(compilations) != 1:
         raise UsageError("the inputs are for a single module: name it with --module")
 
     def validated(compilation: Compilation) -> Validation:
         given = inputs_for(compilation, inputs)
         with children.one() as xla:
-            return validate_dumps(
-                compilation.title,
-                in_order(compilation),
+            validate_steps = (
+                partial(validate_runs, compilation, other_runs[compilation])
+                if compilation in other_runs
+                else partial(validate_dumps, compilation.title, in_order(compilation))
+            )
+            return validate_steps(
                 xla,
                 seeds=range(seeds),
                 all_steps=all_steps,

@@ -19,6 +19,12 @@ from hlo_lint.text.errors import DumpError
 
 @click.command("validate")
 @parameters.paths_argument
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path, exists=True),
+    metavar="DUMP",
+    help="Compare with another run of the same programs, after each step that both have.",
+)
 @parameters.inputs_option
 @parameters.show_inputs_option
 @click.option(

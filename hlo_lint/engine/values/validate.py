@@ -17,11 +17,13 @@ from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from hlo_lint.analysis.diff.bisection import aligned_steps
 from hlo_lint.analysis.stage import ANY_STAGE
 from hlo_lint.analysis.verifier.scope import Violation
 from hlo_lint.analysis.walks import reached
+from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.engine.values.comparable import incomparable
 from hlo_lint.engine.values.compare import OWN_BOUND, keep_bound
@@ -145,6 +147,24 @@ def validate_dumps(
             stretch.bisect(runs)
         stretch.add_refusals(runs)
     result.changes += _unsound(run, result.changes)
+    result.finish(xla.texts_run - ran)
+    return result
+
+
+def validate_runs(
+    ours: Compilation, theirs: Compilation, xla: XlaCpu, **options: Any
+) -> Validation:
+    """Compare two runs of a program after each step that both have, up to the first change.
+
+    `options` are those of `validate_dumps`.
+    """
+    ran, result = xla.texts_run, Validation(f"{ours.title} and {theirs.title}")
+    for aligned in aligned_steps(ours, theirs):
+        if aligned.before is not None and aligned.after is not None and not result.changes:
+            sides = [aligned.before, aligned.after]
+            part = validate_dumps(aligned.title, sides, xla, **options)
+            result.steps += part.steps
+            result.changes += part.changes
     result.finish(xla.texts_run - ran)
     return result
 

@@ -591,6 +591,16 @@ def test_the_time_for_all_steps_ends_a_run(seconds: float) -> None:
     assert validation.notes == ["not run: the time was over (--seconds) (2 steps)"]
 
 
+def test_two_runs_are_compared_at_common_steps(tmp_path: Path) -> None:
+    for side, text in (("a", LOOP), ("b", LOOP.replace("negate(total)", "copy(total)"))):
+        (tmp_path / side).mkdir()
+        for dump, content in zip(run_of([LOOP, text]), (LOOP, text), strict=True):
+            (tmp_path / side / dump.path.name).write_text(content)
+    result = hlo_lint.validate(tmp_path / "a", against=tmp_path / "b")
+    assert [finding.instruction for finding in result.report.findings] == ["r"]
+    assert hlo_lint.validate(tmp_path / "a", against=tmp_path / "a").report.clean
+
+
 def test_dumps_of_a_run_are_in_order() -> None:
     (compilation, *_) = hlo_lint.open_dump(GPU)
     assert in_order(compilation)[0].path.name.endswith("before_optimizations.txt")
