@@ -38,8 +38,10 @@ from hlo_lint.rules.checks import CYCLES, STAGE, UNMET, VIOLATIONS, Check
 from hlo_lint.rules.entry import Contents
 from hlo_lint.rules.findings import Finding
 from hlo_lint.rules.registry import rule_entries
-from hlo_lint.text.errors import RuleError
+from hlo_lint.text.errors import HloLintError, RuleError
+from hlo_lint.text.files import is_proto
 from hlo_lint.text.phrases import NOT_LOOKED_AT
+from hlo_lint.text.stored import on_disk
 
 if TYPE_CHECKING:
     from hlo_lint.analysis.pass_pairs import PassPair
@@ -386,16 +388,30 @@ def _ptx(text: str) -> object:
 
 def _buffers(compilation: Compilation) -> BufferAssignment | None:
     """The buffer assignment, with the positions of values from a second file, if there."""
+    path = compilation.artefact_path("-buffer-assignment.txt")
     text = compilation.artefact("-buffer-assignment.txt")
+    if text is None and compilation.final is not None and is_proto(compilation.final.path.name):
+        path = compilation.final.path
+        text = _buffers_in_proto(compilation.final)
     if text is None:
         return None
     from hlo_lint.dumps.artefacts.buffer_assignment import read_buffer_assignment
     from hlo_lint.dumps.artefacts.buffer_values import read_buffer_values
 
-    path = compilation.artefact_path("-buffer-assignment.txt")
     buffers = read_buffer_assignment(text, path)
     values = compilation.artefact("-buffer-assignment-values.txt")
     return buffers if values is None else buffers.with_values(read_buffer_values(values))
+
+
+def _buffers_in_proto(dump: PassDump) -> str | None:
+    """The buffer assignment inside an HloProto."""
+    from hlo_lint.dumps.artefacts.buffer_proto import buffer_assignment_text
+    from hlo_lint.xla.proto import stored_message
+
+    try:
+        return buffer_assignment_text(stored_message(on_disk(dump.path)), dump.module)
+    except (HloLintError, KeyError):  # text, or a damaged part beside the readable module
+        return None
 
 
 class ArtefactType(NamedTuple):

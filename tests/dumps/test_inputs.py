@@ -22,6 +22,8 @@ import pytest
 from click.testing import CliRunner
 
 from hlo_lint.apps.cli.main import cli
+from hlo_lint.dumps.artefacts.buffer_assignment import read_buffer_assignment
+from hlo_lint.dumps.artefacts.buffer_proto import buffer_assignment_text
 from hlo_lint.dumps.artefacts.xplane import planes, programs
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.pass_lists import pass_lists
@@ -139,6 +141,32 @@ def test_a_file_is_read(folder: Path, pattern: str) -> None:
     status, said = checked(path)
     assert status == 0, said
     assert "no findings in 1 file" in said
+
+
+def allocations_in(text: str) -> list[tuple[object, ...]]:
+    read = read_buffer_assignment(text)
+    assert not read.problems
+    return [
+        (
+            *(of.index, of.size, of.color, of.parameter, of.flags),
+            [(v.id, v.instruction, v.index, v.slice, v.shape) for v in of.values],
+        )
+        for of in read.allocations
+    ]
+
+
+def test_the_buffer_assignment_of_a_protocol_buffer_is_that_of_the_text(folder: Path) -> None:
+    protos = sorted((folder / "dump").glob("*.cpu_after_optimizations.hlo.pb"))
+    assert any("jit_looped" in path.name for path in protos)
+    for path in protos:
+        module = open_dump(path).compilations[0].dumps[0].module
+        made = buffer_assignment_text(path.read_bytes(), module)
+        beside = path.with_name(path.name.replace(".hlo.pb", "-buffer-assignment.txt"))
+        assert made is not None
+        assert allocations_in(made) == allocations_in(beside.read_text())
+        assert "buffer assignment" not in checked(path)[1]
+    before = one(folder, "dump/*.before_optimizations.hlo.pb")
+    assert buffer_assignment_text(before.read_bytes(), module) is None
 
 
 def test_a_file_that_a_profiler_writes_of_one_program_is_read() -> None:
