@@ -82,6 +82,7 @@ def reduce_problem(
     *,
     jobs: int = 1,
     repeat: int = 1,
+    state: Path | None = None,
 ) -> Reduction:
     """Find the smallest module that still shows a problem and that XLA's parser accepts.
 
@@ -90,6 +91,7 @@ def reduce_problem(
 
     Raises:
         UsageError: the text does not show the problem.
+        DumpError: the state file cannot be read or written.
     """
     allowed = _violated(problem.text) if problem.ending is not None else None
     with parser() as reads:
@@ -97,7 +99,7 @@ def reduce_problem(
         def accepts(text: str) -> bool:
             return reads(text) and (allowed is None or _violated(text) <= allowed)
 
-        search = Search(problem.test, accepts, jobs, repeat, progress)
+        search = Search(problem.test, accepts, jobs, repeat, progress, state)
         return search.run(problem.comments + problem.text, problem.comments)
 
 

@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -160,6 +161,35 @@ def test_a_terminal_shows_how_far_the_reduction_is(tmp_path: Path) -> None:
     assert "20 instructions to 2" in shown
     status, shown = run_on_terminal(*asked, "--quiet")
     assert (status, shown) == (0, "")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
+def test_a_reduction_that_is_killed_goes_on_from_its_state(tmp_path: Path) -> None:
+    path, state, log = (tmp_path / name for name in ("model.hlo", "state.hlo", "log"))
+    path.write_text(large_module(3).replace("4095", "4096"))
+    script = written(tmp_path / "test.sh", f"echo tested >> {log}; sleep 0.02; grep -q tanh $1\n")
+    asked = ["reduce", str(path), "--interesting", f"sh {script}", "--state", str(state), "-j", "2"]
+    command = [sys.executable, "-m", "hlo_lint", *asked, "--isolated", "-q"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with started(command, stdout=subprocess.PIPE, env=environment) as process:
+        deadline = time.monotonic() + 100
+        while not state.exists() or size(state.read_text()) > 15:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process.kill()
+    log.write_text("")
+    result = reduce(*asked[1:], "-q")
+    assert result.exit_code == 0, result.output
+    assert size(result.stdout) == size(state.read_text()) == 2
+    resumed = log.read_text().count("tested")
+    log.write_text("")
+    state.unlink()
+    assert reduce(*asked[1:], "-q").stdout == result.stdout
+    assert resumed < log.read_text().count("tested")
+    state.write_text("HloModule m\n\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}\n")
+    assert "state.hlo does not show the problem; remove it" in reduce(*asked[1:]).stderr
 
 
 def test_a_command_says_what_is_interesting(tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ class ReduceOptions(NamedTuple):
     passes: str
     inputs: Path | None
     message: str
+    state: Path | None
     jobs: int | None
     repeat: int
     timeout: float
@@ -68,6 +69,7 @@ class ReduceOptions(NamedTuple):
                 lambda change, left, _, run: note(f"{change}: {left} instructions, {run} tests"),
                 jobs=jobs,
                 repeat=self.repeat,
+                state=self.state,
             )
 
     @property
@@ -125,6 +127,12 @@ _OPTIONS = (
     parameters.inputs_option,
     click.option(
         "--message", default="", metavar="REGEX", help="A crash counts if its message matches."
+    ),
+    click.option(
+        "--state",
+        type=parameters.PATH,
+        metavar="FILE",
+        help="Keep the smallest module so far in this file; a later run begins with it.",
     ),
     parameters.jobs_option,
     click.option(

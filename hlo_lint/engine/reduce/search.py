@@ -14,14 +14,16 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from hashlib import sha256
+from pathlib import Path
 
 from hlo_lint.engine.reduce.draft import Draft, swept
 from hlo_lint.engine.reduce.interest import InterestTest, InterestVerdict
 from hlo_lint.engine.reduce.transformations import COARSE, FINE, LAST
 from hlo_lint.engine.reduce.transformations.base import ReductionTarget, Transformation
 from hlo_lint.hlo.parser.module import parse_file
-from hlo_lint.text.errors import UsageError
-from hlo_lint.text.source import encode
+from hlo_lint.text.errors import UsageError, os_errors_as
+from hlo_lint.text.files import write
+from hlo_lint.text.source import decode, encode
 
 MAX_ROUNDS = 20
 """Each round tries every transformation; a round that changes nothing is the last."""
@@ -55,6 +57,8 @@ class Search:
     repeat: int = 1
     """The most runs of the test for a text; a single one has to show the problem."""
     progress: ReductionProgress = lambda *_: None
+    state: Path | None = None
+    """A file for the smallest text so far; a later search begins with it."""
     tests: int = 0
     _verdicts: dict[bytes, InterestVerdict] = field(default_factory=dict)
 
@@ -62,7 +66,9 @@ class Search:
         """The smallest interesting text found.
 
         Raises:
-            UsageError: the text is not interesting, or no longer so when it is reprinted.
+            UsageError: the text is not interesting, or no longer so when it is reprinted; or the
+                state file does not show the problem.
+            DumpError: the state file cannot be read or written.
         """
         is_read = self.accepts(text)
         if not is_read:
@@ -76,8 +82,16 @@ class Search:
                 "the problem depends on the spelling of the text: the reprinted module does not "
                 "show it"
             )
+        current = before
+        if self.state is not None and self.state.exists():
+            with os_errors_as(f"{self.state}"):
+                kept = decode(self.state.read_bytes())
+            current = Draft.of(parse_file(kept).modules[0], comments)
+            verdict = self._judge(current.text)
+            if not verdict.interesting:
+                raise UsageError(f"{self.state} does not show the problem; remove it")
         with ThreadPoolExecutor(self.jobs) as self._pool:
-            current, verdict = self._reduced(before, verdict)
+            current, verdict = self._reduced(current, verdict)
         return Reduction(current.text, before, current, self.tests, verdict.anchor)
 
     def _reduced(self, current: Draft, verdict: InterestVerdict) -> tuple[Draft, InterestVerdict]:
@@ -108,6 +122,8 @@ class Search:
                     start += size * len(chunks)
                     continue
                 number, current, verdict = taken
+                if self.state is not None:
+                    write(self.state, current.text)
                 self.progress(transformation.name, current.size, len(current.text), self.tests)
                 if transformation.alternatives:
                     return current, verdict
