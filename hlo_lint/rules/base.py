@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import cleandoc
 from pathlib import Path
+from textwrap import dedent
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from hlo_lint.analysis.stage import Stage as Stage
@@ -293,7 +294,7 @@ def _entry_of(text: str) -> str:
         parts.append(_spelled_out(computation))
         rest = rest[computation.end() :].lstrip("\n")
     if rest:
-        body = _with_parameters(rest).replace("\n", "\n  ")
+        body = _with_parameters(dedent(rest)).replace("\n", "\n  ")
         parts.append(f"ENTRY e {{\n  {body}\n}}")
     return "\n\n".join(parts)
 

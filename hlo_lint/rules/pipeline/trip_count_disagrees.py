@@ -11,29 +11,23 @@ from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.shape import ArrayShape, TupleShape
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity, Stage
 
-_PROGRAM = """
-HloModule m{scheduled}
-
-body {{
+_LOOP = """
+body {
   i = s32[] get-tuple-element((s32[]) b), index=0
   step = s32[] constant(2)
   next = s32[] add(i, step)
   ROOT t = (s32[]) tuple(next)
-}}
-
-condition {{
+}
+condition {
   j = s32[] get-tuple-element((s32[]) c), index=0
   limit = s32[] constant(10)
   ROOT goes-on = pred[] compare(j, limit), direction=LT
-}}
-
-ENTRY e {{
+}
   zero = s32[] constant(0)
   first = (s32[]) tuple(zero)
-  ROOT w = (s32[]) while(first), condition=condition, body=body, \
-backend_config={{"known_trip_count":{{"n":"{count}"}}{more}}}  // error
-}}
 """
+_WHILE = """ROOT w = (s32[]) while(first), condition=condition, body=body, \
+backend_config={"known_trip_count":{"n":"%d"}%s}  // error\n"""
 _COUNTS = (
     ',"known_init_step":{"init":"0","step":"%d"},"known_induction_variable":{"tuple_index":"0"}'
 )
@@ -42,13 +36,10 @@ _COUNTS_WITH: Final = ("known_induction_variable", "dynamic_variables")
 _OTHERS = ',"dynamic_variables":[{"tuple_index":"%d","init":"0","step":"%d"}]'
 _MAX_STEP: Final = 1 << 31
 """The smallest step that is taken for a negative number of an unsigned type."""
-_BEFORE = "module_0001.m.0001.loops.after_pipeline-start.before_double-buffer.txt"
-_AFTER = "module_0001.m.0002.loops.after_double-buffer.before_pipeline-end.txt"
 
 
-def _looped(count: int, more: str = "", *, scheduled: bool = True) -> str:
-    head = ", is_scheduled=true" if scheduled else ""
-    return _PROGRAM.format(count=count, more=more, scheduled=head)
+def _looped(count: int, more: str = "") -> str:
+    return f"HloModule m, is_scheduled=true{_LOOP}  {_WHILE % (count, more)}"
 
 
 class TripCountDisagrees(Rule):
@@ -72,16 +63,14 @@ class TripCountDisagrees(Rule):
     opcodes = frozenset({"while"})
     evidence = (PublicReport("openxla/xla#13278 (loop-double-buffer-transformer)"),)
     examples = (
-        Bad(_looped(10)),
-        Bad(
-            _looped(10, scheduled=False), file=_AFTER, beside={_BEFORE: _looped(5, scheduled=False)}
-        ),
-        Bad(_looped(5, _COUNTS % 1)),
-        Bad(_looped(5, _OTHERS % (1, 2))),
-        Bad(_looped(5, _OTHERS % (0, 1))),
-        Good(_looped(5, _COUNTS % 2)),
-        Good(_looped(5, _NAMED).replace("s32[]", "f32[]")),
-        Good(_looped(5, _OTHERS % (0, 2))),
+        Bad.entry(_looped(10)),
+        Bad.step(f"{_LOOP}- {_WHILE % (5, '')}+ {_WHILE % (10, '')}", by="double-buffer"),
+        Bad.entry(_looped(5, _COUNTS % 1)),
+        Bad.entry(_looped(5, _OTHERS % (1, 2))),
+        Bad.entry(_looped(5, _OTHERS % (0, 1))),
+        Good.entry(_looped(5, _COUNTS % 2)),
+        Good.entry(_looped(5, _NAMED).replace("s32[]", "f32[]")),
+        Good.entry(_looped(5, _OTHERS % (0, 2))),
     )
 
     def check(self, module: Module, stage: Stage) -> Findings:

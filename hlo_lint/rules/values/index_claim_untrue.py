@@ -21,29 +21,18 @@ _CLAIMS: Final = ("unique_indices=true", "indices_are_sorted=true")
 _MOVES: Final = FORWARDS | frozenset(
     "broadcast convert get-tuple-element parameter reshape slice transpose tuple".split()
 )
-_BEFORE = "module_0001.m.0001.simplification.after_pipeline-start.before_scatter-simplifier.txt"
-_AFTER = "module_0001.m.0002.simplification.after_scatter-simplifier.before_pipeline-end.txt"
-_PROGRAM = """
-HloModule m
-
-set {{
+_REDUCER = """
+set {
   old = f32[] parameter(0)
   ROOT new = f32[] parameter(1)
-}}
-
-ENTRY e {{
-  p = f32[8] parameter(0)
-  u = f32[3] parameter(1)
-  i = s32[3,1] {indices}
-  ROOT {name} = f32[8] scatter(p, i, u), update_window_dims={{}}, inserted_window_dims={{0}}, \
-scatter_dims_to_operand_dims={{0}}, index_vector_dim=1{claim}, to_apply=set  // error
-}}
+}
 """
-
-
-def _program(indices: str = "parameter(2)", *, claim: str = "", name: str = "s") -> str:
-    claim = f", {claim}=true" if claim else ""
-    return _PROGRAM.format(indices=indices, claim=claim, name=name)
+_SCATTER = """ROOT s = f32[8] scatter(f32[8] p, s32[3,1] i, f32[3] u), update_window_dims={}, \
+inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=set"""
+_UNIQUE = f"{_SCATTER}, unique_indices=true  // error"
+_SORTED = f"{_SCATTER}, indices_are_sorted=true  // error"
+_KNOWN = f"{_REDUCER}i = s32[3,1] constant(%s)\n%s"
+_STEP = f"{_REDUCER}- %s\n+ %s"
 
 
 class IndexClaimUntrue(Rule):
@@ -65,16 +54,12 @@ class IndexClaimUntrue(Rule):
     opcodes = frozenset(INDEX_MAPS)
     skip_fusion_bodies = False
     examples = (
-        Bad(_program("constant({{1}, {1}, {2}})", claim="unique_indices")),
-        Bad(_program("constant({{4}, {1}, {2}})", claim="indices_are_sorted")),
-        Bad(_program(claim="unique_indices", name="t"), file=_AFTER, beside={_BEFORE: _program()}),
-        Good(
-            _program(claim="unique_indices", name="t"),
-            file=_AFTER,
-            beside={_BEFORE: _program(claim="unique_indices")},
-        ),
-        Good(_program("constant({{4}, {1}, {2}})", claim="unique_indices")),
-        Good(_program("constant({{1}, {1}, {2}})", claim="indices_are_sorted")),
+        Bad.entry(_KNOWN % ("{{1}, {1}, {2}}", _UNIQUE)),
+        Bad.entry(_KNOWN % ("{{4}, {1}, {2}}", _SORTED)),
+        Bad.step(_STEP % (_SCATTER, _UNIQUE), by="scatter-simplifier"),
+        Good.step(_STEP % (_UNIQUE, _UNIQUE.replace("s =", "t =")), by="scatter-simplifier"),
+        Good.entry(_KNOWN % ("{{4}, {1}, {2}}", _UNIQUE)),
+        Good.entry(_KNOWN % ("{{1}, {1}, {2}}", _SORTED)),
     )
 
     def check_pass(self, pair: PassPair) -> Findings:
