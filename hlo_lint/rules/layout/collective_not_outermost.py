@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hlo_lint.analysis.calls import with_opcodes
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.shape import ArrayShape, TupleShape
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule, Stage
@@ -37,23 +38,22 @@ class CollectiveNotOutermost(Rule):
         """Collectives with a result in which another dimension is more major than theirs."""
         if not stage.layouts or stage.backend != "gpu":
             return
-        for opcode in sorted(computation.opcodes & self.opcodes):
-            for collective in computation.with_opcode(opcode):
-                dimensions = collective.integers_attribute("dimensions") or ()
-                if len(dimensions) != 1:
-                    continue  # an all-to-all of a tuple
-                (dimension,) = dimensions
-                for shape in _results(collective):
-                    if not shape.has_valid_layout or not 0 <= dimension < shape.rank:
-                        continue
-                    outer = shape.minor_to_major[shape.minor_to_major.index(dimension) + 1 :]
-                    if any(shape.dims[d] != 1 for d in outer):
-                        yield Finding(
-                            collective,
-                            f"this {opcode} is along dimension {dimension} of {shape}, which is "
-                            "not the most major dimension",
-                        )
-                        break
+        for collective in with_opcodes(computation, self.opcodes):
+            dimensions = collective.integers_attribute("dimensions") or ()
+            if len(dimensions) != 1:
+                continue  # an all-to-all of a tuple
+            (dimension,) = dimensions
+            for shape in _results(collective):
+                if not shape.has_valid_layout or not 0 <= dimension < shape.rank:
+                    continue
+                outer = shape.minor_to_major[shape.minor_to_major.index(dimension) + 1 :]
+                if any(shape.dims[d] != 1 for d in outer):
+                    yield Finding(
+                        collective,
+                        f"this {collective.opcode} is along dimension {dimension} of {shape}, "
+                        "which is not the most major dimension",
+                    )
+                    break
 
 
 def _results(collective: Instruction) -> list[ArrayShape]:

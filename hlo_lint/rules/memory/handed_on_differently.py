@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Final
 
+from hlo_lint.analysis.calls import with_opcodes
 from hlo_lint.analysis.kinds import types_in
 from hlo_lint.hlo.attributes.shapes import ProgramShape
 from hlo_lint.hlo.ir import Computation, Instruction, Module
@@ -71,11 +72,10 @@ class HandedOnDifferently(Rule):
             yield from _passed(computation, module, placed)
             if computation.name not in placed:
                 continue
-            for opcode in _HANDS_ON:
-                for instruction in computation.with_opcode(opcode):
-                    for number, difference in _differences(instruction):
-                        yield Finding(instruction, difference, operand=number)
-                        break
+            for instruction in with_opcodes(computation, _HANDS_ON):
+                for number, difference in _differences(instruction):
+                    yield Finding(instruction, difference, operand=number)
+                    break
 
 
 def _in_header(module: Module) -> Findings:
@@ -97,16 +97,15 @@ def _passed(
         if place := _other_memory(update.operand_shape(0), update.shape_or_none):
             ours, theirs = place
             yield Finding(update, f"this writes into {ours}, but returns {theirs}", operand=0)
-    for opcode in _CALLS:
-        for call in computation.with_opcode(opcode):
-            names = call.called_computations
-            if computation.name not in placed and placed.keys().isdisjoint(names):
-                continue
-            for callee in map(module.computation, names):
-                if callee is not None and (place := _at_boundary(call, callee)) is not None:
-                    taken, given = place
-                    yield Finding(call, f"this passes {taken} to %{callee.name} as {given}")
-                    break
+    for call in with_opcodes(computation, _CALLS):
+        names = call.called_computations
+        if computation.name not in placed and placed.keys().isdisjoint(names):
+            continue
+        for callee in map(module.computation, names):
+            if callee is not None and (place := _at_boundary(call, callee)) is not None:
+                taken, given = place
+                yield Finding(call, f"this passes {taken} to %{callee.name} as {given}")
+                break
 
 
 def _at_boundary(call: Instruction, callee: Computation) -> tuple[ArrayShape, ArrayShape] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
+from hlo_lint.analysis.calls import with_opcodes
 from hlo_lint.hlo.arrays import operand_array, result_array
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.kinds import types_of
@@ -68,9 +69,8 @@ class HostMemoryLeak(Rule):
                         computation.at(number), f"{result}, but host-offloader has not run"
                     )
             return
-        for opcode in FIRST_INDEX:
-            for instruction in computation.with_opcode(opcode):
-                yield from _crossings(instruction, stage.backend)
+        for instruction in with_opcodes(computation, FIRST_INDEX):
+            yield from _crossings(instruction, stage.backend)
 
 
 def _crossings(instruction: Instruction, backend: str | None) -> Findings:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from hlo_lint.analysis.calls import with_opcodes
 from hlo_lint.analysis.device_groups import pairs_in, transfer_pairs
 from hlo_lint.analysis.loops import loops
 from hlo_lint.hlo.ir import Computation, Instruction, Module
@@ -86,7 +87,6 @@ class ValidationBeyondTripCount(Rule):
 
 def _transfers(body: Computation) -> Iterator[tuple[Instruction, Sequence[tuple[int, int]]]]:
     """The transfers of a body that have ranges, with their ranges."""
-    for opcode in _OPCODES:
-        for instruction in body.with_opcode(opcode):
-            if _ATTRIBUTE in instruction.attributes_text:
-                yield instruction, pairs_in(instruction.frontend_attributes().get(_ATTRIBUTE))
+    for instruction in with_opcodes(body, _OPCODES):
+        if _ATTRIBUTE in instruction.attributes_text:
+            yield instruction, pairs_in(instruction.frontend_attributes().get(_ATTRIBUTE))

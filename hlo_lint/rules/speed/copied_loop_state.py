@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from hlo_lint.analysis.buffers import ResultPart, handed_on, operand_position
+from hlo_lint.analysis.calls import with_opcodes
 from hlo_lint.analysis.data_movement import moves
 from hlo_lint.analysis.loops import Loop, loops
 from hlo_lint.analysis.sequential_calls import Calls, sequential_calls
@@ -152,9 +153,8 @@ def _run_in_each_iteration(loop: Loop, calls: Calls) -> Iterator[Computation]:
     """The body and its callees, without bodies of inner loops, which have their own state."""
 
     def callees(computation: Computation) -> Iterator[Computation]:
-        for opcode in ("call", "conditional"):
-            for caller in computation.with_opcode(opcode):
-                yield from calls.callees(caller)
+        for caller in with_opcodes(computation, ("call", "conditional")):
+            yield from calls.callees(caller)
 
     return reached([loop.body], callees)
 

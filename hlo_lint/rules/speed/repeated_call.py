@@ -152,16 +152,15 @@ def _heroes(
 ) -> Iterator[tuple[Instruction, tuple[str, ...]]]:
     """Costly operations of a body that read only parameters, with the fusion's operand names."""
     given = fusion.operand_names
-    for opcode in body.opcodes & _COSTLY:
-        for hero in body.with_opcode(opcode):
-            numbers = [
-                None if operand.instruction is None else operand.instruction.parameter_number
-                for operand in hero.operands
-            ]
-            names = [given[index] for index in numbers if index is not None and index < len(given)]
-            is_mark = opcode == "custom-call" and hero.custom_call_target in MARKS
-            if names and len(names) == len(numbers) and not is_mark:
-                yield hero, tuple(names)
+    for hero in with_opcodes(body, _COSTLY):
+        numbers = [
+            None if operand.instruction is None else operand.instruction.parameter_number
+            for operand in hero.operands
+        ]
+        names = [given[index] for index in numbers if index is not None and index < len(given)]
+        is_mark = hero.opcode == "custom-call" and hero.custom_call_target in MARKS
+        if names and len(names) == len(numbers) and not is_mark:
+            yield hero, tuple(names)
 
 
 def _place(instruction: Instruction, reads: tuple[str, ...]) -> Hashable:

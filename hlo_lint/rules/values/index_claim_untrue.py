@@ -8,6 +8,7 @@ from math import prod
 from operator import attrgetter
 from typing import Final
 
+from hlo_lint.analysis.calls import with_opcodes
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.walks import reached
 from hlo_lint.hlo.arrays import operand_array
@@ -69,8 +70,7 @@ class IndexClaimUntrue(Rule):
                 [
                     reader
                     for body in bodies
-                    for opcode in INDEX_MAPS
-                    for reader in body.with_opcode(opcode)
+                    for reader in with_opcodes(body, INDEX_MAPS)
                     if claim in reader.attributes_text
                 ]
                 for bodies in (pair.removed, pair.added)
@@ -87,28 +87,27 @@ class IndexClaimUntrue(Rule):
 
     def check(self, computation: Computation) -> Findings:
         """Claims that known indices contradict."""
-        for opcode in INDEX_MAPS:
-            for instruction in computation.with_opcode(opcode):
-                claims = instruction.attributes_text
-                is_unique = "unique_indices=true" in claims and opcode == "scatter"
-                is_sorted = "indices_are_sorted=true" in claims
-                rows = index_rows(instruction) if is_unique else ()
-                inside = [row for row in rows if _fits(row, instruction)]
-                twice, often = next(iter(Counter(inside).most_common(1)), ((), 0))
-                if often > 1:
-                    yield Finding(
-                        instruction,
-                        f"unique_indices is true, but {_spelled(twice)} occurs {often} times",
-                    )
-                # Rows compare by their first dimensions, whatever the indices of the others are.
-                leading = leading_index_rows(instruction) if is_sorted else ()
-                fall = next((pair for pair in pairwise(leading) if pair[1] < pair[0]), None)
-                if fall is not None:
-                    yield Finding(
-                        instruction,
-                        f"indices_are_sorted is true, but {_spelled(fall[1])} comes after "
-                        f"{_spelled(fall[0])}",
-                    )
+        for instruction in with_opcodes(computation, INDEX_MAPS):
+            claims = instruction.attributes_text
+            is_unique = "unique_indices=true" in claims and instruction.opcode == "scatter"
+            is_sorted = "indices_are_sorted=true" in claims
+            rows = index_rows(instruction) if is_unique else ()
+            inside = [row for row in rows if _fits(row, instruction)]
+            twice, often = next(iter(Counter(inside).most_common(1)), ((), 0))
+            if often > 1:
+                yield Finding(
+                    instruction,
+                    f"unique_indices is true, but {_spelled(twice)} occurs {often} times",
+                )
+            # Rows compare by their first dimensions, whatever the indices of the others are.
+            leading = leading_index_rows(instruction) if is_sorted else ()
+            fall = next((pair for pair in pairwise(leading) if pair[1] < pair[0]), None)
+            if fall is not None:
+                yield Finding(
+                    instruction,
+                    f"indices_are_sorted is true, but {_spelled(fall[1])} comes after "
+                    f"{_spelled(fall[0])}",
+                )
 
 
 def _may_be_any(indices: Instruction) -> bool:

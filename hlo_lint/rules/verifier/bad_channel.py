@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hlo_lint.analysis.calls import opcodes_of
+from hlo_lint.analysis.calls import opcodes_of, with_opcodes
 from hlo_lint.analysis.device_groups import all_communicating
 from hlo_lint.analysis.verifier.checks import on_computation_if, on_module
 from hlo_lint.analysis.verifier.scope import Scope, Violation
@@ -55,18 +55,17 @@ class BadChannel(VerifierRule):
     @on_computation_if(lambda opcodes: not opcodes.isdisjoint(TRANSFERS))
     def pairs(self, scope: Scope) -> Iterator[Violation]:
         """A send or recv and its done have the same channel and the same is_host_transfer."""
-        for opcode in ("send", "recv"):
-            for start in scope.computation.with_opcode(opcode):
-                channel = start.integer_attribute("channel_id")
-                if channel is None:
-                    continue
-                users = start.users
-                if len(users) != 1 and not start.is_root:
-                    message = f"this {opcode} has {len(users)} users, expected 1"
-                    yield Violation("channel-mismatch", start, message)
-                for done in users:
-                    if done.opcode == f"{opcode}-done":
-                        yield from _pair_mismatch(start, done, channel)
+        for start in with_opcodes(scope.computation, TRANSFERS):
+            channel = start.integer_attribute("channel_id")
+            if channel is None:
+                continue
+            users = start.users
+            if len(users) != 1 and not start.is_root:
+                message = f"this {start.opcode} has {len(users)} users, expected 1"
+                yield Violation("channel-mismatch", start, message)
+            for done in users:
+                if done.opcode == f"{start.opcode}-done":
+                    yield from _pair_mismatch(start, done, channel)
 
     @on_module
     def host_transfers(self, module: Module, stage: Stage) -> Iterator[Violation]:
