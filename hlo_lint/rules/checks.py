@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from types import CodeType
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from hlo_lint.hlo.ir import Instruction, Module
@@ -87,9 +87,7 @@ class Check:
 def call_fix(rule: Rule, instruction: Instruction, module: Module, stage: Stage) -> Fix | None:
     """The fix of a rule for its finding at an instruction; None if XLA would refuse the rewrite."""
     fix: Any = rule.fix
-    code: CodeType = type(rule).fix.__code__
-    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    arguments = {"stage": stage} if "stage" in parameters else {}
+    arguments = {"stage": stage} if "stage" in signature(fix).parameters else {}
     try:
         return fix(instruction, module, **arguments)  # type: ignore[no-any-return]
     except RewriteError:

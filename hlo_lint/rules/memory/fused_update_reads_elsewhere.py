@@ -198,9 +198,9 @@ def _keeps_off(read: Instruction, update: Instruction) -> bool:
         for start, size in zip(starts, shape.dims, strict=False)
         if start is not None
     ]
-    if len(written) < len(ranges):
-        return False
-    pairs = list(zip(ranges, written, strict=True))
-    return ranges == tuple(written) or any(
-        range_.limit <= region.start or region.limit <= range_.start for range_, region in pairs
+    return len(written) == len(ranges) and (
+        ranges == tuple(written)
+        or any(
+            a.limit <= b.start or b.limit <= a.start for a, b in zip(ranges, written, strict=True)
+        )
     )

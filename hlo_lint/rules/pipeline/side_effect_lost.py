@@ -216,9 +216,8 @@ class SideEffectLost(Rule):
                 for value in (mark, *mark.users)
                 if value is mark or value.opcode == "get-tuple-element"
             }
-            if _BARRIER in before.opcodes and len(after.with_opcode(_BARRIER)) >= len(
-                before.with_opcode(_BARRIER)
-            ):
+            count, left = (len(body.positions(_BARRIER)) for body in (before, after))
+            if 0 < count <= left:
                 gone = {name: mark for name, mark in gone.items() if mark.opcode != _BARRIER}
             for number, position in computation.kept if gone else ():
                 old, new = before.at(number), after.at(position)
