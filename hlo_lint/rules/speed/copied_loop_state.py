@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from hlo_lint.analysis.buffers import ResultPart, handed_on, operand_position
 from hlo_lint.analysis.calls import with_opcodes
 from hlo_lint.analysis.data_movement import moves
+from hlo_lint.analysis.grouping import by_key
 from hlo_lint.analysis.loops import Loop, loops
 from hlo_lint.analysis.sequential_calls import Calls, sequential_calls
 from hlo_lint.analysis.walks import chain, reached
@@ -129,16 +129,13 @@ class _CarriedCopy(NamedTuple):
 def _carried_copies(module: Module, least: int) -> Iterator[_CarriedCopy]:
     """The copies of whole elements of loop states that move `least` bytes or more, by loop."""
     kernels = {move.kernel for move in moves(module)}
-    moved: defaultdict[Computation, list[int]] = defaultdict(list)
-    for kernel in kernels:
-        moved[kernel.computation].append(kernel.number)
+    moved = by_key((kernel.computation, kernel.number) for kernel in kernels)
+    calls = sequential_calls(module)
     for loop in loops(module):
-        calls = sequential_calls(module)
         for computation in _run_in_each_iteration(loop, calls):
-            places = {*moved[computation], *computation.positions("copy-start")}
+            places = {*moved.get(computation, ()), *computation.positions("copy-start")}
             for instruction in map(computation.at, sorted(places)):
-                operand = instruction.operand(0)
-                shape = None if operand is None else operand.shape
+                shape = instruction.operand_shape(0)
                 if not isinstance(shape, ArrayShape):
                     continue
                 copied = _CarriedCopy(instruction, loop, (), shape)
