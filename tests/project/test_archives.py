@@ -95,34 +95,31 @@ def test_every_one_of_them_is_fixed_and_keeps_its_values(dumps: Path, form: str)
         assert hlo_lint.fix(file.after, before=NEXT, form=form).text == file.after
 
 
-@pytest.mark.parametrize(("folder", "guilty"), CRASHES.items())
-def test_a_crash_has_one_root_cause(dumps: Path, folder: str, guilty: str) -> None:
-    (finding,) = hlo_lint.lint(dumps / folder).findings
+def only_error(path: Path, rules: list[str] | None = None) -> hlo_lint.Diagnostic:
+    """The finding, an error."""
+    (finding,) = hlo_lint.lint(path, rules).findings
     assert finding.severity is hlo_lint.Severity.ERROR
+    return finding
+
+
+@pytest.mark.parametrize(("folder", "guilty"), CRASHES.items())
+def test_a_crash_has_one_root_cause_and_names_the_pass_it_died_in(
+    dumps: Path, folder: str, guilty: str
+) -> None:
+    finding = only_error(dumps / folder)
     assert finding.instruction is not None
     assert present(finding.introduced_by).pass_name == guilty
+    death = only_error(dumps / folder, ["compilation-died"])
+    assert death.message.startswith(f"compilation died in {NEXT}: ")
 
 
 def test_each_module_that_died_behind_the_autotuner_is_found_by_its_file(dumps: Path) -> None:
     files = sorted((dumps / "deviceless_examples/003_corpus").glob("module_*.txt"))
     assert len(files) == 23
     for file in files:
-        (finding,) = hlo_lint.lint(file).findings
-        assert finding.severity is hlo_lint.Severity.ERROR
-
-
-@pytest.mark.parametrize("folder", CRASHES)
-def test_a_crash_names_the_pass_it_died_in(dumps: Path, folder: str) -> None:
-    (finding,) = hlo_lint.lint(dumps / folder, ["compilation-died"]).findings
-    assert finding.severity is hlo_lint.Severity.ERROR
-    assert finding.message.startswith(f"compilation died in {NEXT}: ")
-
-
-def test_each_module_that_died_names_the_pass_it_died_in(dumps: Path) -> None:
-    for file in sorted((dumps / "deviceless_examples/003_corpus").glob("module_*.txt")):
-        (finding,) = hlo_lint.lint(file, ["compilation-died"]).findings
-        assert finding.severity is hlo_lint.Severity.ERROR
-        assert finding.message.startswith(f"compilation dies in {NEXT}: ")
+        only_error(file)
+        death = only_error(file, ["compilation-died"])
+        assert death.message.startswith(f"compilation dies in {NEXT}: ")
 
 
 TRUE_OF_HEALTHY_DUMPS = {
@@ -137,22 +134,17 @@ TRUE_OF_HEALTHY_DUMPS = {
 
 
 def test_healthy_dumps_have_no_errors(dumps: Path) -> None:
+    names = "h200_x2 h200_offload h200_fission large_language_models multimodal science".split()
     healthy = [
-        *(
-            path
-            for path in (dumps / "h200").iterdir()
-            if path.is_dir() and path.name != "reshape_cases"
-        ),
-        *(dumps / name for name in ("h200_x2", "h200_offload", "h200_fission")),
+        *(path for path in (dumps / "h200").iterdir() if path.is_dir()),
         *(path for path in dumps.glob("jax*") if not path.name.endswith("CRASH")),
-        *(dumps / name for name in ("large_language_models", "multimodal", "science")),
-        dumps / "vision_diffusion",
+        *(dumps / name for name in (*names, "vision_diffusion")),
     ]
     for folder in healthy:
-        findings = hlo_lint.lint(folder).findings
-        found = {f.rule for f in findings}
-        assert not [f for f in findings if f.severity is hlo_lint.Severity.ERROR], folder
-        assert found <= TRUE_OF_HEALTHY_DUMPS, folder
+        if folder.name != "reshape_cases":
+            assert not errors(folder), folder
+            found = {finding.rule for finding in hlo_lint.lint(folder).findings}
+            assert found <= TRUE_OF_HEALTHY_DUMPS, folder
 
 
 WRONG_ON_THE_FIRST_RUN = """
@@ -160,6 +152,7 @@ WRONG_ON_THE_FIRST_RUN = """
 000_accumparam_wrong_ffi 000_accumparam_wrong_legacy 000_donate_ffi 001_alias10_legacy 001_partial
 003_retcheck 004_bad
 """.split()
+ENDINGS = ("none_ffi", "none_legacy", "wrong_ffi", "wrong_legacy")
 RIGHT_BY_LUCK = ["000_accum_none_ffi", "000_accum_wrong_ffi"]
 RIGHT = """
 000_accum_right_ffi 000_accum_right_legacy 000_accumparam_right_ffi 000_accumparam_right_legacy
@@ -180,24 +173,17 @@ def test_what_an_h200_computed_wrong_or_refused_is_an_error(dumps: Path, case: s
     assert any("(latent)" not in message for message in found)
 
 
-@pytest.mark.parametrize("case", RIGHT_BY_LUCK)
-def test_what_an_h200_computed_right_by_luck_is_a_latent_error(dumps: Path, case: str) -> None:
-    (message,) = errors(dumps / "h200_truth" / case)
-    assert message.endswith("(latent)")
-
-
-@pytest.mark.parametrize("case", RIGHT)
-def test_what_an_h200_computed_right_has_no_error(dumps: Path, case: str) -> None:
-    assert errors(dumps / "h200_truth" / case) == []
+@pytest.mark.parametrize("case", [*RIGHT, *RIGHT_BY_LUCK])
+def test_what_an_h200_computed_right_has_no_error_but_a_latent_one(dumps: Path, case: str) -> None:
+    found = errors(dumps / "h200_truth" / case)
+    assert len(found) == (case in RIGHT_BY_LUCK)
+    assert all(message.endswith("(latent)") for message in found)
 
 
 @pytest.mark.parametrize(
     ("case", "saved", "strides"),
     [
-        ("000_accum_none_ffi", [(1, 2, 2097152)], []),
-        ("000_accum_none_legacy", [(1, 2, 2097152)], []),
-        ("000_accum_wrong_ffi", [(1, 2, 2097152)], []),
-        ("000_accum_wrong_legacy", [(1, 2, 2097152)], []),
+        *((f"000_accum_{end}", [(1, 2, 2097152)], []) for end in ENDINGS),
         ("000_accumparam_wrong_ffi", [(1, 2, 2097152)], []),
         ("001_alias10_legacy", [(1, 2, 4096)], []),
         ("004_bad", [], [(128, 128, 1)]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -84,9 +85,13 @@ def test_the_page_about_the_architecture_has_a_line_for_each_folder() -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "heavy"),
-    [("hlo_lint", (*HEAVY, "hlo_lint.dumps.artefacts")), ("hlo_lint.analysis.match", HEAVY)],
+    ("statement", "heavy"),
+    [
+        ("import hlo_lint", (*HEAVY, "hlo_lint.dumps.artefacts")),
+        ("import hlo_lint.analysis.match", HEAVY),
+        ("from hlo_lint.rules import plugins; [*plugins.plugin_rules()]", ["importlib.metadata"]),
+    ],
 )
-def test_it_is_imported_without_anything_heavy(module: str, heavy: tuple[str, ...]) -> None:
-    code = f"import {module}, sys; print({{*{heavy!r}}} & {{*sys.modules}})"
+def test_it_is_imported_without_anything_heavy(statement: str, heavy: Sequence[str]) -> None:
+    code = f"{statement}; import sys; print({{*{heavy!r}}} & {{*sys.modules}})"
     assert completed([sys.executable, "-c", code], check=True).stdout == "set()\n"

@@ -13,12 +13,9 @@ from hlo_lint.rules.base import Bad, Good
 STEPS = (
     Bad.step("""
         HloModule m, num_partitions=4
-
-        ENTRY e {
           p = f32[8] parameter(0), sharding={devices=[4]<=[4]}
         - ROOT n = f32[8] negate(p), sharding={manual}
         + ROOT n = f32[8] negate(p), sharding={replicated}  // error
-        }
     """),
     Bad.step("""
           k = f32[8] copy(f32[8] p)
@@ -43,28 +40,21 @@ STEPS = (
     """),
     Bad.step("""
         add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
-        ENTRY e {
-          p = f32[8] parameter(0)
-        - ROOT r = f32[8] all-reduce(p), to_apply=add, channel_id=1, metadata={op_name="f"}
-        + s = f32[8] all-reduce-start(p), to_apply=add, channel_id=1  // error
+        - ROOT r = f32[8] all-reduce(f32[8] p), to_apply=add, channel_id=1, metadata={op_name="f"}
+        + s = f32[8] all-reduce-start(f32[8] p), to_apply=add, channel_id=1  // error
         + ROOT d = f32[8] all-reduce-done(s)
-        }
     """),
     Bad.step("""
-          p = f32[8,8] parameter(0)
-          q = f32[8,8] parameter(1)
-        - d = f32[8,8] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0},
+        - d = f32[8] dot(f32[8,8] p, f32[8] q), lhs_contracting_dims={1}, rhs_contracting_dims={0},
         -     operand_precision={highest,highest}
-        + d = f32[8,8] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}  // error
-          ROOT n = f32[8,8] negate(d)
+        + d = f32[8] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}  // error
+          ROOT n = f32[8] negate(d)
     """),
     Good.step("""
-          p = f32[8,8] parameter(0)
-          q = f32[8,8] parameter(1)
-        - d = f32[8,8] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0},
+        - d = f32[8] dot(f32[8,8] p, f32[8] q), lhs_contracting_dims={1}, rhs_contracting_dims={0},
         -     algorithm=dot_bf16_bf16_f32
-        + d = f32[8,8] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-          ROOT n = f32[8,8] negate(d)
+        + d = f32[8] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+          ROOT n = f32[8] negate(d)
     """),
     Good.step("""
         - k = f32[8] negate(f32[8] p)
@@ -74,32 +64,24 @@ STEPS = (
     """),
     Bad.step("""
         +f { a = f32[8] parameter(0) ROOT r = f32[8] custom-call(a), custom_call_target="t" }
-
-        ENTRY e {
-          p = f32[8] parameter(0)
-        - c = f32[8] custom-call(p), custom_call_target="t", backend_config="b"
+        - c = f32[8] custom-call(f32[8] p), custom_call_target="t", backend_config="b"
         - ROOT n = f32[8] negate(c)
-        + s = ((f32[8]), f32[8], u32[]) async-start(p), calls=f  // error
+        + s = ((f32[8]), f32[8], u32[]) async-start(f32[8] p), calls=f  // error
         + d = f32[8] async-done(s)
         + ROOT n = f32[8] negate(d)
-        }
     """),
     Bad.step("""
         f { a = f32[8] parameter(0) ROOT s = f32[8] negate(a) }
-        ENTRY e {
         - ROOT c = f32[8] fusion(f32[8] p), kind=kCustom, calls=f,
         -     backend_config={"kind":"__triton","block_level_fusion_config":{}}
         + ROOT c = f32[8] fusion(f32[8] p), kind=kCustom, calls=f,  // error
         +     backend_config={"kind":"__triton"}
-        }
     """),
     Good.step("""
         +f {
         + x = f32[8,8] parameter(0)
         + ROOT d.3 = f32[8,8] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
         +}
-
-        ENTRY e {
           p = f32[8,8] parameter(0)
         - d.1 = f32[8,8] dot(p, p), lhs_contracting_dims={1}, rhs_contracting_dims={0}
         - ROOT d.2 = f32[8,8] dot(d.1, p), lhs_contracting_dims={1}, rhs_contracting_dims={0},
@@ -107,7 +89,6 @@ STEPS = (
         + g = f32[8,8] fusion(p), kind=kOutput, calls=f
         + ROOT d.2 = f32[8,8] dot(g, p), lhs_contracting_dims={1}, rhs_contracting_dims={0},
         +     operand_precision={highest,highest}
-        }
     """),
     Good.step("""
         - t = (f32[2], f32[2]) tuple(f32[2] p, f32[2] q), frontend_attributes={a="b"}
@@ -118,10 +99,8 @@ STEPS = (
     """),
     Good.step("""
         f { a = f32[8] parameter(0) ROOT s = f32[8] negate(a) }
-        ENTRY e {
         - ROOT c = f32[8] fusion(f32[8] p), kind=kCustom, calls=f, backend_config="b"
         + ROOT c = f32[8] fusion(f32[8] p), kind=kLoop, calls=f
-        }
     """),
 )
 

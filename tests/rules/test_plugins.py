@@ -12,7 +12,7 @@ from textwrap import dedent
 
 import pytest
 
-from tests.conftest import CRASH, ROOT
+from tests.conftest import CRASH, ROOT, completed
 
 pytestmark = pytest.mark.slow
 
@@ -91,8 +91,7 @@ def run(
     environment["PYTHONPATH"] = f"{ROOT}{os.pathsep}{path}" if path else str(ROOT)
     if isolated is not None:
         environment["HLO_LINT_ISOLATED"] = isolated
-    program = [sys.executable, "-m", "hlo_lint", *command]
-    return subprocess.run(program, capture_output=True, text=True, env=environment)
+    return completed([sys.executable, "-m", "hlo_lint", *command], env=environment)
 
 
 def refusal(path: Path) -> str:
@@ -145,9 +144,39 @@ def test_a_package_that_cannot_be_imported_is_named(install: Build) -> None:
     assert run(site, "check", str(CRASH), isolated="1").returncode == 1
 
 
-def test_a_name_that_exists_is_refused(install: Build) -> None:
-    said = refusal(install({"calls.py": RULE.format(name="ReshapeMovesData")}))
-    assert "two rules are named reshape-moves-data: in hlo_lint and in team-rules 1.2" in said
+SILENT = RULE.replace('    """A custom call."""\n', "")
+
+
+@pytest.mark.parametrize(
+    ("files", "target", "says"),
+    [
+        (
+            {"calls.py": RULE.format(name="ReshapeMovesData")},
+            "team_rules",
+            "two rules are named reshape-moves-data: in hlo_lint and in team-rules 1.2",
+        ),
+        (
+            {"calls.py": RULE.format(name="SomeCall")},
+            "team_rules.calls:SomeCall",
+            "must name a module",
+        ),
+        ({}, "team_rules", "has no rules"),
+        (
+            {"calls.py": SILENT.format(name="SomeCall")},
+            "team_rules",
+            "team-rules 1.2 (entry point team = team_rules): SomeCall has no docstring",
+        ),
+        (
+            {"calls.py": RULE.format(name="Team")},
+            "team_rules",
+            "the family team has the name of a rule",
+        ),
+    ],
+)
+def test_a_package_of_wrong_rules_is_refused(
+    files: dict[str, str], target: str, says: str, install: Build
+) -> None:
+    assert says in refusal(install(files, target))
 
 
 def test_two_packages_with_one_name_are_both_named(install: Build) -> None:
@@ -156,32 +185,3 @@ def test_two_packages_with_one_name_are_both_named(install: Build) -> None:
     said = refusal(site)
     assert "in crew-rules 1.2" in said
     assert "in team-rules 1.2" in said
-
-
-def test_an_entry_point_names_a_module(install: Build) -> None:
-    site = install({"calls.py": RULE.format(name="SomeCall")}, target="team_rules.calls:SomeCall")
-    assert "must name a module" in refusal(site)
-
-
-def test_a_package_without_a_rule_is_refused(install: Build) -> None:
-    assert "has no rules" in refusal(install({}))
-
-
-def test_a_rule_without_a_page_is_refused(install: Build) -> None:
-    silent = RULE.format(name="SomeCall").replace('    """A custom call."""\n', "")
-    said = refusal(install({"calls.py": silent}))
-    assert "team-rules 1.2 (entry point team = team_rules): SomeCall has no docstring" in said
-
-
-def test_a_family_does_not_have_the_name_of_a_rule(install: Build) -> None:
-    said = refusal(install({"calls.py": RULE.format(name="Team")}))
-    assert "the family team has the name of a rule" in said
-
-
-def test_without_any_such_package_nothing_is_spent_on_them() -> None:
-    code = (
-        "from hlo_lint.rules.plugins import plugin_rules; import sys; list(plugin_rules()); "
-        "print('importlib.metadata' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
