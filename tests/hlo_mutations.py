@@ -25,6 +25,9 @@ class Mutant(NamedTuple):
     """The whole text."""
 
 
+Mutation = Callable[[Instruction, Module, random.Random], str | None]
+"""The changed text of an instruction; None where it has nothing of the kind."""
+
 _type = re.compile(r"= (\(?[a-z][a-z0-9]*\[.*?) [a-z][a-z0-9\-]*\(").search
 _arrays = re.compile(r"\b([a-z][a-z0-9]*)\[([\d,]+)\](\{[\d,]+(?::[^}]*)?\})?").finditer
 _OTHER_TYPES = {"f32": "s32", "bf16": "s16", "s32": "f32", "pred": "s8", "u32": "f32"}
@@ -38,7 +41,8 @@ def _array(text: str, chance: random.Random, wanted: str = "") -> re.Match[str] 
     return chance.choice(arrays) if arrays else None
 
 
-def _dimension(text: str, module: Module, chance: random.Random) -> str | None:
+def _dimension(instruction: Instruction, module: Module, chance: random.Random) -> str | None:
+    text = instruction.text
     spot = _array(text, chance)
     if spot is None:
         return None
@@ -48,14 +52,16 @@ def _dimension(text: str, module: Module, chance: random.Random) -> str | None:
     return text[: spot.start(2)] + ",".join(sizes) + text[spot.end(2) :]
 
 
-def _element_type(text: str, module: Module, chance: random.Random) -> str | None:
+def _element_type(instruction: Instruction, module: Module, chance: random.Random) -> str | None:
+    text = instruction.text
     spot = _array(text, chance)
     if spot is None:
         return None
     return text[: spot.start(1)] + _OTHER_TYPES.get(spot[1], "pred") + text[spot.end(1) :]
 
 
-def _layout(text: str, module: Module, chance: random.Random) -> str | None:
+def _layout(instruction: Instruction, module: Module, chance: random.Random) -> str | None:
+    text = instruction.text
     spot = _array(text, chance, wanted=",")
     if spot is None:
         return None
@@ -71,7 +77,8 @@ def _in(pattern: str, change: Callable[[str], str]) -> Mutation:
     """Changes one number after a pattern that ends where an attribute begins."""
     find = re.compile(pattern).finditer
 
-    def mutation(text: str, module: Module, chance: random.Random) -> str | None:
+    def mutation(instruction: Instruction, module: Module, chance: random.Random) -> str | None:
+        text = instruction.text
         spots = [
             (found.start() + number.start(), found.start() + number.end())
             for found in find(text)
@@ -85,29 +92,23 @@ def _in(pattern: str, change: Callable[[str], str]) -> Mutation:
     return mutation
 
 
-def _operands(instruction: Instruction) -> tuple[int, int]:
-    """The span of the operands in the text of an instruction."""
-    text = instruction.text
-    begin = text.index(f" {instruction.opcode}(") + len(instruction.opcode) + 2
-    return begin, text.index(")", begin)
+def _of_operands(change: Callable[[list[str], Instruction, random.Random], bool]) -> Mutation:
+    """A mutation of the operands of one instruction."""
 
-
-class _Operands:
-    """Mutations of the operands of one instruction."""
-
-    def __init__(self, change: Callable[[list[str], Instruction, random.Random], bool]) -> None:
-        self.change = change
-
-    def __call__(self, instruction: Instruction, chance: random.Random) -> str | None:
+    def mutation(instruction: Instruction, module: Module, chance: random.Random) -> str | None:
         if not instruction.operands or "(" in instruction.row[4]:
             return None
-        begin, end = _operands(instruction)
-        operands = instruction.text[begin:end].split(", ")
+        text = instruction.text
+        begin = text.index(f" {instruction.opcode}(") + len(instruction.opcode) + 2
+        end = text.index(")", begin)
+        operands = text[begin:end].split(", ")
         if len(operands) != len(instruction.operands):
             return None
-        if not self.change(operands, instruction, chance):
+        if not change(operands, instruction, chance):
             return None
-        return instruction.text[:begin] + ", ".join(operands) + instruction.text[end:]
+        return text[:begin] + ", ".join(operands) + text[end:]
+
+    return mutation
 
 
 def _drop(operands: list[str], instruction: Instruction, chance: random.Random) -> bool:
@@ -131,7 +132,8 @@ def _exchange(operands: list[str], instruction: Instruction, chance: random.Rand
 _calls = re.compile(r"\b(?:calls|to_apply|body|condition)=(%?)([\w.\-]+)").finditer
 
 
-def _callee(text: str, module: Module, chance: random.Random) -> str | None:
+def _callee(instruction: Instruction, module: Module, chance: random.Random) -> str | None:
+    text = instruction.text
     found = list(_calls(text))
     if not found or len(module.computations) < 3:
         return None
@@ -140,33 +142,27 @@ def _callee(text: str, module: Module, chance: random.Random) -> str | None:
     return text[: spot.start(2)] + chance.choice(others) + text[spot.end(2) :]
 
 
-def _lost_done(text: str, module: Module, chance: random.Random) -> str | None:
+def _lost_done(instruction: Instruction, module: Module, chance: random.Random) -> str | None:
     """A done becomes another instruction that reads its start."""
+    text = instruction.text
     found = re.search(r"\b(?:async|copy|all-gather|all-reduce|collective-permute)-done\(", text)
     return None if found is None else text.replace(found[0], "opt-barrier(", 1)
-
-
-def _further(number: str) -> str:
-    return str(int(number) + 97)
 
 
 def _next(number: str) -> str:
     return str(int(number) + 1)
 
 
-Mutation = Callable[[str, Module, random.Random], str | None]
-"""Changes the text of one instruction; None where it has nothing of the kind."""
-
-_KINDS: dict[str, Mutation | _Operands] = {
+_KINDS: dict[str, Mutation] = {
     "a dimension": _dimension,
     "an element type": _element_type,
     "a layout": _layout,
-    "an operand of another type": _Operands(_exchange),
-    "an operand dropped": _Operands(_drop),
+    "an operand of another type": _of_operands(_exchange),
+    "an operand dropped": _of_operands(_drop),
     "a dimension number out of range": _in(
         r"(?<!/\*)\b(?:dimensions|iota_dimension|lhs_contracting_dims|rhs_contracting_dims|index"
         r"|offset_dims|start_index_map|scatter_dims_to_operand_dims)=\{?[\d,]+\}?",
-        _further,
+        lambda number: str(int(number) + 97),
     ),
     "a range": _in(r"\b(?:slice|padding|window|dynamic_slice_sizes)=\{?[^ ]*\d[^ ]*", _next),
     "a replica group": _in(r"\breplica_groups=\S*", _next),
@@ -186,10 +182,7 @@ def _of_instruction(kind: str, module: Module, chance: random.Random) -> Mutant 
         return None
     for _ in range(60):
         instruction = chance.choice(instructions)
-        if isinstance(change, _Operands):
-            after = change(instruction, chance)
-        else:
-            after = change(instruction.text, module, chance)
+        after = change(instruction, module, chance)
         if after is None or after == instruction.text:
             continue
         start, end = module.span(instruction)
@@ -206,14 +199,8 @@ def _swapped(module: Module, chance: random.Random) -> Mutant | None:
         reader = chance.choice(chance.choice(module.computations).instructions)
         if reader.operands and (read := reader.operands[0].instruction) is not None:
             text = module.file.text
-            first, second = module.span(read), module.span(reader)
-            after = (
-                text[: first.start]
-                + reader.text
-                + text[first.end : second.start]
-                + read.text
-                + text[second.end :]
-            )
+            (first, end), (begin, last) = module.span(read), module.span(reader)
+            after = f"{text[:first]}{reader.text}{text[end:begin]}{read.text}{text[last:]}"
             return Mutant("an order", reader.opcode, read.text, reader.text, after)
     return None
 

@@ -316,9 +316,7 @@ def table(options: argparse.Namespace, ran: list[dict[str, Any]], took: float) -
     from tests.fuzz.targets import TARGETS
 
     yield HEAD.format(
-        seconds=options.seconds,
-        jobs=options.jobs,
-        cases=options.cases,
+        **vars(options),
         cores=os.cpu_count(),
         python=platform.python_version(),
         atheris=getattr(atheris, "__version__", "") or version("atheris"),

@@ -112,10 +112,6 @@ def _lines_exchanged(steps: Steps, chance: random.Random) -> Steps | None:
     return _in_one(steps, chance, change)
 
 
-def _cut(steps: Steps, chance: random.Random) -> Steps | None:
-    return _in_one(steps, chance, lambda text: text[: chance.randint(0, len(text))])
-
-
 def _mixed(steps: Steps, chance: random.Random) -> Steps | None:
     """Some computations of a step are those of a step of any dump."""
     _, other = chance.choice(chance.choice(dumps()))
@@ -143,7 +139,9 @@ CHANGES: dict[str, Change] = {
     "an instruction": _of_instruction,
     "a name": _renamed,
     "lines exchanged": _lines_exchanged,
-    "truncated": _cut,
+    "truncated": lambda steps, chance: _in_one(
+        steps, chance, lambda text: text[: chance.randint(0, len(text))]
+    ),
     "computations mixed": _mixed,
     "a step removed": _step_removed,
     "steps exchanged": _texts_exchanged,
