@@ -85,12 +85,14 @@ def passes(compilation: Compilation) -> Iterator[PassStats]:
     times = {name: run.microseconds for run in compilation.pass_runs or () for name in run.dumps}
     if not any(times.values()):
         times = dict(times_between_files(compilation))
-    counts = _Counts()
+    structures = Structures()
     before: Module | None = None
+    held = 0
     for dump in in_order(compilation):
         module = modules_of(dump)[0]
-        yield counts.step(dump, before, module, times.get(dump.path.name))
-        before = module
+        stats = _stats(dump, before, module, held, structures)
+        yield replace(stats, microseconds=times.get(dump.path.name))
+        before, held = module, stats.bytes
 
 
 def times_between_files(compilation: Compilation) -> Iterator[tuple[str, int]]:
@@ -110,54 +112,35 @@ def times_between_files(compilation: Compilation) -> Iterator[tuple[str, int]]:
             yield dump.path.name, (after - before) // 1000
 
 
-class _Counts:
-    """The counts of a module, followed from dump to dump."""
-
-    def __init__(self) -> None:
-        self._structures = Structures()
-        self._held = 0
-
-    def step(
-        self, dump: PassDump, before: Module | None, module: Module, microseconds: int | None
-    ) -> PassStats:
-        opcodes = sum(map(_opcodes, module.computations), Counter[str]())
-        stats = PassStats(
-            *(dump, Effect.FIRST, opcodes.total(), opcodes["fusion"], self._held),
-            microseconds=microseconds,
-        )
-        if before is None:
-            self._held = sum(
-                count * byte_count(shape_or_none(shape))
-                for computation in _running(module)
-                for shape, count in _arrays(computation).items()
-            )
-            return replace(stats, bytes=self._held)
-        # Dumps of a directory share repeated pieces, so this compares references first.
-        if before.pieces == module.pieces or before.text == module.text:
-            return replace(stats, effect=Effect.NOTHING)
-        difference = _change(before.computations, module.computations, _opcodes)
-        arrays = _change(_running(before), _running(module), _arrays)
-        effect = Effect.CHANGED
-        if not any(difference.values()):
-            # Equal counts do not imply equal graphs: operands may have been exchanged.
-            self._structures.keep((before, module))
-            if self._structures.of(before).number == self._structures.of(module).number:
-                effect = Effect.NAMES
-        added = {opcode: count for opcode, count in difference.most_common() if count > 0}
-        removed = {opcode: -count for opcode, count in difference.most_common()[::-1] if count < 0}
-        moved = [count * byte_count(shape_or_none(shape)) for shape, count in arrays.items()]
-        bytes_added = sum(size for size in moved if size > 0)
-        bytes_removed = -sum(size for size in moved if size < 0)
-        self._held += bytes_added - bytes_removed
-        return replace(
-            stats,
-            effect=effect,
-            bytes=self._held,
-            added=added,
-            removed=removed,
-            bytes_added=bytes_added,
-            bytes_removed=bytes_removed,
-        )
+def _stats(
+    dump: PassDump, before: Module | None, module: Module, held: int, structures: Structures
+) -> PassStats:
+    """The counts of a dump's module after another, whose arrays hold some bytes."""
+    opcodes = sum(map(_opcodes, module.computations), Counter[str]())
+    stats = PassStats(dump, Effect.FIRST, opcodes.total(), opcodes["fusion"], held)
+    # Dumps of a directory share repeated pieces, so this compares references first.
+    if before is not None and (before.pieces == module.pieces or before.text == module.text):
+        return replace(stats, effect=Effect.NOTHING)
+    arrays = _change(_running(before) if before is not None else (), _running(module), _arrays)
+    moved = [count * byte_count(shape_or_none(shape)) for shape, count in arrays.items()]
+    stats = replace(stats, bytes=held + sum(moved))
+    if before is None:
+        return stats
+    difference = _change(before.computations, module.computations, _opcodes)
+    effect = Effect.CHANGED
+    if not any(difference.values()):
+        # Equal counts do not imply equal graphs: operands may have been exchanged.
+        structures.keep((before, module))
+        if structures.of(before).number == structures.of(module).number:
+            effect = Effect.NAMES
+    return replace(
+        stats,
+        effect=effect,
+        added={opcode: count for opcode, count in difference.most_common() if count > 0},
+        removed={opcode: -count for opcode, count in difference.most_common()[::-1] if count < 0},
+        bytes_added=sum(size for size in moved if size > 0),
+        bytes_removed=-sum(size for size in moved if size < 0),
+    )
 
 
 @cached_analysis
