@@ -76,18 +76,17 @@ def bisect(before: Compilation, after: Compilation) -> Bisection:
     walked = 0
     left: PassDump | None = None
     right: PassDump | None = None
-    compared: tuple[PassDump, PassDump] | None = None
     first: BisectionStep | None = None
     difference: Difference | None = None
     for step in aligned_steps(before, after):
         left, right = step.before or left, step.after or right
         if left is None or right is None:
             continue  # the other run has no dump yet
-        compared = left, right
         if not (here := _difference(left, right, structures)).same:
             first, difference = step, here
             break
         walked += 1
+    compared = None if left is None or right is None else (left, right)
     differ = None
     if before.final is not None and after.final is not None:
         differ = not _difference(before.final, after.final, structures).same

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -120,11 +120,19 @@ def compare(before: Structure, after: Structure) -> Difference:
         return Difference(before.module, after.module)
     pairs = paired_computations(before, after)
     partners = {left.computation.name: right.computation.name for left, right, _ in pairs}
-    sides = _Sides(before, after, partners)
+
+    def are_partners(name: str | None, its: str | None) -> bool:
+        """True if two callees are equal, or differ where they are compared themselves."""
+        body = None if name is None else before.bodies.get(name)
+        its_body = None if its is None else after.bodies.get(its)
+        if body is None or its_body is None:
+            return name is not None and its is not None and body is its_body
+        return body.number == its_body.number or partners.get(str(name)) == its
+
     scheduled = before.module.is_scheduled and after.module.is_scheduled
     fused = before.module.fusion_computations | after.module.fusion_computations
     compared = [
-        _compared(left, right, pair, sides, scheduled and not in_fusion)
+        _compared(left, right, pair, are_partners, scheduled and not in_fusion)
         for left, right, pair in pairs
         for in_fusion in [left.computation.name in fused or right.computation.name in fused]
     ]
@@ -203,18 +211,12 @@ def _calls(left: Body, right: Body, pair: list[int] | None) -> Iterator[tuple[st
             yield from zip(called, right.callees.get(match, ()), strict=False)
 
 
-@dataclass(frozen=True, slots=True)
-class _Sides:
-    """The context in which two computations are compared."""
-
-    before: Structure
-    after: Structure
-    partners: dict[str, str]
-    """The second module's computation for each paired computation of the first."""
+Partners = Callable[[str | None, str | None], bool]
+"""True for the names of two callees without a difference of their callers."""
 
 
 def _compared(
-    left: Body, right: Body, pair: list[int] | None, sides: _Sides, scheduled: bool
+    left: Body, right: Body, pair: list[int] | None, are_partners: Partners, scheduled: bool
 ) -> ComputationDifference:
     ours, theirs = left.computation, right.computation
     if pair is None:
@@ -229,7 +231,7 @@ def _compared(
         for position in left.positions
         if (match := pair[position]) != NOTHING
         and left.values[position] != right.values[match]
-        and (changes := tuple(_changes(left, right, position, match, pair, sides)))
+        and (changes := tuple(_changes(left, right, position, match, pair, are_partners)))
     ]
     itself = []
     if ours.thread != theirs.thread:
@@ -244,7 +246,7 @@ def _compared(
 
 
 def _changes(
-    left: Body, right: Body, position: int, match: int, pair: list[int], sides: _Sides
+    left: Body, right: Body, position: int, match: int, pair: list[int], are_partners: Partners
 ) -> Iterator[Change]:
     """The fields in which two paired instructions differ."""
     ours, theirs = left.computation.at(position), right.computation.at(match)
@@ -257,7 +259,11 @@ def _changes(
                 yield Change("value", *values)
         yield from _attribute_changes(ours.attributes, theirs.attributes)
     yield from _operand_changes(left, right, position, match, pair)
-    yield from _callee_changes(left, right, position, match, sides)
+    # Differences inside callees are reported there.
+    ours_called, theirs_called = left.callees.get(position, ()), right.callees.get(match, ())
+    for name, its in zip_longest(ours_called, theirs_called):
+        if not are_partners(name, its):
+            yield Change("calls", name and f"%{name}", its and f"%{its}")
 
 
 def _attribute_changes(ours: dict[str, str], theirs: dict[str, str]) -> Iterator[Change]:
@@ -313,22 +319,6 @@ def _shown(body: Body, read: Read | None) -> str | None:
     position, path = read
     name = name_of(body.computation.rows[position]) if position >= 0 else "?"
     return f"%{name}" + "".join(f"#{element}" for element in path)
-
-
-def _callee_changes(
-    left: Body, right: Body, position: int, match: int, sides: _Sides
-) -> Iterator[Change]:
-    """Changed callees; differences inside callees are reported there."""
-    ours, theirs = left.callees.get(position, ()), right.callees.get(match, ())
-    for name, its in zip_longest(ours, theirs):
-        body = None if name is None else sides.before.bodies.get(name)
-        its_body = None if its is None else sides.after.bodies.get(its)
-        if body is None or its_body is None:
-            same = name is not None and its is not None and body is its_body
-        else:
-            same = body.number == its_body.number or sides.partners.get(str(name)) == its
-        if not same:
-            yield Change("calls", name and f"%{name}", its and f"%{its}")
 
 
 def _moved(left: Body, right: Body, pair: list[int]) -> tuple[tuple[Instruction, Instruction], ...]:
