@@ -170,6 +170,10 @@ def _is_in_place(link: Link) -> bool:
     return is_alike and (link.is_equal or old.operand_names == new.operand_names)
 
 
+def _has_name_and_type(link: Link) -> bool:
+    return (link.old.name, link.old.type_text) == (link.new.name, link.new.type_text)
+
+
 def _keeps_sharding(link: Link) -> bool:
     if link.kind == LinkKind.REPLACED:
         return not (link.old.is_root or link.new.opcode in HANDS_ON)
@@ -344,15 +348,12 @@ PROPERTIES: Final = (
     _row("schedule", has_value=True),
     _row("statistics", _HERE | {LinkKind.MOVED}),
     _row("use_global_device_ids", _CONVERTED, fits=_has_exchange),
-    Property(
-        "sharding=",
-        partial(_attribute, "sharding", has_value=True),
+    _row(
+        "sharding",
         _HERE | {LinkKind.MOVED, LinkKind.REPLACED},
+        has_value=True,
         fits=_keeps_sharding,
-        is_same=lambda link: (
-            (link.old.name, link.old.type_text) == (link.new.name, link.new.type_text)
-        ),
-    ),
+    )._replace(is_same=_has_name_and_type),
     Property("sharding=", _manual, _HERE | {LinkKind.MOVED}, fits=_still("sharding=")),
     Property(":S(", _space, _HERE | {LinkKind.MOVED}, fits=_is_in_place, thing="placement"),
     Property("unreduced={", _unreduced, _KEPT, fits=_still("unreduced={")),

@@ -177,16 +177,14 @@ def _local(pair: PassPair) -> Set[Ends]:
 def _is_isolated(end: OperationChange, pair: PassPair) -> bool:
     """True if all that a changed operation is computed from is unchanged."""
     body = next((body for body in pair.changed if body.after is end.new.computation), None)
+    if body is None:
+        return False
     others = {other.before.name for other in pair.changed}
     cone = [*islice(reached([end.new], attrgetter("producers")), _MAX_CONE), *end.new.users]
-    return (
-        body is not None
-        and len(cone) < _MAX_CONE
-        and all(
-            (part is end.new or part.opcode == "constant" or body.keeps(part.name))
-            and others.isdisjoint(part.called_computations)
-            for part in cone
-        )
+    return len(cone) < _MAX_CONE and all(
+        (part is end.new or part.opcode == "constant" or body.keeps(part.name))
+        and others.isdisjoint(part.called_computations)
+        for part in cone
     )
 
 
