@@ -148,8 +148,7 @@ class RankedModule:
     def divergences(self) -> tuple[Divergence, ...]:
         """A divergence for each variant whose collectives differ from the first variant's."""
         first, *others = self._compared
-        compared = (_divergence(first, variant) for variant in others)
-        return tuple(divergence for divergence in compared if divergence is not None)
+        return tuple(filter(None, (_divergence(first, variant) for variant in others)))
 
     @cached_property
     def other_programs(self) -> tuple[Variant, ...]:
@@ -218,13 +217,11 @@ def compare_ranks(ranks: Iterable[Rank]) -> list[RankedModule]:
             by_content.setdefault(digest, (path, is_final, []))[2].append(rank.name)
     modules = []
     for title, by_content in contents.items():
-        variants = sorted(
-            (
-                Variant(path, digest[:_MAX_FINGERPRINT], tuple(on), is_final)
-                for digest, (path, is_final, on) in by_content.items()
-            ),
-            key=lambda variant: -len(variant.ranks),
-        )
+        variants = [
+            Variant(path, digest[:_MAX_FINGERPRINT], tuple(on), is_final)
+            for digest, (path, is_final, on) in by_content.items()
+        ]
+        variants.sort(key=lambda variant: -len(variant.ranks))
         there = {rank for variant in variants for rank in variant.ranks}
         missing = tuple(name for name in names if name not in there)
         modules.append(RankedModule(title, tuple(variants), missing))
