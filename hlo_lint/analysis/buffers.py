@@ -91,7 +91,7 @@ def declared_aliases(instruction: Instruction) -> dict[Index, int]:
 
 
 def memory_of(
-    buffers: BufferAssignment, instruction: Instruction | None, index: Index = ()
+    buffers: BufferAssignment, instruction: Instruction | None, index: Index
 ) -> tuple[AssignedValue, ...]:
     """The values, each with its memory, that a part of an instruction's result may be.
 

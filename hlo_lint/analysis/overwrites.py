@@ -149,15 +149,12 @@ def _in_computation(
     writers = [
         (writer, written & values.keys()) for writer, written in buffers.writers(computation)
     ]
-    writes: dict[int, list[int]] = {buffer: [] for buffer in values}
-    for writer, written in writers:
-        for buffer in written:
-            writes[buffer].append(writer)
+    writes = by_key((buffer, writer) for writer, written in writers for buffer in written)
     # A late read needs a writer after the beginning of a value.
     values = {
         buffer: places
         for buffer, places in values.items()
-        if writes[buffer] and any(begins[place] < writes[buffer][-1] for place in places)
+        if buffer in writes and any(begins[place] < writes[buffer][-1] for place in places)
     }
     reading = {place: readers.of(place) for places in values.values() for place in places}
     last_read = {place: max(numbers, default=-1) for place, numbers in reading.items()}

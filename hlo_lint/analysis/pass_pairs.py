@@ -75,14 +75,11 @@ class ChangedComputation:
 
     @cached_property
     def same(self) -> Mapping[int, int]:
-        """The changed instructions that keep their name, opcode, type and operands: positions
-        before and after."""
+        """The changed instructions that keep their name, opcode, operands and type without layouts:
+        positions before and after."""
         rows, others = self.before.rows, self.after.rows
-        return {
-            number: position
-            for number, position in self.kept
-            if self.is_same(rows[number], others[position])
-        }
+        kept = self.kept if self.keeps_names else ()
+        return {old: new for old, new in kept if _operation(rows[old]) == _operation(others[new])}
 
     @cached_property
     def _unlike(self) -> tuple[Set[int], Set[int]]:
@@ -97,14 +94,6 @@ class ChangedComputation:
         here, there = (self.before, self.after) if is_before else (self.after, self.before)
         is_changed = number in self._unlike[0 if is_before else 1]
         return not is_changed and name_of(here.rows[number]) in there.index
-
-    def is_same(self, old: InstructionRecord, new: InstructionRecord) -> bool:
-        """True if two instructions of the same name differ only in attributes and layouts."""
-        return (
-            self.keeps_names
-            and (opcode_of(old), references_of(old)) == (opcode_of(new), references_of(new))
-            and bare_type(type_of(old)) == bare_type(type_of(new))
-        )
 
     @cached_property
     def keeps_names(self) -> bool:
@@ -149,6 +138,10 @@ class ChangedComputation:
         if new is None:
             return None
         return new if old.type_text == new.type_text or old.opcode == new.opcode else None
+
+
+def _operation(row: InstructionRecord) -> tuple[str, tuple[str, ...], str]:
+    return opcode_of(row), references_of(row), bare_type(type_of(row))
 
 
 @dataclass(frozen=True, repr=False)

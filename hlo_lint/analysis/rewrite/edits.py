@@ -280,11 +280,9 @@ def _added_computations(graph: RewrittenGraph) -> Iterator[Edit]:
     if not graph.computations:
         return
     module, inline = graph.module, inline_computations(graph.module)
-    callers: set[Computation] = set()
+    names = graph.computations.keys()
     nodes: list[AnyInstruction] = [*graph.new_instructions, *graph.attributes]
-    for node in nodes:
-        if not graph.computations.keys().isdisjoint(called_names(graph.tail(node))):
-            callers.add(node.computation)
+    callers = {node.computation for node in nodes if names & {*called_names(graph.tail(node))}}
     last = [module.entry] if module.entry else []
     first = min(map(module.computation_start, callers or last), default=module.start)
     # A computation that is written into an attribute has no line before it.

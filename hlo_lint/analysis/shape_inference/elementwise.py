@@ -125,10 +125,9 @@ def _stretched(
 ) -> tuple[int, bool]:
     if left == right:
         return left, is_left_dynamic or is_right_dynamic
-    if 1 in (left, right):
-        return (right, is_right_dynamic) if left == 1 else (left, is_left_dynamic)
-    if UNBOUNDED in (left, right):
-        return (right, is_right_dynamic) if left == UNBOUNDED else (left, is_left_dynamic)
+    for stretched in (1, UNBOUNDED):
+        if stretched in (left, right):
+            return (right, is_right_dynamic) if left == stretched else (left, is_left_dynamic)
     raise Impossible(f"{operation.opcode} of arrays whose sizes differ: {left} and {right}")
 
 

@@ -249,10 +249,6 @@ def _fields(find: Callable[[str], list[str]], instruction: Instruction) -> Held:
     return {f"{name} of the backend_config": "" for name in find(instruction.attributes_text)}
 
 
-def _choices(instruction: Instruction) -> Held:
-    return dict(_find_choices(instruction.attributes_text))
-
-
 def _induction(instruction: Instruction) -> Held:
     name = "known_induction_variable"
     return {f"{name} of the loop": ""} if name in instruction.backend_config() else {}
@@ -322,7 +318,7 @@ PROPERTIES: Final = (
     _row("async_execution_thread", has_value=True),
     _row("backend_config", _CONVERTED, is_of_call=True, fits=_shows_config),
     _config(partial(_fields, _find_places)),
-    _config(_choices),
+    _config(lambda instruction: dict(_find_choices(instruction.attributes_text))),
     _config(partial(_fields, _find_tiles), '"__triton"'),
     _row("channel_id", _CONVERTED | {LinkKind.REPLACED}, is_of_call=True, fits=_has_exchange),
     _row("constrain_layout"),
