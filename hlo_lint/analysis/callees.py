@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from hlo_lint.analysis.grouping import by_key
 from hlo_lint.hlo.attributes.configuration import Json, json_fields
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape
 
@@ -76,9 +77,6 @@ class EmittedRegion(NamedTuple):
     """The first and the last release of jax; empty for all."""
     is_silent_unless_known: bool = False
     """True if it is not reported for an unknown release: other releases accept it."""
-    refused: frozenset[str] = frozenset()
-    """The opcodes of `holds_no`, and their starts."""
-    refused_tuples: frozenset[str] = frozenset()
 
     def is_of(self, release: tuple[int, ...]) -> bool:
         """True if a release has this emitter; `()` is an unknown release."""
@@ -89,26 +87,14 @@ class EmittedRegion(NamedTuple):
 
 
 @cache
-def callees() -> tuple[Mapping[str, tuple[Call, ...]], tuple[EmittedRegion, ...]]:
+def callees() -> tuple[Mapping[str, Sequence[Call]], tuple[EmittedRegion, ...]]:
     """The ways to call each target, and the regions."""
     import tomllib
 
     data = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
-    calls: dict[str, tuple[Call, ...]] = {}
-    for row in data["call"]:
-        call = Call(**_frozen(row))
-        calls.update({target: (*calls.get(target, ()), call) for target in call.targets})
-    regions = (EmittedRegion(**_frozen(row)) for row in data["region"])
-    return calls, tuple(
-        region._replace(
-            refused=_with_starts(region.holds_no), refused_tuples=_with_starts(region.tuples)
-        )
-        for region in regions
-    )
-
-
-def _with_starts(opcodes: Iterable[str]) -> frozenset[str]:
-    return frozenset(name for opcode in opcodes for name in (opcode, f"{opcode}-start"))
+    rows = [Call(**_frozen(row)) for row in data["call"]]
+    calls = by_key((target, call) for call in rows for target in call.targets)
+    return calls, tuple(EmittedRegion(**_frozen(row)) for row in data["region"])
 
 
 def _frozen(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -30,8 +30,9 @@ def misused(region: EmittedRegion, module: Module) -> Iterator[tuple[Instruction
 def _held(region: EmittedRegion, runner: Instruction, module: Module) -> Instruction | None:
     called = filter(None, map(module.computation, runner.called_computations))
     for computation in reached(called, partial(callees_of, module)):
+        opcodes = {opcode.removesuffix("-start") for opcode in computation.opcodes}
         moves = region.moves and _STARTED in computation.opcodes
-        if computation.opcodes.isdisjoint(region.refused | region.refused_tuples) and not moves:
+        if opcodes.isdisjoint((*region.holds_no, *region.tuples)) and not moves:
             continue
         for inside in computation.instructions:
             opcode = inside.opcode.removesuffix("-start")
