@@ -211,12 +211,12 @@ def _calls(left: Body, right: Body, pair: list[int] | None) -> Iterator[tuple[st
             yield from zip(called, right.callees.get(match, ()), strict=False)
 
 
-Partners = Callable[[str | None, str | None], bool]
+_ArePartners = Callable[[str | None, str | None], bool]
 """True for the names of two callees without a difference of their callers."""
 
 
 def _compared(
-    left: Body, right: Body, pair: list[int] | None, are_partners: Partners, scheduled: bool
+    left: Body, right: Body, pair: list[int] | None, are_partners: _ArePartners, scheduled: bool
 ) -> ComputationDifference:
     ours, theirs = left.computation, right.computation
     if pair is None:
@@ -246,7 +246,7 @@ def _compared(
 
 
 def _changes(
-    left: Body, right: Body, position: int, match: int, pair: list[int], are_partners: Partners
+    left: Body, right: Body, position: int, match: int, pair: list[int], are_partners: _ArePartners
 ) -> Iterator[Change]:
     """The fields in which two paired instructions differ."""
     ours, theirs = left.computation.at(position), right.computation.at(match)
