@@ -133,7 +133,7 @@ def report(measured: Measured, chains: Chains) -> str:
         "# Fixes and their proofs",
         "",
         "Written by `python -m benchmarks.proof`. What `hlo-lint fix --verify --unsafe-fixes` says "
-        f"of every fix in {measured.texts} folders of dumps and single texts: each is "
+        f"of every fix in {measured.texts} folders of dumps and single texts: each is minimal, "
         "done once, free of new findings by any rule, read by XLA's parser, and equal at the level "
         "of its column. The levels are in [the documentation](../docs/fixes.md).",
         "",

@@ -1,7 +1,7 @@
 """The gate for fixes of `fix --verify`, with the reasons of refusals.
 
-A fix is safe only if the finding is gone, no rule has a new finding, XLA's parser reads the text,
-and both texts compute the same values at the strongest level that applies.
+A fix is safe only if it is minimal, the finding is gone, no rule has a new finding, XLA's parser
+reads the text, and both texts compute the same values at the strongest level that applies.
 """
 
 from __future__ import annotations
@@ -113,12 +113,15 @@ class Gate:
             proof = Proof(None, False, ("the number of modules in the file changes",))
             return Verdict(plan, proof, (f"{proof}",))
         changed = [(a, b) for a, b in zip(old, new, strict=True) if a.text != b.text]
+        failures = [reason for a, b in changed for reason in (_not_minimal(a, b),) if reason]
+        failures += [f"an edit repeats the line {line!r}" for line in _repeated(before, plan)]
         proof = Proof(None, False, ())
         for a, b in changed:
             proof = self._proof(a, b)
             if not proof.holds:
-                return Verdict(plan, proof, (f"{proof}",))
-        return Verdict(plan, proof, ())
+                failures.append(f"{proof}")
+                break
+        return Verdict(plan, proof, tuple(failures))
 
     def _proof(self, before: Module, after: Module) -> Proof:
         """The proof about two modules, cached for dumps with the same change."""
@@ -196,6 +199,26 @@ def _failing(verdict: Verdict, reason: str, note: str = "") -> Verdict:
 
 
 # Conditions -------------------------------------------------------------------------------------
+
+
+def _not_minimal(before: Module, after: Module) -> str:
+    """The reason why a fix is not minimal: it adds an unread instruction. Empty otherwise."""
+    old = {instruction.name for instruction in before.instructions()}
+    for instruction in after.instructions():
+        is_result = instruction is instruction.computation.root
+        if instruction.name not in old and not is_result and not instruction.users:
+            return f"not minimal: it adds %{instruction.name}, which is not read"
+    return ""
+
+
+def _repeated(text: str, plan: PlannedFix) -> list[str]:
+    """The lines that an edit replaces by equal lines."""
+    repeated = []
+    for edit in plan.fix.edits:
+        start, end = edit.span
+        lines = {line.strip() for line in text[start:end].split("\n")}
+        repeated += [line.strip() for line in edit.text.split("\n") if line.strip() in lines - {""}]
+    return repeated
 
 
 def _unread_by_xla(

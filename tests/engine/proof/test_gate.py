@@ -21,6 +21,7 @@ from hlo_lint.engine.suppressions.apply import UNUSED
 from hlo_lint.rules.base import Bad
 from hlo_lint.rules.registry import all_rules, find_rule
 from hlo_lint.text.edits import Edit, Fix, Safety
+from hlo_lint.text.source import Span
 from hlo_lint.xla.cpu import XlaCpu
 from tests.conftest import ROOT
 from tests.pages import BLOCK
@@ -181,6 +182,26 @@ def test_another_value_is_refused_with_the_element_that_shows_it() -> None:
 
 def test_a_fix_that_leaves_its_finding_is_refused() -> None:
     assert "not idempotent" in str(verdict_on("ROOT r = f32[4]{0} negate(p), metadata={}"))
+
+
+@pytest.mark.slow
+def test_a_fix_that_adds_what_nothing_reads_is_refused() -> None:
+    verdict = verdict_on("q = f32[4]{0} copy(p)\n  ROOT r = f32[4]{0} multiply(minus, p)")
+    assert "not minimal: it adds %q, which is not read" in str(verdict)
+
+
+@pytest.mark.slow
+def test_a_fix_that_repeats_a_line_is_refused() -> None:
+    class Repeating(Negation):
+        def fix(self, instruction: Instruction, module: Module) -> Fix:
+            """The line before is replaced by itself."""
+            begin = module.span(instruction.computation.at(1)).start
+            end = module.span(instruction).end
+            text = module.file.text[begin:end].replace("negate(p)", "multiply(minus, p)")
+            return Fix("rewrite it", (Edit(Span(begin, end), text),), Safety.SAFE)
+
+    (verdict,) = hlo_lint.fix(NEGATED, [Repeating], verify=True).verdicts
+    assert "an edit repeats the line 'minus = f32[4]{0} constant({-1, -1, -1, -1})'" in str(verdict)
 
 
 def test_a_kernel_may_wait_and_nothing_else() -> None:
