@@ -348,6 +348,24 @@ def test_the_halves_of_a_float_are_the_nearest_one_and_what_it_lacks() -> None:
 
 
 @pytest.mark.parametrize(
+    ("target", "operation"),
+    [
+        ("Cholesky", "cholesky(x), lower=true"),
+        (
+            "InvertDiagBlocksUpperTriangular",
+            "triangular-solve(x, one), left_side=true, lower=false, transpose_a=NO_TRANSPOSE",
+        ),
+    ],
+)
+def test_calls_of_tpus_factor_and_invert_matrices(target: str, operation: str) -> None:
+    lines = """  x = f32[2,2] parameter(0)
+  one = f32[2,2] constant({{1, 0}, {0, 1}})
+  ROOT y = f32[2,2] """
+    call = f'custom-call(x), custom_call_target="{target}"'
+    assert equal_graphs(entry(lines + call), entry(lines + operation))
+
+
+@pytest.mark.parametrize(
     "operation",
     [
         "reshape({})",
@@ -363,6 +381,23 @@ def test_tpus_round_as_they_move(operation: str) -> None:
     after = entry(f"{parts}  n = f32[4,4] {rounded}\n  ROOT y = bf16[4,4] convert(n)")
     before = entry(f"{parts}  n = bf16[4,4] convert(x)\n  ROOT y = bf16[4,4] {first}")
     assert equal_graphs(moved, after) or equal_graphs(moved, before)
+
+
+def test_a_call_of_tpus_inverts_the_parts_of_complex_matrices_together() -> None:
+    parts = """  x = f32[2,2] parameter(0)
+  y = f32[2,2] parameter(1)
+"""
+    call = 'custom-call(x, y), custom_call_target="InvertDiagBlocksLowerTriangular"'
+    solve = "triangular-solve(z, one), left_side=true, lower=true, transpose_a=NO_TRANSPOSE"
+    one_call = f"{parts}  ROOT r = (f32[2,2], f32[2,2]) {call}"
+    spelled = f"""{parts}  z = c64[2,2] complex(x, y)
+  real = f32[2,2] constant({{{{1, 0}}, {{0, 1}}}})
+  one = c64[2,2] convert(real)
+  i = c64[2,2] {solve}
+  re = f32[2,2] real(i)
+  im = f32[2,2] imag(i)
+  ROOT r = (f32[2,2], f32[2,2]) tuple(re, im)"""
+    assert equal_graphs(entry(one_call), entry(spelled))
 
 
 @pytest.mark.parametrize(("starts", "same"), [((0, 2), True), ((2, 0), True), ((2, 2), False)])

@@ -955,6 +955,34 @@ def test_in_a_loop_that_a_pass_unrolled_the_wrong_instruction_is_named(xla: XlaC
     assert (culprit(change), change.culprit and change.culprit.iteration) == ("row2", 0)
 
 
+def test_a_product_of_onednn_is_what_is_fused_to_it(xla: XlaCpu) -> None:
+    plain = entry("""
+  x = f32[2,3,5] parameter(0)
+  y = f32[2,4,5] parameter(1)
+  b = f32[4] parameter(2)
+  d = f32[2,3,4] dot(x, y), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={2}
+  c = f32[2,3,4] broadcast(b), dimensions={2}
+  s = f32[2,3,4] add(d, c)
+  q = f32[] constant(0.25)
+  quarter = f32[2,3,4] broadcast(q), dimensions={}
+  z = f32[2,3,4] multiply(s, quarter)
+  t = f32[2,3,4] tanh(z)
+  f = f32[] constant(50)
+  fifty = f32[2,3,4] broadcast(f), dimensions={}
+  ROOT r = f32[2,3,4] multiply(t, fifty)
+""")  # noqa: E501
+    call = entry("""
+  x = f32[2,3,5] parameter(0)
+  y = f32[2,4,5] parameter(1)
+  b = f32[4] parameter(2)
+  ROOT r = f32[2,3,4] custom-call(x, y, b), custom_call_target="__onednn$matmul", backend_config={"onednn_matmul_config":{"transpose_a":false,"transpose_b":true,"fusions":{"ops":["BIAS","LINEAR","TANH","LINEAR"],"alpha_typecast":[1048576000,1112014848]}}}
+""")  # noqa: E501
+    validation = validate_dumps("m", run_of([plain, call]), xla)
+    assert (validation.compared, validation.changes) == (1, [])
+    wrong = call.replace("[1048576000,1112014848]", "1112014848")
+    assert changed(validate_dumps("m", run_of([plain, wrong]), xla)) == ["after_pass1"]
+
+
 def test_an_operand_that_a_pass_rounds_to_fewer_bits_is_changed(xla: XlaCpu) -> None:
     text = entry("""
   x = f8e4m3fn[2,8] parameter(0)

@@ -69,6 +69,8 @@ def lowered_call(
             results = gemms.matmul(lowering, call, target, leaves, arrays)
         elif target == "__cublas$triangularSolve":
             results = gemms.triangular_solve(lowering, call, leaves, arrays)
+        elif target == "__onednn$matmul":
+            results = gemms.onednn_matmul(lowering, call, leaves, arrays)
         elif target.startswith("__cudnn$conv"):
             results = convolutions.convolution(lowering, call, target, leaves, arrays)
         elif target in ("TopK", "__gpu$TopK"):
@@ -83,6 +85,10 @@ def lowered_call(
             results = expansions.dequantized(lowering, leaves, arrays)
         elif target in ("X64Combine", "X64SplitLow", "X64SplitHigh"):
             results = _halves(lowering, target, leaves, shape)
+        elif target == "Cholesky" and len(leaves) == 1 and _are_square(leaves[0]):
+            results = [lowering.nodes.make("cholesky", arrays[0], leaves, (("lower", "true"),))]
+        elif target in _TRIANGLES and _are_square(leaves[0]):
+            results = _inverse(lowering, leaves, _TRIANGLES[target])
         elif target == "ConcatBitcast":
             results = _side_by_side(lowering, leaves, arrays)
     except PayloadError as error:
@@ -201,6 +207,38 @@ def _ranges(part: Node) -> tuple[Slice, ...]:
     ranges = read_attribute("slice", dict(part.attributes)["slice"])
     assert isinstance(ranges, tuple)
     return cast(tuple[Slice, ...], ranges)
+
+
+_TRIANGLES: Final = {
+    "InvertDiagBlocksLowerTriangular": "true",
+    "InvertDiagBlocksUpperTriangular": "false",
+}
+"""Calls of XLA:TPU that invert triangular matrices, with their `lower` attribute."""
+
+
+def _are_square(matrices: Node) -> bool:
+    """True for square matrices in the last two dimensions."""
+    dims = matrices.shape.dims
+    return len(dims) > 1 and dims[-1] == dims[-2]
+
+
+def _inverse(lowering: Lowering, parts: list[Node], lower: str) -> list[Node]:
+    """The inverses of triangular matrices; complex matrices have a real and an imaginary part."""
+    import numpy as np
+
+    nodes, part = lowering.nodes, parts[0].shape
+    blocks = parts[0]
+    if len(parts) == 2:
+        blocks = nodes.make("complex", ArrayShape("c64", part.dims), parts)
+    identity = nodes.convert(
+        nodes.constant(np.eye(part.dims[-1], dtype="f4"), "f32"), blocks.shape.dtype
+    )
+    identities = nodes.broadcast(identity, part.dims, (part.rank - 2, part.rank - 1))
+    attributes = (("left_side", "true"), ("lower", lower), ("transpose_a", "NO_TRANSPOSE"))
+    inverse = nodes.make("triangular-solve", blocks.shape, (blocks, identities), attributes)
+    if len(parts) == 1:
+        return [inverse]
+    return [nodes.make(name, part, (inverse,)) for name in ("real", "imag")]
 
 
 _COMPLEX: Final = {"X64Combine": "complex", "X64SplitLow": "real", "X64SplitHigh": "imag"}

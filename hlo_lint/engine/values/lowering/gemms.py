@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import inf, pi, sqrt
+from struct import pack, unpack
 from typing import TYPE_CHECKING, Final
 
 from hlo_lint.engine.values.lowering.graph import Node, Nodes, NotLowered
@@ -122,6 +123,63 @@ ACTIVATIONS: Final[Mapping[str, Callable[[Nodes, Node], Node]]] = {
     "TANH": lambda nodes, node: nodes.unary("tanh", node),
 }
 """Activations by their names in cuBLASLt's epilogues, and those that only cuDNN has."""
+
+
+def onednn_matmul(
+    lowering: Lowering, call: Instruction, operands: Sequence[Node], results: Sequence[ArrayShape]
+) -> list[Node] | None:
+    """A oneDNN product with its fused operations (`xla/service/cpu/onednn_config.proto`)."""
+    nodes, result = lowering.nodes, results[0]
+    config = call.backend_config().get("onednn_matmul_config")
+    left, right, *rest = operands
+    rank = left.shape.rank
+    if not isinstance(config, Mapping) or not 2 <= rank == right.shape.rank:
+        return None
+    if left.shape.dims[:-2] != right.shape.dims[:-2] or not is_float(result.dtype):
+        return None
+    fusions = config.get("fusions")
+    fusions = fusions if isinstance(fusions, Mapping) else {}
+    words, factors = fusions.get("ops", []), fusions.get("alpha_typecast", [])
+    # A single number until 2025: with several LINEAR, that of the last.
+    if not isinstance(words, list):
+        return None
+    bits = list(factors) if isinstance(factors, list) else [factors] * len(words)
+    sides = ((left, "transpose_a", rank - 1), (right, "transpose_b", rank - 2))
+    axes = [2 * rank - 3 - axis if config.get(name) else axis for _, name, axis in sides]
+    batch = [(axis, axis) for axis in range(rank - 2)]
+    total = nodes.dot(left, right, "f32", batch, [(axes[0], axes[1])])
+    total = nodes.reshape(total, result.dims)
+    for word in words:
+        name = _ONEDNN.get(str(word), str(word))
+        if word == "LINEAR" and bits:
+            total = times(nodes, total, _float(bits.pop(0)))
+        elif word in ("BIAS", "BINARY_ADD", "SUM") and rest:
+            total = nodes.binary("add", total, spread(nodes, rest.pop(0), total.shape))
+        elif name in ACTIVATIONS:
+            total = ACTIVATIONS[name](nodes, total)
+        else:
+            return None
+    return [nodes.convert(total, result.dtype)]
+
+
+def _float(bits: object) -> float:
+    """The f32 with the given bits."""
+    if not isinstance(bits, int):
+        raise NotLowered(f"{bits} is not a number of 32 bits")
+    return float(unpack("f", pack("I", bits & 0xFFFFFFFF))[0])
+
+
+_ONEDNN: Final = {"GELU_TANH": "GELU", "SWISH": "SILU"}
+"""oneDNN's names for activations of cuBLASLt."""
+
+
+def spread(nodes: Nodes, addend: Node, shape: ArrayShape) -> Node:
+    """An addend repeated along dimensions that it lacks, or where its size is 1."""
+    first = shape.rank - addend.shape.rank
+    axes = [axis for axis, size in enumerate(addend.shape.dims) if size != 1]
+    plain = nodes.reshape(addend, tuple(addend.shape.dims[axis] for axis in axes))
+    wide = nodes.convert(plain, shape.dtype)
+    return nodes.broadcast(wide, shape.dims, [first + axis for axis in axes])
 
 
 def triangular_solve(
