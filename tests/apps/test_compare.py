@@ -249,6 +249,30 @@ ENTRY %main (x: f32[{size}]) -> f32[{size}] {{
     assert (row["unit"], row["before"], row["after"]) == ("B", 256, 1024)
 
 
+# How it is shown
+
+
+def test_the_page_needs_nothing_else_and_says_what_the_table_says() -> None:
+    text = compare(BEFORE, AFTER, "--output-format", "html").stdout
+    assert "http" not in re.sub(r"http-equiv", "", text)
+    assert "<script" not in text
+    assert "since priority-fusion of fusion" in text
+    assert "programs.py:123 in scanned_attention.&lt;locals&gt;.attention" in text
+
+
+def test_a_name_in_a_dump_is_text_on_the_page(tmp_path: Path) -> None:
+    for side, count in (("a", 1), ("b", 2)):
+        folder = new_folder(tmp_path / side)
+        rows = "\n".join(f"  %n.{at} = f32[4]{{0}} negate(%x)" for at in range(count))
+        (folder / "module_0001.<b>.before_optimizations.txt").write_text(
+            f"HloModule m\n\nENTRY %main (x: f32[4]) -> f32[4] {{\n  %x = f32[4]{{0}} parameter(0)"
+            f"\n{rows}\n  ROOT %r = f32[4]{{0}} negate(%x)\n}}\n"
+        )
+    page = compare(tmp_path / "a", tmp_path / "b", "--output-format", "html").stdout
+    assert "module_0001.&lt;b&gt;" in page
+    assert "<b>" not in page
+
+
 # What is wrong with the input
 
 

@@ -48,7 +48,7 @@ MAX_LINES = 5
 @parameters.show_inputs_option
 @parameters.target_option()
 @parameters.all_option
-@parameters.output_format("text", "json")
+@parameters.output_format("text", "json", "html")
 @parameters.color_option
 @click.pass_context
 def command(
@@ -81,7 +81,7 @@ def command(
     if (inputs is not None or show_inputs) and not of_results:
         raise UsageError("--inputs and --show-inputs go with --results")
     is_other = of_settings or of_results
-    if is_other and (target or everything):
+    if is_other and (target or everything or output_format == "html"):
         option = "--settings" if of_settings else "--results"
         raise UsageError(f"{option} goes with --module and --output-format json alone")
     if of_results:
@@ -104,6 +104,11 @@ def command(
     if output_format == "json":
         modules = [comparison_as_dict(comparison) for comparison in comparisons]
         common.print_json(modules=modules)
+    elif output_format == "html":
+        from hlo_lint.report.html.compare import render_comparisons
+
+        page = render_comparisons(comparisons, (str(before), str(after)))
+        common.write_output(page.encode(), None)
     else:
         _show(comparisons, everything)
     ctx.exit(0 if all(comparison.same for comparison in comparisons) else 1)

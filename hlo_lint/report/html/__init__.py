@@ -12,6 +12,7 @@
 | `module_graph` | the layout of a whole module |
 | `visible` | text of a dump with every character visible |
 | `page` | the template, filled with the data |
+| `compare` | the page of `hlo-lint compare` |
 
 `page.html` is filled with `page.css`, the scripts and the data. Text of a dump is JSON in an
 element that browsers do not run, with every character visible. The script makes text nodes of it;

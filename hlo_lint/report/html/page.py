@@ -21,6 +21,7 @@ from hlo_lint.rules.registry import all_rules
 from hlo_lint.text.source import shown
 
 if TYPE_CHECKING:
+    from jinja2 import Environment
     from markdown_it import MarkdownIt
 
 _PROGRAM = ("graph", "timeline", "elements", "list", "finding", "drawings", "page")
@@ -40,25 +41,18 @@ def render_html(
 
     Python lines are shown from files below `sources`; `progress` is called with each step.
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
     from markdown_it import MarkdownIt
 
-    environment = Environment(
-        loader=PackageLoader("hlo_lint.report.html", ""),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = jinja_environment()
     markdown = MarkdownIt("commonmark", {"html": False}).disable(["link", "image"])
     collected = collect(dump, report, [Path(source) for source in sources], progress)
-    style = _content_of("page.css")
+    style = content_of("page.css")
     # A third of a small page: omitted without a graph.
     libraries = GRAPH_LIBRARIES if collected["graphs"] else ()
-    program = ";\n".join(map(_content_of, (*libraries, *(f"{name}.js" for name in _PROGRAM))))
+    program = ";\n".join(map(content_of, (*libraries, *(f"{name}.js" for name in _PROGRAM))))
     policy = (
         "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
-        f"style-src {_digest(style)}; script-src {_digest(program)}; "
+        f"style-src {digest(style)}; script-src {digest(program)}; "
         "require-trusted-types-for 'script'"
     )
     named = {finding["rule"] for finding in collected["index"]["findings"]}
@@ -87,6 +81,19 @@ def render_html(
     return page
 
 
+def jinja_environment() -> Environment:
+    """The templates of this folder, with escaped values."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    return Environment(
+        loader=PackageLoader("hlo_lint.report.html", ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
 def _html(rule: Rule, markdown: MarkdownIt) -> str:
     """The page of a rule as HTML, without examples."""
     tokens = markdown.parse(rule.page())
@@ -96,11 +103,11 @@ def _html(rule: Rule, markdown: MarkdownIt) -> str:
     return str(markdown.renderer.render(tokens, markdown.options, {}))
 
 
-def _content_of(name: str) -> str:
+def content_of(name: str) -> str:
     """The text of a file of this package."""
     return files("hlo_lint.report.html").joinpath(name).read_text("utf-8")
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
     """The hash source of a style or a script in a content security policy."""
     return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
