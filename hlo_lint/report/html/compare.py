@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hlo_lint import __version__
 from hlo_lint.engine.cost_comparison import CostComparison
 from hlo_lint.report.costs import amount, change_of, shown_rows, since_of
-from hlo_lint.report.html.page import content_of, digest, jinja_environment
+from hlo_lint.report.html.page import page_file, digest, jinja_environment
 from hlo_lint.text.source import shown
 
 
@@ -15,7 +15,7 @@ def render_comparisons(comparisons: Sequence[CostComparison], paths: tuple[str, 
     """The page for the modules of two dumps at `paths`."""
     environment = jinja_environment()
     environment.filters["shown"] = lambda value: shown(str(value))
-    style = content_of("page.css")
+    style = page_file("page.css")
     page: str = environment.get_template("compare.html").render(
         paths=paths,
         version=__version__,

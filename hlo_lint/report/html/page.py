@@ -46,10 +46,10 @@ def render_html(
     environment = jinja_environment()
     markdown = MarkdownIt("commonmark", {"html": False}).disable(["link", "image"])
     collected = collect(dump, report, [Path(source) for source in sources], progress)
-    style = content_of("page.css")
+    style = page_file("page.css")
     # A third of a small page: omitted without a graph.
     libraries = GRAPH_LIBRARIES if collected["graphs"] else ()
-    program = ";\n".join(map(content_of, (*libraries, *(f"{name}.js" for name in _PROGRAM))))
+    program = ";\n".join(map(page_file, (*libraries, *(f"{name}.js" for name in _PROGRAM))))
     policy = (
         "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
         f"style-src {digest(style)}; script-src {digest(program)}; "
@@ -103,7 +103,7 @@ def _html(rule: Rule, markdown: MarkdownIt) -> str:
     return str(markdown.renderer.render(tokens, markdown.options, {}))
 
 
-def content_of(name: str) -> str:
+def page_file(name: str) -> str:
     """The text of a file of this package."""
     return files("hlo_lint.report.html").joinpath(name).read_text("utf-8")
 
