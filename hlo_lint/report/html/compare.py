@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hlo_lint import __version__
 from hlo_lint.engine.cost_comparison import CostComparison
 from hlo_lint.report.costs import amount, change_of, shown_rows, since_of
-from hlo_lint.report.html.page import page_file, digest, jinja_environment
+from hlo_lint.report.html.page import digest, jinja_environment, page_file
 from hlo_lint.text.source import shown
 
 
