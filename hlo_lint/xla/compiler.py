@@ -19,14 +19,7 @@ from hlo_lint.text.errors import UsageError
 from hlo_lint.text.source import encode
 from hlo_lint.xla.child import Child, ChildDied, ChildError, Pool
 from hlo_lint.xla.limits import ChildLimits, Deadline
-from hlo_lint.xla.pjrt import (
-    ABSENT,
-    Plugin,
-    is_partitioned,
-    module_of_text,
-    plugin_path,
-    xla_bindings,
-)
+from hlo_lint.xla.pjrt import ABSENT, Plugin, module_of_text, plugin_path, xla_bindings
 from hlo_lint.xla.server import ready
 
 if TYPE_CHECKING:
@@ -174,7 +167,7 @@ def compiled(
     if target["platform"] == "tpu":
         pairs = (word.removeprefix("--").partition("=") for word in flags.split())
         own = {name: value or "true" for name, _, value in pairs}
-    error = plugin.compile(
-        module, target, devices, own, keeps_code, partitioned=is_partitioned(text)
-    )
+    # The program of a partition: XLA's partitioner refuses its `partition-id`.
+    partitioned = b" partition-id(" in text
+    error = plugin.compile(module, target, devices, own, keeps_code, partitioned=partitioned)
     return ("error" if error else "ok", error), (plugin.code,)

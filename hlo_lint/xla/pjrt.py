@@ -243,11 +243,6 @@ def module_of_text(data: bytes) -> bytes:
     return bytes(module.as_serialized_hlo_module_proto())
 
 
-def is_partitioned(text: bytes) -> bool:
-    """True for the program of a partition: XLA's partitioner refuses its `partition-id`."""
-    return b" partition-id(" in text
-
-
 def main(file: str, target: str, partitions: str = "1") -> int:
     """Compile a file and print the outcome; 0 if it compiles, 1 if not, 2 without XLA."""
     os.environ.update(ABSENT)
