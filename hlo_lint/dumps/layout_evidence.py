@@ -9,12 +9,12 @@ hand.
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
+from contextlib import suppress
 from enum import Enum
 
-from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
 from hlo_lint.hlo.ir import Computation, HloFile, Module, cached_analysis
 from hlo_lint.hlo.kinds import OPCODE, OPERAND_TYPES, TYPE, RowKind, reading_of, types_of
-from hlo_lint.hlo.layouts import inverse
+from hlo_lint.hlo.layouts import permute_dimensions
 from hlo_lint.hlo.shape import ArrayShape, shape_or_none
 from hlo_lint.text.patterns import late
 
@@ -70,9 +70,7 @@ def _evidence_in_module(module: Module) -> Evidence:
     outside = module.nonfusion_computations
     if module.is_scheduled or any("bitcast" in computation.opcodes for computation in outside):
         return Evidence.ASSIGNED
-    if any(
-        not ALREADY_ASSIGNED.isdisjoint(computation.opcodes) for computation in module.computations
-    ):
+    if any(not ALREADY_ASSIGNED.isdisjoint(body.opcodes) for body in module.computations):
         return Evidence.LATER_PASSES
     types = frozenset().union(*map(types_of, module.computations))
     # Tiles, memory spaces and sizes of elements are never inferred.
@@ -114,9 +112,8 @@ def _is_inferred(computation: Computation, odd: Set[str]) -> bool:
         return True
     different: dict[object, RowKind] = {}
     for kind in reading_of(computation).kinds:
-        if kind[TYPE] in odd or (
-            kind[OPCODE] == "copy" and not odd.isdisjoint(kind[OPERAND_TYPES])
-        ):
+        is_odd_copy = kind[OPCODE] == "copy" and not odd.isdisjoint(kind[OPERAND_TYPES])
+        if kind[TYPE] in odd or is_odd_copy:
             different.setdefault(kind if kind[OPCODE] in _ASKED_WHOLE else kind[:2], kind)
     return all(_has_inferred_order(kind, computation.is_entry) for kind in different.values())
 
@@ -141,17 +138,11 @@ def _permuted_order(attributes: str, operands: Sequence[str | None]) -> tuple[in
     from hlo_lint.hlo.attributes.reading import read_attribute
     from hlo_lint.hlo.attributes.splitting import attribute_span
 
-    try:
+    with suppress(ValueError):  # unreadable dimensions, or not those of a single operand
         (operand,) = [shape_or_none(type_text or "") for type_text in operands]
         start, end = attribute_span(attributes, "dimensions") or (0, 0)
         permutation = read_attribute("dimensions", attributes[start:end])
-    except (AttributeSyntaxError, ValueError):
-        return None
-    if not isinstance(operand, ArrayShape) or not isinstance(permutation, tuple):
-        return None
-    dimensions = [dimension for dimension in permutation if isinstance(dimension, int)]
-    whole = list(range(operand.rank))
-    if sorted(dimensions) != whole or sorted(operand.minor_to_major) != whole:
-        return None
-    places = inverse(dimensions)
-    return tuple(places[dimension] for dimension in operand.minor_to_major)
+        if isinstance(operand, ArrayShape) and isinstance(permutation, tuple):
+            dimensions = [dimension for dimension in permutation if isinstance(dimension, int)]
+            return permute_dimensions(dimensions, operand).minor_to_major
+    return None
