@@ -15,14 +15,7 @@ from typing import NamedTuple
 from hlo_lint.hlo.attributes.splitting import split_attributes
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
-from hlo_lint.hlo.records import (
-    InstructionRecord,
-    attributes_of,
-    opcode_of,
-    operands_of,
-    references_of,
-    type_of,
-)
+from hlo_lint.hlo.records import InstructionRecord, opcode_of, operands_of, references_of
 from hlo_lint.text.patterns import late
 from hlo_lint.text.source import Span
 
@@ -60,19 +53,19 @@ class InstructionSpans:
     """The spans of the parts of an instruction, in characters of its text."""
 
     def __init__(self, text: str, record: InstructionRecord) -> None:
+        _, _, shape, opcode, operands, attributes, _ = record
         self.text = text
         self.record = record
-        self.tail = len(text) - len(attributes_of(record))
+        self.tail = len(text) - len(attributes)
         """The start of the attributes."""
         self.close = text.rfind(")", 0, self.tail)
         """The parenthesis after the operands."""
-        operands = operands_of(record)
         self.operands = Span(self.close - len(operands), self.close)
         """The text between the parentheses."""
-        start = text.rfind(opcode_of(record), 0, self.operands.start)
-        self.opcode = Span(start, start + len(opcode_of(record)))
-        start = text.rfind(type_of(record), 0, start) if type_of(record) else start
-        self.shape = Span(start, start + len(type_of(record)))
+        start = text.rfind(opcode, 0, self.operands.start)
+        self.opcode = Span(start, start + len(opcode))
+        start = text.rfind(shape, 0, start) if shape else start
+        self.shape = Span(start, start + len(shape))
         """Empty if the shape is left out."""
 
     @cached_property
@@ -107,7 +100,7 @@ class InstructionSpans:
         begin = self.tail
         return {
             name: Span(begin + start, begin + end)
-            for name, (start, end) in split_attributes(attributes_of(self.record)).items()
+            for name, (start, end) in split_attributes(self.text[begin:]).items()
         }
 
 
