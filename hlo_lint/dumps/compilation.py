@@ -163,9 +163,8 @@ class Compilation:
 
     def artefact_path(self, ending: str) -> Path | None:
         """The first artefact with an ending."""
-        return next(
-            (path for path in self.artefacts if plain_name(path.name).endswith(ending)), None
-        )
+        paths = (path for path in self.artefacts if plain_name(path.name).endswith(ending))
+        return next(paths, None)
 
     @cached_property
     def kernels(self) -> list[PassDump]:

@@ -127,9 +127,8 @@ def _site_by_dumps(compilation: Compilation) -> CrashSite:
         if name.before and options is not None and options.pass_pattern == EVERY_PASS:
             why = "each pass that ends leaves a dump"
             return CrashSite(dump, following or ((name.pipeline, VERIFIER),), why, has_next)
-        return CrashSite(
-            dump, following, "the last dump names the pass that is next in the list", False
-        )
+        why = "the last dump names the pass that is next in the list"
+        return CrashSite(dump, following, why, False)
     # A pass that certainly leaves a dump has ended if its dump exists. So the failing pass is among
     # those up to the first that certainly leaves a dump.
     left = [entry for entry in passes if not options.disabled(entry[1])]

@@ -103,9 +103,8 @@ class Dump:
 
     def __repr__(self) -> str:
         files = sum(len(compilation.dumps) for compilation in self.compilations)
-        return (
-            f"<Dump: {counted(files, 'file')} of {counted(len(self.compilations), 'compilation')}>"
-        )
+        compilations = counted(len(self.compilations), "compilation")
+        return f"<Dump: {counted(files, 'file')} of {compilations}>"
 
     def __getitem__(self, module: str) -> Compilation:
         """The first compilation of a module, by its name: `jit_step`.
@@ -298,10 +297,8 @@ def _add_directory(
 
         dump.skipped += gaps(root, compilations)
     if unread:
-        endings = sorted(
-            {entry.rpartition(".")[2] if "." in entry else "no ending" for entry in unread}
-        )
-        reason = f"no HLO text in {len(unread)} of its files ({', '.join(endings)})"
+        endings = {name.rpartition(".")[2] if "." in name else "no ending" for name in unread}
+        reason = f"no HLO text in {len(unread)} of its files ({', '.join(sorted(endings))})"
         dump.skipped.append(Skipped(str(root), reason, given=empty and given, minor=True))
     elif empty:
         reason = "all HLO in it is excluded" if excluded else reason

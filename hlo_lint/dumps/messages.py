@@ -373,11 +373,8 @@ def _tables() -> _Tables:
     components: list[tuple[re.Pattern[str], Component]] = []
     for entry in data["component"]:
         files = re.compile("|".join(entry.pop("files")))
-        values = (
-            (key, tuple(value) if isinstance(value, list) else value)
-            for key, value in entry.items()
-        )
-        components.append((files, Component(**dict(values))))
+        lists = {key: tuple(value) for key, value in entry.items() if isinstance(value, list)}
+        components.append((files, Component(**entry | lists)))
     passes = {stem: tuple(names.split()) for stem, names in data["passes"].items()}
     return _Tables(tuple(components), passes)
 

@@ -9,12 +9,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from hlo_lint.dumps.names import DumpName
-from hlo_lint.dumps.phases import (
-    AUTOTUNERS,
-    BEFORE_CONFIG_ASSIGNMENT,
-    BINDING_PASSES,
-    HELPER_PIPELINES,
-)
+from hlo_lint.dumps.phases import BEFORE_CONFIG_ASSIGNMENT, BINDING_PASSES, HELPER_PIPELINES
 from hlo_lint.text.errors import UsageError, nearest
 
 PassName = tuple[str, str]
@@ -38,7 +33,7 @@ Folders of twelve programs have 0.015 to 0.12 for the next release, and 0 for th
 single device."""
 MAX_STRANGER_SHARE = 0.035
 """The largest share of strangers, for the same reason."""
-_CONFIG_ASSIGNER = (AUTOTUNERS[-1], AUTOTUNERS[-1], "")
+_CONFIG_ASSIGNER = ("config-assigner", "config-assigner", "")
 """Releases with this pass write a named dump before it."""
 
 
@@ -84,9 +79,7 @@ class PassList:
     @cached_property
     def layouts_from(self) -> int:
         """The place of layout-assignment."""
-        return next(
-            place for place, (_, name) in enumerate(self.passes) if name == "layout-assignment"
-        )
+        return [name for _, name in self.passes].index("layout-assignment")
 
     @cached_property
     def _places(self) -> dict[PassName, list[int]]:

@@ -58,10 +58,9 @@ class DebugOptions(NamedTuple):
         """True if a flag disables the pass by name."""
         if name in ("pipeline-start", "pipeline-end"):
             return False
+        off = self.values.get("xla_disable_hlo_passes", ())
         only = self.values.get("xla_enable_hlo_passes_only", ())
-        return name in self.values.get("xla_disable_hlo_passes", ()) or (
-            bool(only) and name not in only
-        )
+        return name in off or (bool(only) and name not in only)
 
 
 def read_debug_options(text: str) -> DebugOptions:

@@ -66,9 +66,7 @@ def _elements(value: Instruction, shape: ArrayShape, depth: int) -> list[int] | 
                 return None
             (dimension,) = dimensions
             inner = prod(shape.dims[dimension + 1 :])
-            return [
-                position // inner % shape.dims[dimension] for position in range(prod(shape.dims))
-            ]
+            return [place // inner % shape.dims[dimension] for place in range(prod(shape.dims))]
         case "broadcast":
             numbers = constant_integers(inputs[0], depth - 1) or []
             return numbers * prod(shape.dims) if len(numbers) == 1 else None
@@ -96,9 +94,8 @@ def indexed_dimensions(instruction: Instruction) -> list[int]:
     whole = operand_array(instruction, 0)
     if whole is None:
         return []
-    return sorted(
-        instruction.dimensions_attribute(INDEX_MAPS[instruction.opcode], whole.rank) or ()
-    )
+    name = INDEX_MAPS[instruction.opcode]
+    return sorted(instruction.dimensions_attribute(name, whole.rank) or ())
 
 
 def index_rows(instruction: Instruction) -> Sequence[tuple[int, ...]]:

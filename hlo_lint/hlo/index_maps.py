@@ -249,9 +249,7 @@ def _joined(inner: Digits, outer: Digits) -> Digits | None:
         edges = [cut for cut in ordered if stride < cut < stride * size]
         if any(stride * size % edge for edge in edges):
             return None
-        for low, high in reversed(
-            list(zip([stride, *edges], [*edges, stride * size], strict=True))
-        ):
+        for low, high in reversed([*pairwise([stride, *edges, stride * size])]):
             # The outer digit that contains this stride.
             value, digit = next(
                 (value, digit)

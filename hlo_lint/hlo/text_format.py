@@ -214,9 +214,8 @@ class _TextProtoReader:
 
     def open(self, name: str, start: int, opening: str) -> None:
         if len(self.stack) == MAX_DEPTH + 1:
-            self.problems.append(
-                ParseError(f"messages nest deeper than {MAX_DEPTH}", start, start + 1)
-            )
+            message = f"messages nest deeper than {MAX_DEPTH}"
+            self.problems.append(ParseError(message, start, start + 1))
         self.stack.append(_Frame(name, start, _CLOSING[opening], []))
 
     def close(self, closing: str, offset: int) -> None:

@@ -177,9 +177,8 @@ def text_of(field: Field) -> str:
     try:
         return bytes_of(field).decode()
     except UnicodeDecodeError as error:
-        raise PayloadError(
-            f"field {field.number} is not UTF-8", field.start + error.start
-        ) from None
+        offset = field.start + error.start
+        raise PayloadError(f"field {field.number} is not UTF-8", offset) from None
 
 
 def float_of(field: Field) -> float:

@@ -242,9 +242,8 @@ def with_packages(
             (own,) = folder.glob("lib/python*/site-packages")
             added = "; ".join(["import site", *(f"site.addsitedir({site!r})" for site in sites)])
             (own / "jax.pth").write_text(f"{added}\n", "utf-8")
-            (folder / "constraints").write_text(
-                f"jax=={interpreter.jax}\njaxlib=={jaxlib}\n", "utf-8"
-            )
+            releases = f"jax=={interpreter.jax}\njaxlib=={jaxlib}\n"
+            (folder / "constraints").write_text(releases, "utf-8")
             chosen = ("--constraint", str(folder / "constraints"), "--", *packages)
             # pip sees that jax is installed. uv does not, and links it from its cache once more.
             has_pip = subprocess.run([python, "-c", "import pip"], capture_output=True)

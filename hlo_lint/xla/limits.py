@@ -81,9 +81,8 @@ class ChildLimits:
             UsageError: for a variable that is not a positive number.
         """
         megabytes = _positive(MEMORY)
-        return cls(
-            _positive(SECONDS) or seconds, memory if megabytes is None else int(megabytes) << 20
-        )
+        memory = memory if megabytes is None else int(megabytes) << 20
+        return cls(_positive(SECONDS) or seconds, memory)
 
     @property
     def effective_memory(self) -> int | None:

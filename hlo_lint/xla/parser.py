@@ -56,11 +56,10 @@ class XlaParser(Child):
         try:
             self.start()
         except ChildError as error:
+            reason = shown(f"{error}")
             if not self._is_here:
-                raise UsageError(f"{self.python} has no jaxlib: {shown(f'{error}')}") from None
-            raise DumpError(
-                f"pip install 'hlo-lint[xla]' to ask XLA's parser: {shown(f'{error}')}"
-            ) from None
+                raise UsageError(f"{self.python} has no jaxlib: {reason}") from None
+            raise DumpError(f"pip install 'hlo-lint[xla]' to ask XLA's parser: {reason}") from None
         except ChildDied as death:
             raise DumpError(f"XLA's parser cannot be asked: {death}") from None
         return str(self.state)

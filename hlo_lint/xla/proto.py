@@ -137,16 +137,14 @@ def _asked(path: Path, function: Callable[..., Answer], blocks: Sequence[bytes])
             if death.is_late:
                 raise DumpError(f"{path}: {death}, or {_ADVICE}") from None
             words = f": {death.last_words}" if death.last_words else ""
-            raise DumpError(
-                f"{path}: XLA {death.reason} while it read this file; {_ADVICE}{words}"
-            ) from None
+            ending = f"XLA {death.reason} while it read this file"
+            raise DumpError(f"{path}: {ending}; {_ADVICE}{words}") from None
         except ChildError as error:
             reason = shown(xla_message(f"{error}"))
             if error.class_name == "ImportError":
                 raise DumpError(f"{path}: {INSTALL}: {reason}") from None
-            raise DumpError(
-                f"{path}: not an HLO module: jaxlib {child.state}: {reason}; {_ADVICE}"
-            ) from None
+            refusal = f"jaxlib {child.state}: {reason}"
+            raise DumpError(f"{path}: not an HLO module: {refusal}; {_ADVICE}") from None
     return decode(result)
 
 

@@ -19,7 +19,7 @@ from hlo_lint.text.patterns import late
 Value = TypeVar("Value")
 Accepts = Callable[[str], object]
 """A test of a token, such as the `fullmatch` of a pattern."""
-Matches = Iterator[re.Match[str]]
+FindTokens = Callable[[str], Iterator[re.Match[str]]]
 
 STRING: Final = r"""(?:"(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+')"""
 """A text in double or single quotes: XLA reads both."""
@@ -69,9 +69,7 @@ class Cursor:
 
     __slots__ = ("_find", "_starts", "at", "expected", "text", "tokens")
 
-    def __init__(
-        self, text: str, expected: str, find: Callable[[str], Matches] = find_tokens
-    ) -> None:
+    def __init__(self, text: str, expected: str, find: FindTokens = find_tokens) -> None:
         self.text = text
         self.expected = expected
         self._find = find

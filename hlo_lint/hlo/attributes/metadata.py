@@ -36,14 +36,8 @@ class OpMetadata:
     """Numbers of `ProfileType` in `xla_data.proto`."""
 
 
-@reads("expected braces")
-def read_metadata(cursor: Cursor) -> OpMetadata:
-    """The value of `metadata={…}`; fields of later releases are skipped."""
-    return metadata_at(cursor)
-
-
 def metadata_at(cursor: Cursor) -> OpMetadata:
-    """Read fields in braces."""
+    """Read fields in braces; those of later releases are skipped."""
     cursor.demand("{", message="expected braces")
     values: dict[str, str | int | bool | tuple[int, ...]] = {}
     while not cursor.take("}"):
@@ -65,11 +59,13 @@ def metadata_at(cursor: Cursor) -> OpMetadata:
     return OpMetadata(**values)  # type: ignore[arg-type]  # checked field by field above
 
 
+read_metadata = reads("expected braces")(metadata_at)
+"""The value of `metadata={…}`."""
+
+
 _FIELD = "expected `field=value` in metadata"
 _WANTED = {str: "a string", int: "an integer", bool: "true or false", tuple: "a list of integers"}
-_TYPES: dict[str, type] = {
-    field: type(getattr(OpMetadata(), field)) for field in OpMetadata.__slots__
-}
+_TYPES: dict[str, type] = {name: type(getattr(OpMetadata(), name)) for name in OpMetadata.__slots__}
 
 
 def _value(cursor: Cursor, value_type: type) -> str | int | bool | tuple[int, ...]:

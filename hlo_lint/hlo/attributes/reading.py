@@ -90,7 +90,6 @@ def value_or_none(name: str, text: str) -> AttributeValue | None:
 @cache
 def _reader(place: str) -> Callable[[str], AttributeValue]:
     module, _, name = place.partition(".")
-    read: Callable[[str], AttributeValue] = getattr(
-        import_module(f"hlo_lint.hlo.attributes.{module}"), name
-    )
+    home = import_module(f"hlo_lint.hlo.attributes.{module}")
+    read: Callable[[str], AttributeValue] = getattr(home, name)
     return read

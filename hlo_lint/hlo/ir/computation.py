@@ -9,19 +9,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hlo_lint.hlo.ir.analysis_cache import cached_analysis
 from hlo_lint.hlo.ir.computation_text import ComputationText
-from hlo_lint.hlo.ir.cycles import without_cycles
+from hlo_lint.hlo.ir.cycles import Rows, without_cycles
 from hlo_lint.hlo.ir.instruction import Instruction
-from hlo_lint.hlo.records import (
-    NAME,
-    OPCODE,
-    REFERENCES,
-    ROOT,
-    TAIL,
-    TYPE,
-    InstructionRecord,
-    name_of,
-    opcode_of,
-)
+from hlo_lint.hlo.records import NAME, OPCODE, REFERENCES, ROOT, TAIL, TYPE, name_of, opcode_of
 from hlo_lint.text.errors import nearest
 from hlo_lint.text.patterns import late
 from hlo_lint.text.phrases import counted, in_a_line
@@ -88,7 +78,7 @@ class Computation:
         name: str,
         is_entry: bool,
         signature: str,
-        rows: tuple[InstructionRecord, ...],
+        rows: Rows,
         tail: str = "",
         irregular: Irregularities | None = None,
     ) -> None:
@@ -215,9 +205,7 @@ class Computation:
             else:
                 self._index = dict(zip(map(name_of, rows), shared_range(len(rows)), strict=False))
             if len(self._index) < len(rows):
-                self._index = {
-                    rows[number][NAME]: number for number in range(len(rows) - 1, -1, -1)
-                }
+                self._index = {row[NAME]: number for number, row in reversed([*enumerate(rows)])}
         return self._index
 
     @property

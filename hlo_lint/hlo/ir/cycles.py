@@ -32,7 +32,7 @@ def without_cycles(rows: Rows) -> tuple[Rows, tuple[int, ...]]:
 def _cut(rows: Rows) -> tuple[Rows, tuple[int, ...]]:
     """`without_cycles` for rows with a reference to a name below."""
     # If a name repeats, the first row counts.
-    index = {rows[number][NAME]: number for number in range(len(rows) - 1, -1, -1)}
+    index = {row[NAME]: number for number, row in reversed([*enumerate(rows)])}
     operands = [
         [index[name] for name in map(name_in, row[REFERENCES]) if name in index] for row in rows
     ]

@@ -182,18 +182,15 @@ class Scanner(TextPieces):
 
     # Statements
 
-    def computations(
-        self, start: int, enough: int | None = None
-    ) -> tuple[list[tuple[int, Computation]], int]:
+    def computations(self, start: int, enough: int) -> tuple[list[tuple[int, Computation]], int]:
         """The computations from `start` on with their beginnings, and the end.
 
         Args:
             start: an offset between computations.
-            enough: computations that begin after this offset are not read; None for no limit.
+            enough: computations that begin after this offset are not read.
         """
         computations: list[tuple[int, Computation]] = []
         offset = self.skip(start)
-        enough = len(self.text) if enough is None else min(enough, len(self.text))
         while offset < enough:
             try:
                 end, computation = self._computation(offset)
@@ -533,7 +530,6 @@ class Scanner(TextPieces):
         if before is not None and before.end <= offset and not text[before.end : offset].strip():
             parse_errors[-1] = ParseError(before.message, before.start, stop)
         else:
-            parse_errors.append(
-                ParseError(unreadable.message, min(max(unreadable.at, offset), stop), stop)
-            )
+            begin = min(max(unreadable.at, offset), stop)
+            parse_errors.append(ParseError(unreadable.message, begin, stop))
         return self.skip(line_end)

@@ -13,14 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from hlo_lint.hlo.comments import COMMENT
-from hlo_lint.hlo.dtypes import (
-    ELEMENT_TYPES,
-    FLOATS,
-    PART_OF_COMPLEX,
-    integer_range,
-    is_integer,
-    is_signed,
-)
+from hlo_lint.hlo.dtypes import ELEMENT_TYPES, FLOATS, PART_OF_COMPLEX, integer_range, is_integer
 from hlo_lint.hlo.shape import ArrayShape, BufferShape, OpaqueShape, Shape, TextError, TupleShape
 
 if TYPE_CHECKING:
@@ -111,10 +104,7 @@ def read_literal(shape: Shape, text: str) -> LiteralValue:
         case BufferShape(element=element):
             return _array(element, text)
         case TupleShape(elements=elements):
-            parts = _elements(text, len(elements))
-            return tuple(
-                read_literal(element, part) for element, part in zip(elements, parts, strict=True)
-            )
+            return tuple(map(read_literal, elements, _elements(text, len(elements))))
         case OpaqueShape():
             return None
 
@@ -216,8 +206,8 @@ def _integers(numbers: bytes, count: int, dtype: str, text: str) -> AnyArray:
     import numpy as np
 
     low, high = (integer_range(dtype)[index] for index in (0, -1))
-    numpy_type = np.dtype("int64" if is_signed(dtype) else "uint64")
-    if not is_signed(dtype) and b"-" in numbers:
+    numpy_type = np.dtype("int64" if low < 0 else "uint64")
+    if low == 0 and b"-" in numbers:
         raise LiteralError("an unsigned number has no sign", text, text.find("-"))
     if _has_long_number(numbers):  # numpy would clip numbers that do not fit
         if numbers.translate(None, _WHOLE_SIGNS + _BLANKS + b","):

@@ -92,8 +92,6 @@ def _split(text: str) -> list[str]:
         if seen_module or not is_module:
             cuts.append(start.start() + 1)
         seen_module = is_module
-    if not cuts:
-        return [text]
     parts = [text[begin:end] for begin, end in pairwise([0, *cuts, len(text)])]
     from hlo_lint.hlo.parser.general import Scanner
 
@@ -197,7 +195,8 @@ class _ModuleReader:
         while self.at < len(text):
             if is_printed:
                 self.at = self.printed.read(self.at, self.computations)
-            read, self.at = scanner.computations(self.at, self.at + 1 if is_printed else None)
+            enough = self.at + 1 if is_printed else len(text)
+            read, self.at = scanner.computations(self.at, enough)
             self.computations += read
         if not self.computations and not self.header:
             self.parse_errors = [_not_hlo(text, scanner.skip(0))]

@@ -128,10 +128,9 @@ def _array_at(cursor: Cursor, depth: int, message: str) -> ArrayShape:
     layout = _layout_at(cursor, depth) if cursor.take("{") else None
     if layout is not None and len(layout.minor_to_major) != len(sizes):
         cursor.refuse("a layout needs as many numbers as the shape has dimensions", begin)
+    dims = tuple(size for size, _ in sizes)
     dynamic = tuple(is_dynamic for _, is_dynamic in sizes)
-    return ArrayShape(
-        dtype, tuple(size for size, _ in sizes), layout, dynamic if any(dynamic) else ()
-    )
+    return ArrayShape(dtype, dims, layout, dynamic if any(dynamic) else ())
 
 
 def _size_at(cursor: Cursor) -> tuple[int, bool]:

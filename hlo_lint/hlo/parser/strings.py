@@ -127,9 +127,7 @@ def _unescaped(
     pieces = escapes.split(text)  # text, escape, other character, text, …
     if not is_strict:
         others = zip(pieces[1::3], pieces[2::3], strict=True)
-        pieces[1::3] = [
-            character_of(escape) if escape else character for escape, character in others
-        ]
+        pieces[1::3] = [character_of(escape) if escape else other for escape, other in others]
     elif any(character is not None for character in pieces[2::3]):
         offset = next(match.start() for match in escapes.finditer(text) if match[2] is not None)
         shown = ascii(text[offset : offset + 3])[1:-1]
