@@ -18,8 +18,8 @@ from functools import cache, lru_cache
 from importlib import import_module
 from math import inf, prod
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from types import ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES
 from hlo_lint.hlo.parser.literals import numpy_dtype
@@ -344,7 +344,8 @@ def _device() -> tuple[Any, Callable[[NDArray[Any]], Any], Callable[[Any], NDArr
     sharding = type("OneDevice", (jaxlib.SingleDeviceSharding,), added)(device)
 
     def put(array: NDArray[Any]) -> Any:
-        shape = _ShapedArray(array.shape, array.dtype)
+        # The fields of `jax.core.ShapedArray` that jaxlib reads.
+        shape = SimpleNamespace(shape=array.shape, dtype=array.dtype, weak_type=False)
         return jaxlib.batched_device_put(shape, sharding, [array], [device], **wide)
 
     def fetch(array: Any) -> Any:
@@ -353,11 +354,3 @@ def _device() -> tuple[Any, Callable[[NDArray[Any]], Any], Callable[[Any], NDArr
         return array._single_device_array_to_np_array_did_copy()[0]
 
     return device, put, fetch
-
-
-class _ShapedArray(NamedTuple):
-    """The fields of `jax.core.ShapedArray` that jaxlib reads."""
-
-    shape: tuple[int, ...]
-    dtype: object
-    weak_type: bool = False
