@@ -40,26 +40,22 @@ def _text(name: str) -> tuple[tuple[str, Any], tuple[str, Any]]:
     return (name, C.c_char_p), (f"{name}_size", C.c_size_t)
 
 
+def _pointers(*names: str) -> list[tuple[str, Any]]:
+    return [(name, C.c_void_p) for name in names]
+
+
 _Nothing = _arguments()
-_Message = _arguments(("error", C.c_void_p), ("message", C.c_void_p), ("size", C.c_size_t))
+_Message = _arguments(*_pointers("error", "message"), ("size", C.c_size_t))
 _Option = _arguments(*_text("name"), ("type", C.c_int), *_text("value"))
 _Topology = _arguments(
     *_text("name"), ("options", C.c_void_p), ("options_size", C.c_size_t), ("topology", C.c_void_p)
 )
 _Program = _arguments(*_text("code"), *_text("format"))
 _Compile = _arguments(
-    ("topology", C.c_void_p),
-    ("program", C.c_void_p),
-    *_text("options"),
-    ("client", C.c_void_p),
-    ("executable", C.c_void_p),
+    *_pointers("topology", "program"), *_text("options"), *_pointers("client", "executable")
 )
 _Serialize = _arguments(
-    ("executable", C.c_void_p),
-    ("code", C.c_void_p),
-    ("size", C.c_size_t),
-    ("serialized", C.c_void_p),
-    ("deleter", C.c_void_p),
+    *_pointers("executable", "code"), ("size", C.c_size_t), *_pointers("serialized", "deleter")
 )
 
 
@@ -170,37 +166,30 @@ class Plugin:
             counts += b"".join(field_bytes(2, shape) for number, shape in entry if number == 2)
         # CompileOptionsProto { argument_layouts executable_build_options { result_layout
         # num_replicas num_partitions use_spmd_partitioning } }
-        build = (
-            layouts
-            + field_bytes(3, counts)
-            + b"".join(
-                # env_option_overrides { key value { bool_field or string_field } }
-                field_bytes(7, field_bytes(1, key.encode()) + field_bytes(2, _override(text)))
-                for key, text in (flags or {}).items()
-            )
-        )
+        build = layouts + field_bytes(3, counts)
+        for key, text in (flags or {}).items():
+            # env_option_overrides { key value { bool_field or string_field } }
+            override = field_bytes(1, key.encode()) + field_bytes(2, _override(text))
+            build += field_bytes(7, override)
         texts = {name: text.encode() for name, text in target.items()}
         del texts["platform"]
         name = texts.pop("topology_name", b"")
-        options = (_Option * len(texts))(
-            *(
-                _Option(C.sizeof(_Option), None, key.encode(), len(key), 0, value, len(value))
-                for key, value in texts.items()
-            )
-        )
-        topology = _Topology(
-            *(C.sizeof(_Topology), None, name, len(name), C.addressof(options), len(options), None)
-        )
+        options = (_Option * len(texts))()
+        for number, (key, value) in enumerate(texts.items()):
+            named = key.encode(), len(key)
+            options[number] = _Option(C.sizeof(_Option), None, *named, 0, value, len(value))
+        named = name, len(name)
+        listed = C.addressof(options), len(options)
+        topology = _Topology(C.sizeof(_Topology), None, *named, *listed)
         if error := self._run(_TOPOLOGY_CREATE, topology):
             return error
         program = _Program(C.sizeof(_Program), None, module, len(module), b"hlo", 3)
         where = topology.topology, C.addressof(program)
-        request = _Compile(C.sizeof(_Compile), None, *where, build, len(build), None, None)
+        request = _Compile(C.sizeof(_Compile), None, *where, build, len(build))
         self.code = b""
         if error := self._run(_COMPILE, request):
             return error
-        nothing = None, 0, None, None
-        written = _Serialize(C.sizeof(_Serialize), None, request.executable, *nothing)
+        written = _Serialize(C.sizeof(_Serialize), None, request.executable)
         if keeps_code and not self._run(_SERIALIZE, written):
             self.code = C.string_at(written.code, written.size)
         return ""
