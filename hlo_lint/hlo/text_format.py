@@ -54,13 +54,12 @@ class Message:
     def __contains__(self, name: str) -> bool:
         return any(field.name == name for field in self.fields)
 
+    def _values(self, name: str) -> Iterator[str | Message]:
+        return (field.value for field in self.fields if field.name == name)
+
     def messages(self, name: str) -> tuple[Message, ...]:
         """Every message with a name."""
-        return tuple(
-            field.value
-            for field in self.fields
-            if field.name == name and isinstance(field.value, Message)
-        )
+        return tuple(value for value in self._values(name) if isinstance(value, Message))
 
     def message(self, name: str) -> Message:
         """The last message with a name; empty if it is missing."""
@@ -68,11 +67,7 @@ class Message:
 
     def texts(self, name: str) -> tuple[str, ...]:
         """Every scalar with a name, as text."""
-        return tuple(
-            field.value
-            for field in self.fields
-            if field.name == name and isinstance(field.value, str)
-        )
+        return tuple(value for value in self._values(name) if isinstance(value, str))
 
     def text(self, name: str, default: str = "") -> str:
         """The last scalar with a name: a string without its quotes, else as spelled."""
@@ -167,16 +162,17 @@ class _TextProtoReader:
         self.names: dict[str, str] = {}
 
     def take(self, token: re.Match[str]) -> None:
-        group = token.lastgroup
+        group, start = token.lastgroup, token.start("name")
+        # Names are interned: a log has `run_time` a hundred thousand times.
+        name = self.names.setdefault(token["name"], token["name"])
         if group in ("scalar", "string"):
-            self.add_scalar(self.name(token), token[group], token.start("name"), token.end())
+            self.add_scalar(name, token[group], start, token.end())
         elif group == "open":
-            self.open(self.name(token), token.start("name"), token["open"][-1])
+            self.open(name, start, token["open"][-1])
         elif group == "close":
             self.close(token["close"], token.start("close"))
         elif group == "list":
-            fields = self.stack[-1].fields
-            self.stack.append(_Frame(self.name(token), token.start("name"), "]", fields))
+            self.stack.append(_Frame(name, start, "]", self.stack[-1].fields))
         elif group is not None:
             self.take_unnamed(group, token)
 
@@ -206,11 +202,6 @@ class _TextProtoReader:
         is_string = text[0] in "\"'"
         value = unescape(text[1:-1]) if is_string else text
         self.stack[-1].fields.append(TextField(name, value, is_string, start, end))
-
-    def name(self, token: re.Match[str]) -> str:
-        """The name, interned: a log has `run_time` a hundred thousand times."""
-        name = token["name"]
-        return self.names.setdefault(name, name)
 
     def open(self, name: str, start: int, opening: str) -> None:
         if len(self.stack) == MAX_DEPTH + 1:
