@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable
 from itertools import compress
 from operator import not_
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from hlo_lint.hlo.ir import Computation
 from hlo_lint.hlo.ir.computation_text import ComputationText
@@ -230,9 +230,10 @@ def _outline_at(text: str, offset: int) -> _Outline | None:
     return _Outline(offset, end, text.count("\n", first, close), name, bool(entry), signature, tail)
 
 
-_Group = list[_Outline | tuple[int, Computation]]
-"""Successive computations: outlines of new computations, and known computations with their
-beginnings."""
+Placed: TypeAlias = tuple[int, Computation]
+"""A computation, after the offset in the text at which it begins."""
+_Group = list[_Outline | Placed]
+"""Successive computations: outlines of new computations, and known computations."""
 
 
 class PrintedReader:
@@ -244,7 +245,7 @@ class PrintedReader:
         self._spelling = Spelling() if memo is None else memo
         self._together = MAX_TOGETHER
 
-    def read(self, offset: int, computations: list[tuple[int, Computation]]) -> int:
+    def read(self, offset: int, computations: list[Placed]) -> int:
         """Add the computations from `offset` on with their beginnings; return the end.
 
         It is the end of the text, or the beginning of the first text that is not a computation as
@@ -276,7 +277,7 @@ class PrintedReader:
         stuck = self._read_group(group, computations)
         return min(offset, size) if stuck is None else stuck
 
-    def _read_group(self, group: _Group, computations: list[tuple[int, Computation]]) -> int | None:
+    def _read_group(self, group: _Group, computations: list[Placed]) -> int | None:
         """Add a group of computations; return the start of the first that fails, if any.
 
         They are read together, and one by one if that fails.

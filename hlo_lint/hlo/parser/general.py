@@ -22,7 +22,7 @@ from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Inline
 from hlo_lint.hlo.ir.computation import Irregularities
 from hlo_lint.hlo.ir.computation_text import ComputationText
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
-from hlo_lint.hlo.parser.fast import MAX_TOGETHER, read_lines
+from hlo_lint.hlo.parser.fast import MAX_TOGETHER, Placed, read_lines
 from hlo_lint.hlo.parser.pieces import ARRAY, TextPieces, Unreadable
 from hlo_lint.hlo.records import InstructionRecord, name_of, opcode_of
 from hlo_lint.text.source import ParseError, Span
@@ -51,17 +51,11 @@ class ParsedBody:
         self.parse_errors: list[ParseError] = []
         self.nested: set[int] = set()
         """Rows that are nested in the operands of another."""
-        self.inline: dict[int, Sequence[tuple[int, Computation]]] = {}
-        """Inline computations in the attributes of each row, with their beginnings."""
+        self.inline: dict[int, Sequence[Placed]] = {}
+        """Inline computations in the attributes of each row."""
 
-    def add(
-        self,
-        row: InstructionRecord,
-        begin: int,
-        end: int,
-        inline: Sequence[tuple[int, Computation]],
-    ) -> None:
-        """Add a statement, with its inline computations and their beginnings."""
+    def add(self, row: InstructionRecord, begin: int, end: int, inline: Sequence[Placed]) -> None:
+        """Add a statement with its inline computations."""
         if inline:
             self.inline[len(self.rows)] = inline
         self.rows.append(row)
@@ -182,14 +176,14 @@ class Scanner(TextPieces):
 
     # Statements
 
-    def computations(self, start: int, enough: int) -> tuple[list[tuple[int, Computation]], int]:
-        """The computations from `start` on with their beginnings, and the end.
+    def computations(self, start: int, enough: int) -> tuple[list[Placed], int]:
+        """The computations from `start` on, and the end.
 
         Args:
             start: an offset between computations.
             enough: computations that begin after this offset are not read.
         """
-        computations: list[tuple[int, Computation]] = []
+        computations: list[Placed] = []
         offset = self.skip(start)
         while offset < enough:
             try:
@@ -449,13 +443,13 @@ class Scanner(TextPieces):
 
     def attributes_and_computations(
         self, offset: int, depth: int = 0
-    ) -> tuple[int, Sequence[tuple[int, Computation]]]:
-        """The end of `, name=value`, and the inline computations with their beginnings.
+    ) -> tuple[int, Sequence[Placed]]:
+        """The end of `, name=value`, and the inline computations.
 
         Raises:
             Unreadable: for other text.
         """
-        inline: list[tuple[int, Computation]] = []
+        inline: list[Placed] = []
         while True:
             comma = self.skip(offset)
             if not self.text.startswith(",", comma):
@@ -473,7 +467,7 @@ class Scanner(TextPieces):
             if attribute[1] in _CALLS and self.text.startswith("{", begin) and depth < _MAX_DEPTH:
                 inline += self._inline(begin, offset, depth + 1)
 
-    def _inline(self, begin: int, end: int, depth: int) -> list[tuple[int, Computation]]:
+    def _inline(self, begin: int, end: int, depth: int) -> list[Placed]:
         """The computations of `{ x = … ROOT y = … }`, or of several of these in braces."""
         text = self.text
         inside = self.skip(begin + 1)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hlo_lint.hlo.ir import Computation, HloFile, Module
-from hlo_lint.hlo.parser.fast import MAX_TOGETHER, LineMemo, PrintedReader
+from hlo_lint.hlo.parser.fast import MAX_TOGETHER, LineMemo, Placed, PrintedReader
 from hlo_lint.hlo.records import SharedLines
 from hlo_lint.text.patterns import late
 from hlo_lint.text.source import ParseError, decode
@@ -137,8 +137,8 @@ class _ModuleReader:
         self.memo = memo
         self.name = self.header = ""
         self.tables: list[str] = []
-        self.computations: list[tuple[int, Computation]] = []
-        """Computations with the first character of each; without inline computations."""
+        self.computations: list[Placed] = []
+        """Without inline computations."""
         self.parse_errors: list[ParseError] = []
         self.printed = PrintedReader(text, memo)
         self.at = self._read_printed_head()
@@ -222,7 +222,7 @@ class _ModuleReader:
             offset = end
         return offset
 
-    def _all_computations(self) -> list[tuple[int, Computation]]:
+    def _all_computations(self) -> list[Placed]:
         computations = self.computations
         if any(computation.inline for _, computation in computations):
             computations = [*chain.from_iterable(_with_inline(*place) for place in computations)]
@@ -247,14 +247,14 @@ class _ModuleReader:
         return (*pieces, self.text[offset:])
 
 
-def _with_inline(start: int, computation: Computation) -> Iterator[tuple[int, Computation]]:
-    """A computation after its inline computations, as in XLA's modules, with their beginnings."""
+def _with_inline(start: int, computation: Computation) -> Iterator[Placed]:
+    """A computation after its inline computations, as in XLA's modules."""
     for call in chain.from_iterable(computation.inline.values()):
         yield from _with_inline(start + call.start, call.computation)
     yield start, computation
 
 
-def _name_inline(computations: list[tuple[int, Computation]], outer: set[Computation]) -> None:
+def _name_inline(computations: list[Placed], outer: set[Computation]) -> None:
     """Give nameless computations XLA's names: `_`, `_.1` …"""
     from hlo_lint.hlo.parser.general import free_names
 
