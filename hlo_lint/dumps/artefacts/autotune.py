@@ -110,9 +110,13 @@ def read_autotuning(text: str, path: Path | None = None) -> Autotuning:
         elif field.name == "logs":
             instructions.append(_logged(field.value, field.span))
         elif field.name == "entries":
-            results.append(_entry(field.value, field.span))
+            target = field.value.message("key").message("target")
+            config = _new_config(field.value.message("value").message("optimal_config"))
+            results.append(ChosenConfig(target.text("hlo_fingerprint"), "", *config, field.span))
         elif field.name == "results":
-            results.append(_old_entry(field.value, field.span))
+            hlo = field.value.text("hlo")  # of a fusion, its body in braces
+            config = _old_config(field.value.message("result"), hlo.startswith("{"))
+            results.append(ChosenConfig("", hlo, *config, field.span))
         elif field.name != "per_backend_versions":
             problems.append(ParseError(f"unknown field: {field.name}", *field.span))
     return Autotuning(
@@ -158,12 +162,6 @@ def _candidate(backend: str, config: str, run: Message, failure: Message, span: 
     return Candidate(backend, config, nanoseconds, run.number("scratch_bytes"), failed, span)
 
 
-def _entry(entry: Message, span: Span) -> ChosenConfig:
-    target = entry.message("key").message("target")
-    config = _new_config(entry.message("value").message("optimal_config"))
-    return ChosenConfig(target.text("hlo_fingerprint"), "", *config, span)
-
-
 # Old releases
 
 
@@ -176,11 +174,6 @@ def _logged(log: Message, span: Span) -> TunedInstruction:
         for result, place in _messages(log, "results")
     )
     return TunedInstruction(name, "", 0, "", candidates, span)
-
-
-def _old_entry(entry: Message, span: Span) -> ChosenConfig:
-    hlo = entry.text("hlo")  # of a fusion, its body in braces
-    return ChosenConfig("", hlo, *_old_config(entry.message("result"), hlo.startswith("{")), span)
 
 
 def _of_any_type(message: Message) -> Message:

@@ -102,12 +102,6 @@ _DIMENSIONS = "expected the axes of each dimension, like [{'x'}, {}]"
 _KINDS = frozenset(("replicated", "maximal", "manual", "unknown", "unreduced"))
 
 
-@reads("expected a sharding")
-def read_sharding(cursor: Cursor) -> Sharding:
-    """The value of `sharding={…}`."""
-    return _sharding_at(cursor)
-
-
 @reads('expected kind="sharding", entry={…}, exit={…}')
 def read_domain(cursor: Cursor) -> Domain:
     """The value of `domain={…}`."""
@@ -127,6 +121,10 @@ def _sharding_at(cursor: Cursor) -> Sharding:
     if cursor.follows("{", "{") or cursor.follows("{", "}"):
         return TupleSharding(cursor.listed(lambda _: _single_at(cursor)))
     return _single_at(cursor)
+
+
+read_sharding = reads("expected a sharding")(_sharding_at)
+"""The value of `sharding={…}`."""
 
 
 def _single_at(cursor: Cursor) -> TiledSharding | NamedSharding:

@@ -70,16 +70,11 @@ def c_unescape_all(text: str) -> bytes:
     return _unescaped(text, _C_ESCAPE, _c_character, is_strict=False)
 
 
-def _printable(byte: int) -> bool:
-    return 0x20 <= byte < 0x7F
+_PRINTABLE: Final = range(0x20, 0x7F)
+_MLIR: Final = [chr(byte) if byte in _PRINTABLE else f"\\{byte:02X}" for byte in range(256)]
+_MLIR[0x22], _MLIR[0x5C] = r"\22", r"\\"
 
-
-_MLIR: Final = [
-    chr(byte) if _printable(byte) and byte != 0x22 else f"\\{byte:02X}" for byte in range(256)
-]
-_MLIR[0x5C] = r"\\"
-
-_C: Final = [chr(byte) if _printable(byte) else f"\\{byte:03o}" for byte in range(256)]
+_C: Final = [chr(byte) if byte in _PRINTABLE else f"\\{byte:03o}" for byte in range(256)]
 for _byte in b"\"'\\":
     _C[_byte] = f"\\{chr(_byte)}"
 _C[0x0A], _C[0x0D], _C[0x09] = r"\n", r"\r", r"\t"
@@ -118,11 +113,7 @@ def _character(byte: int) -> str:
 
 
 def _unescaped(
-    text: str,
-    escapes: re.Pattern[str],
-    character_of: Callable[[str], str],
-    *,
-    is_strict: bool = True,
+    text: str, escapes: re.Pattern[str], character_of: Callable[[str], str], is_strict: bool = True
 ) -> bytes:
     pieces = escapes.split(text)  # text, escape, other character, text, …
     if not is_strict:
