@@ -251,11 +251,8 @@ def _joined(inner: Digits, outer: Digits) -> Digits | None:
             return None
         for low, high in reversed([*pairwise([stride, *edges, stride * size])]):
             # The outer digit that contains this stride.
-            value, digit = next(
-                (value, digit)
-                for value, digit in zip(outer_values, outer, strict=True)
-                if value <= low
-            )
+            places = zip(outer_values, outer, strict=True)
+            value, digit = next(place for place in places if place[0] <= low)
             digits.append(Digit(high // low, digit.stride * (low // value)))
     return _canonical(tuple(digits))
 

@@ -1,4 +1,4 @@
-"""Windows and dimension numbers of convolutions and reduce-windows."""
+"""The geometry of convolutions or reduce-windows: windows, dimension numbers."""
 
 from __future__ import annotations
 
@@ -51,10 +51,8 @@ def read_window(cursor: Cursor) -> Window:
     begins: dict[str, int] = {}
     while not cursor.take("}"):
         begin = cursor.at
-        name = cursor.read(
-            _DEFAULTS.__contains__,
-            "expected size, stride, pad, lhs_dilate, rhs_dilate or rhs_reversal",
-        )
+        message = "expected size, stride, pad, lhs_dilate, rhs_dilate or rhs_reversal"
+        name = cursor.read(_DEFAULTS.__contains__, message)
         if name in parts:
             cursor.refuse(f"{name} is given twice", begin)
         cursor.demand("=")

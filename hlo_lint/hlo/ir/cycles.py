@@ -45,9 +45,8 @@ def _cut(rows: Rows) -> tuple[Rows, tuple[int, ...]]:
     # A row that never gets its operands is on a cycle, or after a cycle. Such rows that never get
     # their users either are on a cycle, or between two cycles.
     left = _never_ready(dict(enumerate(operands)), users)
-    left = _never_ready(
-        {number: [user for user in users[number] if user in left] for number in left}, operands
-    )
+    users_left = {number: [user for user in users[number] if user in left] for number in left}
+    left = _never_ready(users_left, operands)
     # Rows that read rows below, or themselves: without these references no cycle is left.
     closing = tuple(
         number

@@ -1,4 +1,4 @@
-"""Computations and modules as graphs of networkx."""
+"""A computation, or a whole module, as a graph of networkx."""
 
 from __future__ import annotations
 
@@ -40,10 +40,7 @@ def module_digraph(module: Module) -> networkx.DiGraph[str]:
             for name in instruction.called_computations:
                 callee = module.computation(name)
                 if callee is not None and callee.root is not None:
-                    graph.add_edge(
-                        f"{name}/{callee.root.name}",
-                        f"{computation.name}/{instruction.name}",
-                        calls=True,
-                    )
+                    caller = f"{computation.name}/{instruction.name}"
+                    graph.add_edge(f"{name}/{callee.root.name}", caller, calls=True)
     graph.graph["name"] = module.name  # `update` overwrote it with a computation's
     return graph

@@ -1,4 +1,4 @@
-"""Places in the text of an instruction: of its tokens, each with its role, and of its parts.
+"""Places in the text of an instruction: of its parts, of its tokens with their roles.
 
 `InstructionSpans` uses the parser's record of the text; `instruction_tokens` and `head_tokens` use
 only the text, so that a line that is being typed has tokens, too.
@@ -226,10 +226,8 @@ class Token(NamedTuple):
         return self.name_start + len(self.name)
 
 
-_ROLES = {
-    **dict.fromkeys(CALLING_ATTRIBUTES, Role.CALLED),
-    "control-predecessors": Role.PREDECESSOR,
-}
+_ROLES = dict.fromkeys(CALLING_ATTRIBUTES, Role.CALLED)
+_ROLES["control-predecessors"] = Role.PREDECESSOR
 
 
 def instruction_tokens(
