@@ -1,4 +1,4 @@
-"""Disagreements between the dumps of a module and the changes that its passes report."""
+"""Changes of a module that its passes do not report, or report in vain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dumps of a module in the order of the run, and the later passes for each."""
+"""A compilation of a module: its dumps in the order of the run, its release, its artefacts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A dump directory: its files by module, loose files, and skipped files."""
+"""A dump directory: its files by module, loose files, skipped files."""
 
 from __future__ import annotations
 

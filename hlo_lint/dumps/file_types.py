@@ -1,4 +1,4 @@
-"""The types of files that rules read: HLO, PTX, logs of tensor descriptors and of the autotuner."""
+"""The types of files that rules read: HLO, PTX, logs of tensor descriptors or the autotuner."""
 
 from __future__ import annotations
 

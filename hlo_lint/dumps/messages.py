@@ -1,4 +1,4 @@
-"""The component and the pass of XLA that a message comes from.
+"""The origin of a message of XLA: its component, its pass.
 
 `messages.xz` is made by `python -m benchmarks.messages`: each file of XLA's sources with the kinds
 of its messages and hashes of their fixed words. `components.toml` says what the files are.

@@ -1,4 +1,4 @@
-"""The passes that a release runs, in order, and the place of a dump in that order."""
+"""The passes that a release runs, in order, as places for the dumps of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The passes that a run is known to have run, and the orders among them that it breaks."""
+"""Contracts about the order of passes, checked on the passes that a run is known to have run."""
 
 from __future__ import annotations
 

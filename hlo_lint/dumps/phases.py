@@ -1,4 +1,4 @@
-"""Preconditions of passes, and the passes that establish them, as data.
+"""Preconditions of passes, each with the passes that establish it, as data.
 
 A rule names a `Precondition`; the pass lists of the releases (`pipelines/*.txt`) determine where in
 a run it binds.

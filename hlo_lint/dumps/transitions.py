@@ -1,4 +1,4 @@
-"""Orders and properties that a pass may lose, by its name: `transitions.toml`."""
+"""The losses that a pass is allowed, by its name: `transitions.toml`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The passes after a dump, by its name, the flags and the pass lists."""
+"""The passes after a dump, from its name, the flags of the run, or the pass lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operands and results that are arrays with a layout."""
+"""The shape of an operand or result that is an array with a layout."""
 
 from __future__ import annotations
 

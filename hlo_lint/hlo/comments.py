@@ -1,4 +1,4 @@
-"""Comments of HLO, as XLA's lexer skips them: `/* … */` and `// …` to the end of the line."""
+"""Comments of HLO, as XLA's lexer skips them: `/* … */`, or `// …` to the end of the line."""
 
 from __future__ import annotations
 

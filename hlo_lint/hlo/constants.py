@@ -1,4 +1,4 @@
-"""Numbers that the text determines: constants, iotas, and rearrangements of these."""
+"""Numbers that the text determines: constants, iotas, rearrangements of these."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of XLA's element types: widths, ranges, and names in numpy.
+"""The table of XLA's element types: widths, ranges, names in numpy.
 
 The facts are from `xla/primitive_util.h` and `ml_dtypes`. A new type needs a single line.
 """

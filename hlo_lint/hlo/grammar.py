@@ -1,4 +1,4 @@
-"""The grammars of the package, and their parsers, created on demand.
+"""The grammars of the package, as parsers created on demand.
 
 The grammars specify the syntax; the readers beside this module are faster and give the same values,
 as `tests/hlo/test_grammars.py` checks. This module imports lark late: most runs never need it.

@@ -1,4 +1,4 @@
-"""The instructions of a computation by kind: all fields except name and metadata."""
+"""The instructions of a computation by kind: their fields without name or metadata."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layout algebra: bitcast tests for reshapes and transposes, and layouts that make them bitcasts.
+"""Layout algebra: tests whether a reshape or transpose is a bitcast, layouts that make it one.
 
 Everything here mirrors XLA's predicates, including their blind spots: XLA compares dimensions and
 order, but not tiles, packing or memory space; `packs_alike` compares these. Where XLA aborts the

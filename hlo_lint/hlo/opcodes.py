@@ -1,4 +1,4 @@
-"""The table of opcodes: operands and attributes that XLA's parser requires, and families.
+"""The table of opcodes, with their operands, attributes, families.
 
 Operands and attributes are from `ParseInstructionRhs` and `CreateInstruction` in
 `xla/hlo/parser/hlo_parser.cc`, as jaxlib 0.12.0 accepts them for each opcode. A new opcode is one

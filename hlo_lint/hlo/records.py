@@ -1,4 +1,4 @@
-"""The stored form of an instruction: a plain tuple of texts, and an accessor for each field.
+"""The stored form of an instruction: a plain tuple of texts, with an accessor for each field.
 
 A module of a million instructions keeps a million records, and the pass dumps of a compilation
 share them. The regular expression itself creates a plain tuple; a named tuple would take three

@@ -1,4 +1,4 @@
-"""Shapes and layouts as frozen values, compared by content, cached by spelling.
+"""Shapes with their layouts as frozen values, compared by content, cached by spelling.
 
 Terms are XLA's (`xla/shape.h`, `xla/layout.h`). A layout lists dimensions from the fastest varying
 to the slowest: `f32[8,3]{1,0}` is stored as a C array, `f32[8,3]{0,1}` as a Fortran array.

@@ -1,4 +1,4 @@
-"""Symbols in a text: definitions and uses of names."""
+"""Symbols in a text: names where they are defined or used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Protobuf's wire format: reads and writes messages without their definitions.
+"""Protobuf's wire format: messages as fields, without their definitions.
 
 A message is a sequence of fields. A field begins with its key, a varint: its number times 8, plus
 the wire type, which determines the length of its value. A varint has 7 bits per byte, the lowest

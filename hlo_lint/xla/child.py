@@ -1,4 +1,4 @@
-"""Child processes for XLA's code: requests to them, and how they ended.
+"""Child processes for XLA's code, which answer requests, or die.
 
     with Child(limits=ChildLimits.by_default(60)) as child:
         release, _ = child.call(bindings.release)

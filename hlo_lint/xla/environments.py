@@ -1,4 +1,4 @@
-"""Pythons with a release of jax: installed ones, and environments in the user's cache.
+"""Pythons with a release of jax: the current one, or environments in the user's cache.
 
 jaxlib alone takes 300 MB of disk for each release, with the GPU compiler 1.2 GB (380 MB of
 downloads), with the TPU compiler 1.3 GB.

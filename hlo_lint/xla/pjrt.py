@@ -1,4 +1,4 @@
-"""XLA's compilers for absent GPUs and TPUs, called through PJRT's table of functions.
+"""XLA's compilers for absent GPUs or TPUs, called through PJRT's table of functions.
 
 They take plain HLO (`pjrt_c_api.h`, format "hlo"): jax's Python API takes StableHLO, which has no
 layouts and no bitcasts. No driver and no device are needed.

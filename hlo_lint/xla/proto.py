@@ -1,4 +1,4 @@
-"""Protocol buffers with HLO: finds the module in them, and lets XLA print it.
+"""Protocol buffers with HLO, printed by XLA as text.
 
 XLA's own code converts between modules and text, in a child process: C++ may abort on a broken
 file.

@@ -1,4 +1,4 @@
-"""The child process: calls the functions that its parent requests, and sends their results.
+"""The child process, which calls the functions that its parent requests.
 
 `child.py` starts it, under an interpreter that may lack hlo_lint and its dependencies: this package
 is loaded by its path, and the functions import jaxlib, numpy and the standard library.

@@ -1,4 +1,4 @@
-"""Readers of the files beside the HLO of a dump: memory, and timings of the autotuner.
+"""Readers of the files beside the HLO of a dump: buffer assignments, logs of the autotuner.
 
 Readers do not raise on a file's contents: unreadable parts are in the `problems` of the artefact.
 """

@@ -1,4 +1,4 @@
-"""Measurements and choices of the autotuner: logs and results, of new releases and old.
+"""Logs or results of the autotuner, of any release: the configurations it tried, or chose.
 
     new log      AllRawConfigProfiles   instruction_profiles { hlo_fingerprint config_profiles {…} }
     old log      AutotuningLogs         logs { instr {…} results { run_time {…} triton {…} } }

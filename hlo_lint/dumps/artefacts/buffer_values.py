@@ -1,4 +1,4 @@
-"""Positions and uses of each value of a module: `*-buffer-assignment-values.txt`.
+"""Positions of each value of a module, with its uses: `*-buffer-assignment-values.txt`.
 
     <1 fusion.2{0} (phi) @0>
      positions:

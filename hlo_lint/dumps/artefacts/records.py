@@ -1,4 +1,4 @@
-"""The base of all artefacts: their text, and unreadable lines."""
+"""The base of all artefacts: a text with its unreadable lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The attributes after an instruction's operands, split and read on demand.
+"""The attributes after an instruction's operands, as typed values read on demand.
 
 `split_attributes` finds the values; `read_attribute` reads a value by recursive descent over its
 tokens. The grammars specify the syntax, and tests compare the readers with them.

@@ -1,4 +1,4 @@
-"""Numbers, words, names, and short lists of these: most attributes."""
+"""Attributes of numbers, words, names, or short lists of these: most attributes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attributes that are shapes: of an entry's parameters and result, and of a call's operands."""
+"""Attributes that are shapes, or hold them: of an entry, of a call's operands, of a literal."""
 
 from __future__ import annotations
 

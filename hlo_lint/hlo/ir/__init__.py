@@ -1,4 +1,4 @@
-"""A module of HLO: shared immutable records, and views of them on demand.
+"""A module of HLO: views, created on demand, of immutable records that dumps share.
 
 The pass dumps of a module repeat nearly all of their lines, so storage is shared: a record
 (`records.py`) holds the fields of an instruction, a `Computation` is a tuple of records with its

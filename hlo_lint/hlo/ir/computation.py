@@ -1,4 +1,4 @@
-"""A computation: its records, which dumps share, and facts derived from them on demand."""
+"""A computation: its records, which dumps share, with facts derived from them on demand."""
 
 from __future__ import annotations
 

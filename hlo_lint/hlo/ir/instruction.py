@@ -1,4 +1,4 @@
-"""A view of an instruction: its fields, operands, users and attributes, read on demand."""
+"""A view of an instruction: its fields, operands, users, attributes, read on demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A module, and the file that holds it: computations, and the text around them."""
+"""A module in its file: computations with the text around them."""
 
 from __future__ import annotations
 

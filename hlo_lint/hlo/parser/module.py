@@ -1,4 +1,4 @@
-"""Text to modules, losslessly: each file is cut into pieces, and the pieces are parsed."""
+"""Text to modules, losslessly: each file is cut into pieces, which are parsed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All spellings of a shape, and the errors of malformed shapes.
+"""A reader of all spellings of a shape, with the errors of malformed ones.
 
 `hlo_lint.hlo.shape.parse_shape` reads plain arrays itself and leaves the rest to this module.
 `grammars/shape.lark` specifies the syntax, and tests hold this reader to it. The elements of a
