@@ -196,7 +196,7 @@ class _ModuleReader:
             if is_printed:
                 self.at = self.printed.read(self.at, self.computations)
             enough = self.at + 1 if is_printed else len(text)
-            read, self.at = scanner.computations(self.at, enough)
+            read, self.at = scanner.computations(self.at, min(enough, len(text)))
             self.computations += read
         if not self.computations and not self.header:
             self.parse_errors = [_not_hlo(text, scanner.skip(0))]
