@@ -38,7 +38,7 @@ def check_in_parts(
 ) -> Result:
     """The result of `checker.check_dump`, by `jobs` processes or a cluster, and by a cache.
 
-    Pipelines whose workers died are skipped.
+    Compilations whose workers died are skipped.
 
     Raises:
         DumpError: the processes died before the first result, for example of too little memory.

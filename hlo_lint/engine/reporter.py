@@ -64,7 +64,7 @@ class Result:
 
 
 class Part(NamedTuple):
-    """The result of a compilation, which does not depend on other pipelines."""
+    """The result of a compilation, which does not depend on other compilations."""
 
     result: Result
     unread: frozenset[str]

@@ -1,4 +1,4 @@
-"""Wherever pipelines are checked, and in whatever order, the report is that of one process."""
+"""Wherever compilations are checked, and in whatever order, the report is that of one process."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_files_that_were_moved_together_have_the_same_findings_there(
 
 
 class Sent:
-    """Stands for a pipeline, and notes the thread that writes it."""
+    """Stands for a compilation, and notes the thread that writes it."""
 
     writers: ClassVar[list[threading.Thread]] = []
 
@@ -65,7 +65,7 @@ def _name(task: Task, sent: object) -> str:
     return type(sent).__name__
 
 
-def test_pipelines_are_written_for_others_before_this_process_goes_on_with_them() -> None:
+def test_compilations_are_written_for_others_before_this_process_goes_on_with_them() -> None:
     Sent.writers.clear()
     with LocalExecutor(2, TASK) as executor:
         results = executor.map(_name, cast("Any", [{0: Sent()}, {1: Sent()}]))

@@ -18,7 +18,7 @@ class WorkersLostError(DumpError):
 
 
 class Executor(AbstractContextManager["Executor"], Protocol):
-    """Applies a function to pipelines."""
+    """Applies a function to compilations."""
 
     task: Task
     is_local: bool
