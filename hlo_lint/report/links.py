@@ -1,4 +1,4 @@
-"""Links to the web pages of rules, and a test for terminals that show links."""
+"""Links to the web pages of rules: their addresses, the terminals that show them."""
 
 from __future__ import annotations
 
