@@ -12,6 +12,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import TypedDict
 
+from hlo_lint.analysis.grouping import by_key
 from hlo_lint.hlo.ir import Instruction
 
 NEAR = 5
@@ -187,12 +188,9 @@ def _with_bends(
 
 def _order(rows: list[list[_Item]], chains: list[list[_Item]]) -> None:
     """Order each layer by the mean position of its neighbours, downwards and upwards in turns."""
-    upper: dict[_Item, list[_Item]] = {}
-    lower: dict[_Item, list[_Item]] = {}
-    for chain in chains:
-        for higher, deeper in pairwise(chain):
-            upper.setdefault(deeper, []).append(higher)
-            lower.setdefault(higher, []).append(deeper)
+    steps = [step for chain in chains for step in pairwise(chain)]
+    lower = by_key(steps)
+    upper = by_key((deeper, higher) for higher, deeper in steps)
     # The barycenter heuristic of layered drawings: few sweeps leave few crossings.
     for sweep in range(_SWEEPS):
         down = sweep % 2 == 0

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
+from hlo_lint.analysis.grouping import by_key
 from hlo_lint.apps.api import lint
 from hlo_lint.apps.jax.capture.children import Job, JobResult, ProgramOutcome, run_job
 from hlo_lint.apps.jax.capture.jit import without_folder
@@ -149,15 +150,13 @@ class ProgramTrials:
 
     program: str
     target: str
-    trials: list[Trial] = field(default_factory=list)
+    trials: Sequence[Trial]
 
     @property
     def verdict(self) -> str:
         """`f on h200: compiles, no findings (jax 0.11.2); dies when cuBLASLt wins (jax 0.10.0)`"""
-        fates: dict[str, list[str]] = {}
-        for release in dict.fromkeys(trial.jax for trial in self.trials):
-            mine = [trial for trial in self.trials if trial.jax == release]
-            fates.setdefault(_fate(mine), []).append(release)
+        by_release = by_key((trial.jax, trial) for trial in self.trials)
+        fates = by_key((_fate(trials), release) for release, trials in by_release.items())
         best_first = sorted(fates, key=lambda fate: FATES.index(fate.removesuffix(WINS)))
         parts = [f"{fate} (jax {_listed(fates[fate])})" for fate in best_first]
         return f"{self.program} on {self.target}: {'; '.join(parts)}"
@@ -223,12 +222,9 @@ def compare_releases(
                 raise failures[0] from None
             name = question.job.function or question.job.script.stem
             trials.append(Trial(name, interpreter.jax, Winner.DEFAULT, State.UNTRIED, f"{error}"))
-    comparisons: dict[str, ProgramTrials] = {}
-    for trial in trials:
-        name = question.job.target.name
-        comparisons.setdefault(trial.program, ProgramTrials(trial.program, name))
-        comparisons[trial.program].trials.append(trial)
-    return list(comparisons.values())
+    target = question.job.target.name
+    by_program = by_key((trial.program, trial) for trial in trials)
+    return [ProgramTrials(program, target, tried) for program, tried in by_program.items()]
 
 
 @dataclass
