@@ -18,7 +18,7 @@ from hlo_lint.engine.history import FindingHistory, histories_of
 from hlo_lint.engine.reporter import Reporter
 from hlo_lint.engine.states import DefectEnd
 from hlo_lint.engine.timeline import Timeline
-from hlo_lint.rules.base import Rule, UnmetPrecondition
+from hlo_lint.rules.base import UnmetPrecondition
 from hlo_lint.rules.checks import Check
 from hlo_lint.rules.findings import Severity
 
@@ -58,10 +58,18 @@ def check_precondition(
     last = next(dump for dump in reversed(compilation.dumps) if dump in held)
     stated = PreconditionStatus(Fate.BREAKS, f"{before} comes next, as stated")
     status = stated if before else status_of(compilation, last, demand)
-    binds = _binds(demand, status)
+    binds, certain = _binds(demand, status), status.outcome is Fate.BREAKS
     for history in histories:
         if before or binds:
-            _add_binding(check.rule, demand, status, history, reporter)
+            reporter.add_history(
+                check.rule,
+                history,
+                binding=0 if before else _first_binding(demand, history),
+                end=DefectEnd(history.resolving_pass()),
+                severity=Severity.ERROR if certain else Severity.WARNING,
+                notes=tuple(_verdict(demand, status, history)),
+                next_pass=demand.demanded_by if certain else "",
+            )
         elif resolved_by := history.resolving_pass():
             reporter.add_resolved(check.rule, history, DefectEnd(resolved_by))
     never = status.outcome is Fate.NEVER and not demand.only_if_certain
@@ -106,27 +114,6 @@ def _is_bound(demand: Precondition, timeline: Timeline, dump: PassDump, before: 
         return True
     stated = dump.name is None and before == demand.demanded_by
     return stated and not dump.is_named_before_layouts
-
-
-def _add_binding(
-    rule: Rule,
-    demand: Precondition,
-    status: PreconditionStatus,
-    history: FindingHistory,
-    reporter: Reporter,
-) -> None:
-    """Report a defect on which a later pass dies or may die."""
-    certain = status.outcome is Fate.BREAKS
-    is_stated = bool(reporter.before or history.timeline.next_pass)
-    reporter.add_history(
-        rule,
-        history,
-        binding=0 if is_stated else _first_binding(demand, history),
-        end=DefectEnd(history.resolving_pass()),
-        severity=Severity.ERROR if certain else Severity.WARNING,
-        notes=tuple(_verdict(demand, status, history)),
-        next_pass=demand.demanded_by if certain else "",
-    )
 
 
 def _binds(demand: Precondition, status: PreconditionStatus) -> bool:
