@@ -327,7 +327,7 @@ class Runs:
             verdict = self._compared(before, after, hostile, seed)
             yield verdict
             if verdict.outcome is StepOutcome.NOT_RUN:
-                yield from self._hang(before, after, hostile, verdict)
+                yield from self._hang(before, hostile, verdict)
                 not_run += 1
             if not_run == MAX_NOT_RUN:
                 break
@@ -355,9 +355,7 @@ class Runs:
             if hidden is not None:
                 yield hidden
 
-    def _hang(
-        self, before: Program, after: Program, inputs: Inputs, verdict: Comparison
-    ) -> Iterator[Comparison]:
+    def _hang(self, before: Program, inputs: Inputs, verdict: Comparison) -> Iterator[Comparison]:
         """A change where the program before the step ends on inputs, and the other does not."""
         limit = self._hang_limit
         if SECONDS not in verdict.reason or limit > self.xla.limits.seconds:
@@ -491,17 +489,17 @@ class Runs:
         if divergence is None and native and is_narrowed:
             divergence = result_difference(native[0], native[1])
             return Comparison(StepOutcome.CHANGED, "", divergence, seed, EXACT, inputs, is_own=True)
-        if divergence is not None and not self._confirmed(before, after, inputs, seed, bound):
+        if divergence is None:
+            return Comparison(StepOutcome.WITHIN_BOUND, "", None, seed, bound, inputs)
+        change = Comparison(StepOutcome.CHANGED, "", divergence, seed, bound, inputs)
+        if not self._is_confirmed(before, after, change):
             return Comparison(StepOutcome.NOT_RUN, UNCONFIRMED, seed=seed)
-        if wide and divergence and self._is_absorbed(before, after, inputs, seed, divergence):
+        if wide and self._is_absorbed(before, after, change):
             reason = "a sum of large numbers loses as much"
             return Comparison(StepOutcome.NOT_COMPARABLE, reason, seed=seed)
-        outcome = StepOutcome.WITHIN_BOUND if divergence is None else StepOutcome.CHANGED
-        return Comparison(outcome, "", divergence, seed, bound, inputs)
+        return change
 
-    def _confirmed(
-        self, before: Program, after: Program, inputs: Inputs, seed: int, bound: Bound
-    ) -> bool:
+    def _is_confirmed(self, before: Program, after: Program, change: Comparison) -> bool:
         """False if XLA:CPU without its rewrites sees no difference: the bug is then XLA:CPU's.
 
         A large program takes as long without fusions as everything before, and is not asked.
@@ -510,32 +508,27 @@ class Runs:
             return True
         try:
             ours, theirs = (
-                self.results(side, inputs, seed, WIDE, is_judge=True) for side in (before, after)
+                self.results(side, change.inputs, change.seed, WIDE, is_judge=True)
+                for side in (before, after)
             )
         except NotRun:
             return True
-        return not keep_bound(ours, theirs, bound)
+        return not keep_bound(ours, theirs, change.bound)
 
-    def _is_absorbed(
-        self,
-        before: Program,
-        after: Program,
-        inputs: Inputs,
-        seed: int,
-        difference: LargestDifference,
-    ) -> bool:
+    def _is_absorbed(self, before: Program, after: Program, change: Comparison) -> bool:
         """True if results are equal without the inputs whose rounding in f64 is the difference.
 
         In `(a + b) - b` a small `a` is lost beside a large `b`, or survives.
         """
         import numpy as np
 
-        if seed < EDGES or not 0 < difference.error < np.inf:
+        difference = change.difference
+        if change.seed < EDGES or difference is None or not 0 < difference.error < np.inf:
             return False
         if not any(node.opcode in ABSORBING for side in (before, after) for node in side.nodes):
             return False
         limit = difference.error / WIDE_BOUND.of_largest
-        arrays = in_types(self.inputs(inputs, seed), before, WIDE)
+        arrays = in_types(self.inputs(change.inputs, change.seed), before, WIDE)
         with np.errstate(invalid="ignore"):
             small = [
                 np.where(np.isfinite(array) & (np.abs(array) > limit), 0, array)
@@ -551,7 +544,7 @@ class Runs:
             )
         except NotRun:
             return False
-        return keep_bound(ours, theirs, difference.bound)
+        return keep_bound(ours, theirs, change.bound)
 
 
 ABSORBING: Final = frozenset("add convolution dot reduce reduce-window scatter subtract".split())

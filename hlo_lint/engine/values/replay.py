@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Final
@@ -124,10 +124,7 @@ class _Replay:
             return None
         # An all-gather of a parameter's parts is the parameter before partitioning.
         samples = [*inputs, *own.values(), *chain(*(state.values() for _, state in again))]
-
-        def is_repaired(node: Node) -> bool:
-            return self._is_repaired(theirs, node, own.values(), values, inputs, right)
-
+        is_repaired = partial(self._is_repaired, theirs, own.values(), values, inputs, right)
         node = self._start(wrong, shared, samples, values, is_repaired)
         divergence = self._counterpart(node, own, values)
         loop = node.operands[0] if node.opcode == "get-tuple-element" else node
@@ -211,11 +208,11 @@ class _Replay:
     def _is_repaired(
         self,
         graph: Graph,
-        node: Node,
         ours: Iterable[AnyArray],
         theirs: Mapping[Node, AnyArray],
         inputs: Sequence[AnyArray],
         right: Sequence[AnyArray],
+        node: Node,
     ) -> bool:
         """True if a value before the step, in the place of the node's, makes the results right."""
         value = theirs.get(node)

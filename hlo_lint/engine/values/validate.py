@@ -419,7 +419,7 @@ def _change(before: ValidatedStep, after: ValidatedStep, inputs: Inputs, runs: R
     if not nearest.has_graph_of(before):
         nearest = before  # the steps between did not run
     arrays = tuple(_shown(before.dump, runs, inputs, after.comparison.seed))
-    is_disputed = _is_disputed(nearest.dump, after.dump, after.comparison, arrays, runs)
+    is_disputed = _is_disputed(nearest, after, arrays, runs)
     return ValueChange(nearest.dump, after.dump, after.comparison, divergence, arrays, is_disputed)
 
 
@@ -431,21 +431,17 @@ def _loop(program: Program) -> Culprit | None:
 
 
 def _is_disputed(
-    before: PassDump,
-    after: PassDump,
-    comparison: Comparison,
-    inputs: Sequence[ShownInput],
-    runs: Runs,
+    before: ValidatedStep, after: ValidatedStep, inputs: Sequence[ShownInput], runs: Runs
 ) -> bool:
     """True if XLA:CPU runs both texts without its passes, and they give equal values."""
-    difference = comparison.difference
+    difference = after.comparison.difference
     if difference is None or not difference.error > OWN_BOUND.of_largest * abs(difference.before):
         return False  # rounding in their own types may hide it
     arrays = [shown.array for shown in inputs]
     try:
         ours, theirs = (
-            text_values(dump.module, arrays, runs.xla, with_passes=False)
-            for dump in (before, after)
+            text_values(step.dump.module, arrays, runs.xla, with_passes=False)
+            for step in (before, after)
         )
     except (HloLintError, ValueError):
         return False  # of several devices, of another release, with kernels
