@@ -96,14 +96,8 @@ class RunSteps:
             modules = step.dump.file.modules
             if len(modules) != 1:
                 raise NotLowered(f"it holds {len(modules)} modules")
-            lowering = partial(
-                Lowering,
-                modules[0],
-                self._nodes,
-                self._replicated,
-                layouts_bind=layouts_bind,
-                devices=devices,
-            )
+            lowering = partial(Lowering, modules[0], self._nodes, self._replicated)
+            lowering = partial(lowering, layouts_bind=layouts_bind, devices=devices)
             try:
                 parts = lowering(layout=self._layout, is_partitioned=is_partitioned)
                 step.program = parts.program()

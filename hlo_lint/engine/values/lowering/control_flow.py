@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from hlo_lint.analysis.endless_loops import endless
@@ -150,11 +151,7 @@ def conditional_results(
         predicate = lowering.nodes.convert(index, "s32")
     # The operand counts of the branches, so that different splits of equal operands differ.
     counts = (("", spelled_index(len(branch) for branch in leaves)),)
-    node = lowering.nodes.make(
-        "conditional",
-        shapes,
-        (predicate, *(leaf for arguments in leaves for leaf in arguments)),
-        counts,
-        tuple(("branch", branch) for branch in branches),
-    )
+    read = predicate, *chain.from_iterable(leaves)
+    called = tuple(("branch", branch) for branch in branches)
+    node = lowering.nodes.make("conditional", shapes, read, counts, called)
     return _results(lowering, shape, node, carried)

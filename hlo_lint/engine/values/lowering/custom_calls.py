@@ -104,11 +104,9 @@ def _manual(
 ) -> LoweredValue:
     """The arrays of a manual region, each cut as the partitioner's own call."""
     shapes = shape.elements if isinstance(shape, TupleShape) else (shape,)
+    parts = zip(operands, lowering.operand_shapes(call), shapes, strict=True)
     results = [
-        cut(lowering, call, target, [value], element, [read])
-        for value, read, element in zip(
-            operands, lowering.operand_shapes(call), shapes, strict=True
-        )
+        cut(lowering, call, target, [value], element, [read]) for value, read, element in parts
     ]
     return tuple(results) if isinstance(shape, TupleShape) else results[0]
 
@@ -125,16 +123,10 @@ def sort(
     nodes = lowering.nodes
     scalars = [ArrayShape(column.shape.dtype, ()) for column in columns for _ in range(2)]
     keys = [nodes.parameter(number, scalars[number]) for number in range(2)]
-    graph = nodes.graph(
-        tuple(scalars), [nodes.make("compare", ArrayShape("pred", ()), keys, comparison)]
-    )
-    node = nodes.make(
-        "sort",
-        tuple(column.shape for column in columns),
-        columns,
-        (("dimensions", f"{{{axis}}}"),),
-        (("to_apply", graph),),
-    )
+    root = nodes.make("compare", ArrayShape("pred", ()), keys, comparison)
+    called = (("to_apply", nodes.graph(tuple(scalars), [root])),)
+    shapes = tuple(column.shape for column in columns)
+    node = nodes.make("sort", shapes, columns, (("dimensions", f"{{{axis}}}"),), called)
     return [node] if len(columns) == 1 else nodes.elements(node)
 
 

@@ -260,13 +260,10 @@ def reduce(
     nodes, first = lowering.nodes, leaves[1]
     dtype = first.shape.dtype
     neutral = nodes.scalar(neutral_element(dtype, combiner), dtype)
-    node = nodes.make(
-        "reduce",
-        ArrayShape(dtype, result.dims),
-        (nodes.convert(leaves[0], dtype), neutral),
-        (("dimensions", spelled_index(instruction.integers_attribute("dimensions") or ())),),
-        (("to_apply", called),),
-    )
+    operands = nodes.convert(leaves[0], dtype), neutral
+    axes = spelled_index(instruction.integers_attribute("dimensions") or ())
+    attributes, graphs = (("dimensions", axes),), (("to_apply", called),)
+    node = nodes.make("reduce", ArrayShape(dtype, result.dims), operands, attributes, graphs)
     node = node if neutral is first else nodes.binary(combiner, node, first)
     return nodes.convert(node, result.dtype)  # XLA:TPU rounds it as it is written
 

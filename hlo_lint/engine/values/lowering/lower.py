@@ -158,6 +158,7 @@ class Lowering:
                 limit = index_limit(parameter, self.module)
             shapes = [shape for shape, _ in sized]
             bounds = [bound for _, bound in sized]
+            limits = [limit if bound is None else bound + 1 for bound in bounds]
             places = [count - 1 for count in accumulate(bound is None for bound in bounds)]
             if self.devices > 1 and any(bounds):
                 raise NotLowered(f"%{parameter.name} is bounded and runs on several devices")
@@ -173,15 +174,10 @@ class Lowering:
             for device in range(self.devices):
                 if not (shared and device):
                     first = len(inputs)
+                    fixed = given.get((number, device), ())
                     inputs += [
-                        Input(
-                            leaf + place,
-                            device,
-                            shape,
-                            limit if bound is None else bound + 1,
-                            given.get((number, device), ()),
-                        )
-                        for place, shape, bound in zip(places, shapes, bounds, strict=True)
+                        Input(leaf + place, device, shape, most, fixed)
+                        for place, shape, most in zip(places, shapes, limits, strict=True)
                     ]
                 whole = [self.nodes.parameter(i, shape) for i, shape in enumerate(shapes, first)]
                 if own is not shapes:
