@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -18,7 +18,7 @@ from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.opcodes import BINARY, CONTROL_FLOW, NO_KERNEL
 from hlo_lint.hlo.parser.literals import AnyArray
 from hlo_lint.hlo.parser.module import parse_file
-from hlo_lint.hlo.shape import TupleShape, arrays, shape_or_none
+from hlo_lint.hlo.shape import ArrayShape, TupleShape, arrays, shape_or_none
 from hlo_lint.text.source import decode, encode
 from hlo_lint.xla.child import ChildDied, ChildError
 from hlo_lint.xla.compiler import Ending, XlaCompiler
@@ -141,27 +141,23 @@ def as_overrides(flags: str) -> dict[str, bool | int | str]:
 
 def _is_plain(cut: KernelCut) -> bool:
     """True if StableHLO has all that the emitter reads of a kernel."""
-    rows = [row for body in cut.draft.bodies for row in body.rows]
     # A loop needs its copies in their order, which StableHLO loses: copy insertion has to run.
     return (
         "kind=kCustom" not in cut.text
-        and CONTROL_FLOW.isdisjoint(row.opcode for row in rows)
+        and CONTROL_FLOW.isdisjoint(row.opcode for _, row in cut.draft.places())
         and _has_default_layouts(cut)
-        and all(
-            BITS.get(array.dtype, 8) >= 8
-            for row in rows
-            for array in arrays(shape_or_none(row.type_text))
-        )
+        and all(BITS.get(array.dtype, 8) >= 8 for array in _arrays(cut))
     )
 
 
 def _has_default_layouts(cut: KernelCut) -> bool:
-    return all(
-        array.layout is None or array.layout.is_descending
-        for body in cut.draft.bodies
-        for row in body.rows
-        for array in arrays(shape_or_none(row.type_text))
-    )
+    return all(array.layout is None or array.layout.is_descending for array in _arrays(cut))
+
+
+def _arrays(cut: KernelCut) -> Iterator[ArrayShape]:
+    """The arrays that a kernel holds."""
+    for _, row in cut.draft.places():
+        yield from arrays(shape_or_none(row.type_text))
 
 
 def _for_stablehlo(draft: Draft) -> Draft:

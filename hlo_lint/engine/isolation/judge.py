@@ -113,7 +113,7 @@ def judge_kernel(cut: KernelCut, compiler: KernelCompiler, judge: XlaCpu) -> Ker
 
 def reason_not_alone(cut: KernelCut) -> str:
     """The reason why the results of a kernel alone decide nothing; empty if they decide."""
-    rows = [row for body in cut.draft.bodies for row in body.rows]
+    rows = [row for _, row in cut.draft.places()]
     if needs := {row.opcode for row in rows} & NOT_ALONE:
         return f"{min(needs)} does not run alone"
     if cut.instruction.opcode == "while":
