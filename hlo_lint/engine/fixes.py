@@ -95,16 +95,11 @@ def fix_dump(
 
 def _refused(checker: Checker) -> dict[Hashable, str]:
     """The messages of findings of verifier rules, by rule and place."""
-    reported = [
-        diagnostic
-        for diagnostic in checker.result.diagnostics
-        if diagnostic.severity is not Severity.INFO
-    ]
-    families = {entry.name: entry.family for entry, _ in checker.rules.chosen} if reported else {}
+    families = {entry.name: entry.family for entry, _ in checker.rules.chosen}
     return {
         finding_key(diagnostic): diagnostic.message
-        for diagnostic in reported
-        if families.get(diagnostic.rule) == "verifier"
+        for diagnostic in checker.result.diagnostics
+        if diagnostic.severity is not Severity.INFO and families.get(diagnostic.rule) == "verifier"
     }
 
 

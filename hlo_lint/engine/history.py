@@ -197,12 +197,8 @@ def followed_back(
         # Dumps of equal text share their pieces; most passes change nothing and are skipped.
         if seen is None or seen[0].pieces is not module.pieces:
             seen = module, list(look(module))
-        there = [
-            occurrence
-            for finding in seen[1]
-            for occurrence in [Occurrence(finding, earlier)]
-            if not wanted.isdisjoint(_renaming_keys(occurrence))
-        ]
+        every = (Occurrence(finding, earlier) for finding in seen[1])
+        there = [other for other in every if not wanted.isdisjoint(_renaming_keys(other))]
         wanted = {key for occurrence in there for key in _renaming_keys(occurrence)}
         occurrences += there
     histories = histories_of(occurrences, timeline)

@@ -37,22 +37,15 @@ def diagnostic_of(change: ValueChange, dumps: Sequence[PassDump] = ()) -> Diagno
         message = f"the module no longer runs {step}: {change.comparison.reason}"
     else:
         message = f"the module computes different values {step}: {difference}"
-        notes.insert(
-            0,
-            f"largest error {difference.error:.6g}, {_seed(change.comparison.seed)}; the bound was "
-            f"{change.comparison.bound}",
-        )
+        error, inputs = f"largest error {difference.error:.6g}", _seed(change.comparison.seed)
+        notes.insert(0, f"{error}, {inputs}; the bound was {change.comparison.bound}")
         if culprit is not None:
             notes.insert(0, _first(change))
         if change.is_disputed:
             notes.append("XLA:CPU without its passes computes equal values from the two texts")
     notes += _made_up(change)
-    finding = Finding(
-        culprit.instruction if culprit is not None else first_line(dump),
-        message,
-        notes=tuple(notes),
-        key="values",
-    )
+    place = culprit.instruction if culprit is not None else first_line(dump)
+    finding = Finding(place, message, notes=tuple(notes), key="values")
     introduced = None
     if name is not None and name.step is not None:
         before = change.before.name.step if change.before.name is not None else None

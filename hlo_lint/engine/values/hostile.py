@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from math import isqrt, log, prod
 from typing import TYPE_CHECKING, Any, Final
 
@@ -194,11 +195,8 @@ def _integers(random: Random, input_: Input, run: int) -> AnyArray:
     if prod(shape.dims) == 1:
         if run % 2 == 0 and wanted.numbers:
             return np.full(shape.dims, _combined(near, wanted, run // 2), object).astype(target)
-        kinds = [
-            small,
-            bits if any_bits else small,
-            np.full(shape.dims, ends[random.integers(len(ends))], object),
-        ]
+        end = np.full(shape.dims, ends[random.integers(len(ends))], object)
+        kinds = [small, bits if any_bits else small, end]
         return np.asarray(kinds[random.integers(len(kinds))], target)
     arranged = _arranged(random, small, near, run, input_)
     if arranged is not None:
@@ -208,11 +206,8 @@ def _integers(random: Random, input_: Input, run: int) -> AnyArray:
         np.array(numbers, object)[random.integers(0, len(numbers), shape.dims)].astype(target)
         for numbers in (near, ends)
     ]
-    return np.select(
-        [kind < at_near, kind < at_near + at_ends, kind < at_near + at_ends + any_bits],
-        [*choices, bits],
-        small,
-    ).astype(target)
+    conditions = [kind < end for end in accumulate((at_near, at_ends, any_bits))]
+    return np.select(conditions, [*choices, bits], small).astype(target)
 
 
 def _arranged(

@@ -182,12 +182,8 @@ class Runs:
             return hostile_value(input_, seed)
         if (given := self.given_for(input_, seed)) is not None:
             return given.astype(numpy_dtype(input_.shape.dtype))
-        return value(
-            input_.shape,
-            (seed, input_.leaf, input_.device),
-            limit=input_.limit,
-            edges=EDGES <= seed < HOSTILE,
-        )
+        of_input, edges = (seed, input_.leaf, input_.device), EDGES <= seed < HOSTILE
+        return value(input_.shape, of_input, limit=input_.limit, edges=edges)
 
     def results(
         self,

@@ -88,11 +88,8 @@ def crossed(lowering: Lowering, call: Instruction, operands: list[Values]) -> Va
     ]
     if target in INTO:
         results = [
-            [
-                sharded.cut(nodes, node, device)
-                for sharded, node in zip(spread, rows[device], strict=True)
-            ]
-            for device in devices
+            [sharded.cut(nodes, node, device) for sharded, node in zip(spread, row, strict=True)]
+            for device, row in enumerate(rows)
         ]
     else:
         columns = zip(spread, zip(*rows, strict=True), strict=True)

@@ -251,11 +251,8 @@ def border(call: Instruction, target: str, module: Module, devices: int) -> list
     if text is None:
         outer = [operand.instruction for operand in call.operands] if goes_in else [call]
         return [sharded for array in outer if array for sharded in _shardeds(array, devices)]
-    shapes = [
-        leaf
-        for shape in ([operand.shape for operand in call.operands] if goes_in else [call.shape])
-        for leaf in bare(shape)  # type: ignore[arg-type]
-    ]
+    types = [operand.shape for operand in call.operands] if goes_in else [call.shape]
+    shapes = [leaf for shape in types for leaf in bare(shape)]  # type: ignore[arg-type]
     shardings = _find_shardy(text)
     if len(shardings) != len(shapes):
         raise NotLowered(f"%{call.name} has {len(shardings)} shardings of {len(shapes)} arrays")
