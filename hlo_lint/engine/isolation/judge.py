@@ -82,7 +82,6 @@ class KernelCompiler(Protocol):
 
     def compile(self, cut: KernelCut) -> Ending:
         """Compile a kernel as the release does at the end of its passes."""
-        ...
 
     def run(self, cut: KernelCut, inputs: Sequence[AnyArray]) -> list[AnyArray]:
         """The results of the compiled kernel, the leaves of its root in order.
@@ -90,7 +89,6 @@ class KernelCompiler(Protocol):
         Raises:
             NotRun: it does not run.
         """
-        ...
 
 
 def judge_kernel(cut: KernelCut, compiler: KernelCompiler, judge: XlaCpu) -> KernelVerdict:

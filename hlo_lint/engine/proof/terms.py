@@ -438,16 +438,15 @@ def prove_equal(before: Module, after: Module) -> Equality:
     moved: list[Instruction] = []
     for body in after.computations:
         former = before.computation(body.name)
-        if former is None:
+        if former is None or former.text == body.text:
             continue
-        if former.text != body.text:
-            changed.append(body.name)
-            _check_control(former, body)
-            for instruction in body.instructions:
-                was = former.instruction(instruction.name)
-                is_new = was is None or was.row != instruction.row
-                if is_new and instruction.opcode in _MOVES - {"parameter"}:
-                    moved.append(instruction)
+        changed.append(body.name)
+        _check_control(former, body)
+        for instruction in body.instructions:
+            was = former.instruction(instruction.name)
+            is_new = was is None or was.row != instruction.row
+            if is_new and instruction.opcode in _MOVES - {"parameter"}:
+                moved.append(instruction)
     for name in (*changed, *(name for name in new if name in old)):
         if old[name].number != new[name].number:
             _refuse(name, old[name], new[name], terms)

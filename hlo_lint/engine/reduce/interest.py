@@ -52,7 +52,6 @@ class InterestTest(Protocol):
 
     def __call__(self, text: str) -> InterestVerdict:
         """The verdict on a text."""
-        ...
 
 
 def skeleton(message: str) -> str:
