@@ -176,13 +176,12 @@ class Reporter:
         path, chosen = artefact.path, self.rules.named("unreadable-text")
         if chosen is None or path is None or str(path) in self.unread:
             return
-        rule = chosen.rule
         self.unread.add(str(path))
         module = compilation.dumps[0].name.module if compilation.dumps[0].name else ""
         dump = PassDump.of(HloFile.of_text(artefact.text, path, module), path)
         for problem in artefact.problems:
             span = Span(problem.start, problem.end)
-            self.add(LocatedFinding(rule, Finding(span, problem.message), dump, None))
+            self.add(LocatedFinding(chosen.rule, Finding(span, problem.message), dump, None))
 
     def add_traced_back(
         self,

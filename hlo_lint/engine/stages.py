@@ -81,8 +81,7 @@ class Stages:
         is_body = is_fusion_body(dump.path, module)
         normalized = None if is_body else self._is_behind(dump, LAYOUT_NORMALIZATION)
         backend, release = self.compilation.backend, self.compilation.release
-        is_tpu = backend == "tpu"
-        host_memory = is_tpu or self._is_behind(dump, HOST_OFFLOADER) is not False
+        host_memory = backend == "tpu" or self._is_behind(dump, HOST_OFFLOADER) is not False
         is_assigned = layouts and self.compilation.assigned_at is not None
         stage = stage_at(
             backend,

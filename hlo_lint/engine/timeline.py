@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import chain
+from itertools import chain, product, starmap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hlo_lint.analysis.cycles import cycles_of
@@ -161,13 +161,9 @@ class Timeline:
             check, everything.outside_fusions if rule.skip_fusion_bodies else everything.stages
         ):
             for stage in everything.stages[view] if check.takes_stage else (None,):
-                findings = self._run(check, view, stage)
-                if not findings:
-                    continue
-                places = list(self._places(check.view, rule.skip_fusion_bodies, view, stage))
-                for finding in findings:
-                    for ref in places:
-                        yield Occurrence(finding, ref)
+                if findings := self._run(check, view, stage):
+                    places = self._places(check.view, rule.skip_fusion_bodies, view, stage)
+                    yield from starmap(Occurrence, product(findings, places))
 
     def find_at(
         self, check: Check, position: int, stage: Stage | None = None
@@ -218,10 +214,9 @@ class Timeline:
             for refs, module in self._modules:
                 for viewed in dict.fromkeys(_views(view_name, skip_fusion_bodies, module)):
                     held.setdefault(viewed, []).append(refs)
-        for there in held.get(view, ()):
-            for ref in there:
-                if stage is None or self.stage(ref) is stage:
-                    yield ref
+        for ref in chain.from_iterable(held.get(view, ())):
+            if stage is None or self.stage(ref) is stage:
+                yield ref
 
 
 def has_cycle(dump: PassDump) -> bool:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 from hlo_lint.analysis.shape_inference import ShapeInference
@@ -183,12 +184,8 @@ class Draft:
     def of(cls, module: Module, comments: str = "") -> Draft:
         """The draft of a module; shapes that the text leaves out are inferred."""
         inference = ShapeInference(module.computations)
-        inline = {
-            id(inline.computation)
-            for computation in module.computations
-            for several in computation.inline.values()
-            for inline in several
-        }
+        several = (inline for body in module.computations for inline in body.inline.values())
+        inline = {id(part.computation) for part in chain.from_iterable(several)}
         bodies = tuple(
             _body(computation, inference, computation is module.entry)
             for computation in module.computations

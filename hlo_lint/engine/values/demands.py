@@ -436,13 +436,9 @@ def _called(
             operands: dict[int, dict[float, None]] = {}
             count = max(len(graph.parameters) // 2, 1)
             for number, numbers in callee.numbers.items():
-                place = number
-                if node.opcode == "sort":
-                    place = number // 2
-                elif node.opcode in ("reduce", "reduce-window"):
-                    place = number % count
-                elif node.opcode == "scatter" and number >= count:
-                    place = number + 1
+                places = {"sort": number // 2, "scatter": number + (number >= count)}
+                places |= dict.fromkeys(("reduce", "reduce-window"), number % count)
+                place = places.get(node.opcode, number)
                 if place < len(node.operands):
                     operands.setdefault(place, {}).update(numbers)
             yield 0, Demands(operands)
