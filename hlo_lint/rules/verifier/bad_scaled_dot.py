@@ -20,27 +20,17 @@ class BadScaledDot(VerifierRule):
     table = """
         scale-rank: ShapeVerifier::HandleScaledDot (scaled-dot)
           a scale has the rank of its operand; there is a single contracting dimension
-            a = f8e4m3fn[4,8] parameter(0)
-            b = f8e4m3fn[8,2] parameter(1)
-            s = f8e8m0fnu[4] parameter(2)
-            t = f8e8m0fnu[4,2] parameter(3)
-            ROOT d = f32[4,2] scaled-dot(a, b, s, t), lhs_contracting_dims={1},  // error
-                rhs_contracting_dims={0}
+            ROOT d = f32[4,2] scaled-dot(f32[4,8] a, f32[8,2] b, f32[4] s, f32[4,2] t),  // error
+                lhs_contracting_dims={1}, rhs_contracting_dims={0}
         scale-size: ShapeVerifier::HandleScaledDot
           each dimension of an operand is a multiple of its scale's
-            a = f8e4m3fn[4,8] parameter(0)
-            b = f8e4m3fn[8,2] parameter(1)
-            s = f8e8m0fnu[4,3] parameter(2)
-            t = f8e8m0fnu[4,2] parameter(3)
-            ROOT d = f32[4,2] scaled-dot(a, b, s, t), lhs_contracting_dims={1},  // error
-                rhs_contracting_dims={0}
+            ROOT d = f32[4,2] scaled-dot(f32[4,8] a, f32[8,2] b, f32[4,3] s, f32[4,2] t),  // error
+                lhs_contracting_dims={1}, rhs_contracting_dims={0}
         scale-missing: ShapeVerifier::HandleScaledDot
           at most one scale is a scalar
-            a = bf16[4,8] parameter(0)
-            b = bf16[8,2] parameter(1)
             s = bf16[] constant(1)
-            ROOT d = f32[4,2] scaled-dot(a, b, s, s), lhs_contracting_dims={1},  // error
-                rhs_contracting_dims={0}
+            ROOT d = f32[4,2] scaled-dot(bf16[4,8] a, bf16[8,2] b, s, s),  // error
+                lhs_contracting_dims={1}, rhs_contracting_dims={0}
     """
     examples = (
         Good.entry("""

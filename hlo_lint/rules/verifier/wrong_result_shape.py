@@ -89,10 +89,9 @@ class WrongResultShape(VerifierRule):
         scatter-dimensions: InstructionVerifier::HandleScatter
           scatter: scatter_dims_to_operand_dims are dimensions of the operand
             add { ROOT s = f32[] add(f32[] a, f32[] b) }
-            ROOT s = f32[8] scatter(f32[8] p, s32[2,1] i, f32[2] u),  // error
-                update_window_dims={},
-                inserted_window_dims={0}, scatter_dims_to_operand_dims={1}, index_vector_dim=1,
-                to_apply=add
+            ROOT s = f32[8] scatter(f32[8] p, s32[2,1] i, f32[2] u), to_apply=add,  // error
+                scatter_dims_to_operand_dims={1}, index_vector_dim=1, inserted_window_dims={0},
+                update_window_dims={}
         broadcast-dimensions: InstructionVerifier::HandleBroadcast
           broadcast: an entry in dimensions for each dimension of the operand
             ROOT b = f32[8,3,2] broadcast(f32[8,3] p), dimensions={0}  // error
