@@ -103,7 +103,7 @@ custom-call                 0+! mixed-precision calls: custom_call_target ?api_v
     ?feature_group_count ?literal ?operand_layout_constraints ?operand_precision \
     ?output_to_operand_aliasing ?padding_type ?schedule ?to_apply ?window
 divide                      2   binary
-domain                      1   mixed-precision no-kernel: domain
+domain                      1   mixed-precision no-kernel forwards: domain
 dot                         2+  mixed-precision: ?algorithm ?block_scaling_config ?lhs_batch_dims \
     ?lhs_contracting_dims ?operand_precision ?rhs_batch_dims ?rhs_contracting_dims \
     ?sparsity_config

@@ -20,7 +20,7 @@ from hlo_lint.analysis.pass_pairs import ChangedComputation, PassPair, bare_type
 from hlo_lint.analysis.value_attributes import choosing_attributes
 from hlo_lint.analysis.value_numbering import ValueNumbering
 from hlo_lint.hlo.ir import Computation, Instruction, Module
-from hlo_lint.hlo.opcodes import COMMUTATIVE, HAS_GROUPS, without_sugar
+from hlo_lint.hlo.opcodes import COMMUTATIVE, FORWARDS, HAS_GROUPS, without_sugar
 from hlo_lint.hlo.records import (
     InstructionRecord,
     attributes_before_metadata,
@@ -43,10 +43,7 @@ ValueNode = tuple[Label, tuple[ValueNumber, ...]]
 Place = tuple[Computation, int]
 """An instruction: its computation and position."""
 
-_FORWARDS: Final = frozenset(
-    "add-dependency async-done async-update bitcast copy copy-done copy-start domain opt-barrier "
-    "optimization-barrier".split()
-)
+_FORWARDS: Final = FORWARDS | {"async-done", "async-update", "copy-done", "copy-start"}
 """Opcodes whose value is that of operand 0. The layout does not count."""
 _ELEMENTWISE: Final = HAS_GROUPS - {"all-to-all", "ragged-all-to-all"} | {"collective-permute"}
 """Collectives that treat each operand alone: a combined collective has a value for each."""

@@ -11,10 +11,11 @@ from hlo_lint.analysis.kinds import types_in
 from hlo_lint.hlo.attributes.shapes import ProgramShape
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.kinds import types_of
+from hlo_lint.hlo.opcodes import TUPLES
 from hlo_lint.hlo.shape import HOST_MEMORY, ArrayShape, Index, Shape, leaves, part, spelled_index
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity, Stage
 
-_HANDS_ON: Final = ("tuple", "get-tuple-element", "opt-barrier", "copy-done")
+_HANDS_ON: Final = TUPLES | {"copy-done", "opt-barrier"}
 _CALLS: Final = ("call", "conditional", "fusion", "while")
 
 

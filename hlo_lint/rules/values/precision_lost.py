@@ -14,14 +14,14 @@ from hlo_lint.dumps.pass_lists import pass_lists
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.hlo.opcodes import COMMUNICATES
+from hlo_lint.hlo.opcodes import COMMUNICATES, SAME_NUMBERS
 from hlo_lint.hlo.records import name_of, opcode_of, references_of
 from hlo_lint.hlo.shape import arrays
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity
 
 _PRODUCTS: Final = frozenset({"convolution", "dot"})
 _SUMS: Final = _PRODUCTS | {"all-reduce", "custom-call", "reduce", "reduce-scatter"}
-_MOVES: Final = frozenset("bitcast convert copy get-tuple-element reshape transpose".split())
+_MOVES: Final = SAME_NUMBERS | {"get-tuple-element", "transpose"}
 
 
 class PrecisionLost(Rule):

@@ -12,6 +12,7 @@ from hlo_lint.analysis.verifier.scope import Scope, Violation, parameter
 from hlo_lint.hlo.attributes.plain import Alias
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.kinds import TYPE, reading_of
+from hlo_lint.hlo.opcodes import SAME_MEMORY, TUPLES
 from hlo_lint.hlo.shape import ArrayShape, BufferShape, Index, Shape, leaves, part
 from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
@@ -170,7 +171,7 @@ def writers_of(scope: Scope, computation: Computation) -> Mapping[_Value, list[I
     writers: dict[_Value, list[Instruction]] = {}
     for number in range(len(computation.rows)):
         instruction = computation.at(number)
-        if instruction.opcode in _RENAMES:
+        if instruction.opcode in SAME_MEMORY | TUPLES:
             continue
         for place in range(len(instruction.operand_names)):
             if (given := operand_position(instruction, place, ())) is None:
@@ -186,14 +187,11 @@ def writers_of(scope: Scope, computation: Computation) -> Mapping[_Value, list[I
     return writers
 
 
-_RENAMES: Final = ("tuple", "get-tuple-element", "bitcast", "opt-barrier")
-
-
 def _buffers_of(instruction: Instruction, index: Index) -> Iterator[tuple[Index, _Value]]:
     """The buffers in a part of a result, by index; texts may leave out types of elements."""
-    *_, (source, at) = origins(instruction, index, _RENAMES[2:])
+    *_, (source, at) = origins(instruction, index, SAME_MEMORY)
     for inner in _buffer_indices(part(source.shape_or_none, at)):
-        *_, (maker, place) = origins(source, (*at, *inner), _RENAMES[2:])
+        *_, (maker, place) = origins(source, (*at, *inner), SAME_MEMORY)
         yield inner, (maker.name, place)
 
 

@@ -13,7 +13,15 @@ from hlo_lint.analysis.verifier.calls import shapes_differ
 from hlo_lint.analysis.verifier.checks import on, on_computation_if
 from hlo_lint.analysis.verifier.scope import Scope, Violation, parameter, shape_of
 from hlo_lint.hlo.ir import Computation, Instruction
-from hlo_lint.hlo.opcodes import DONE_OF, PASSES_STATE, SUGAR, TRANSFERS, wrapped_opcode
+from hlo_lint.hlo.opcodes import (
+    DONE_OF,
+    PASSES_STATE,
+    SAME_MEMORY,
+    SUGAR,
+    TRANSFERS,
+    TUPLES,
+    wrapped_opcode,
+)
 from hlo_lint.hlo.records import name_in, opcode_of, references_of
 from hlo_lint.hlo.shape import TupleShape, part
 from hlo_lint.rules.base import Bad, Good
@@ -225,7 +233,7 @@ def _only_orders(user: Instruction) -> bool:
     return user.opcode == "custom-call" and user.custom_call_target == "control_dep"
 
 
-_SILENT: Final = frozenset("parameter tuple get-tuple-element opt-barrier bitcast".split())
+_SILENT: Final = SAME_MEMORY | TUPLES | {"parameter"}
 """Opcodes of a computation that is a mere barrier."""
 
 

@@ -22,14 +22,14 @@ from hlo_lint.engine.values.lowering.graph import (
 )
 from hlo_lint.engine.values.lowering.memory import bitcast_value, by_descriptor
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Instruction
-from hlo_lint.hlo.opcodes import COMMON, FIRST_INDEX, OPCODES
+from hlo_lint.hlo.opcodes import COMMON, FIRST_INDEX, FORWARDS, OPCODES
 from hlo_lint.hlo.parser.literals import ELIDED, AnyArray, LiteralError, LiteralValue
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape
 
 if TYPE_CHECKING:
     from hlo_lint.engine.values.lowering.lower import Lowering
 
-_FREE: Final = frozenset("copy opt-barrier add-dependency domain optimization-barrier".split())
+_FREE: Final = FORWARDS - {"bitcast"}
 """Opcodes whose result equals their first operand; they may only move it in memory."""
 _DROPPED: Final = frozenset(
     "algorithm async_execution_thread channel_id constrain_layout custom_call_has_side_effect "
