@@ -225,13 +225,9 @@ def test_the_version_is_said_without_an_installed_package() -> None:
     assert (ran.status, hlo_lint.__version__ in ran.out) == (0, True)
 
 
-@pytest.mark.parametrize(
-    "args", [("--help",), ("check", "-h"), ("fix", "--help"), ("explain", "-h")]
-)
-def test_help_is_said_of_every_command(args: tuple[str, ...]) -> None:
-    ran = run(*args)
-    assert ran.status == 0
-    assert ran.out.startswith("Usage: hlo-lint")
+def test_a_letter_asks_for_the_help_of_a_command() -> None:
+    ran = run("check", "-h")
+    assert (ran.status, ran.out.startswith("Usage: hlo-lint")) == (0, True)
 
 
 def test_the_help_groups_the_commands_and_cuts_no_description() -> None:
@@ -382,16 +378,6 @@ def test_columns_count_characters_not_bytes() -> None:
     write("loose.hlo", LOOSE.replace("reshape(", "reshape(/* né */").encode())
     (found,) = check_json("loose.hlo").findings
     assert (found["column"], found["end_column"]) == (47, 49)
-
-
-def test_the_edits_of_the_json_make_the_file_that_fix_writes() -> None:
-    path = write("loose.hlo")
-    text = path.read_text()
-    (found,) = check_json("loose.hlo").findings
-    for edit in found["fix"]["edits"]:
-        text = text[: edit["start"]] + edit["text"] + text[edit["end"] :]
-    run("fix", "loose.hlo")
-    assert path.read_text() == text
 
 
 def test_the_json_of_a_clean_run_is_the_same_object_without_findings() -> None:

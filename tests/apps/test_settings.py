@@ -34,30 +34,20 @@ from hlo_lint.engine.input_size import PARALLEL_MIN_BYTES, automatic_jobs
 from hlo_lint.engine.suppressions.allowances import Allowance
 from hlo_lint.rules.base import Bad
 from hlo_lint.rules.registry import all_rules, find_rule
+from tests.apps.test_cli import write
 from tests.conftest import CRASH, DUMPS, FIXTURES, present
 from tests.docs import CONFIGURATION, SCHEMA, with_keys
 from tests.texts import entry
 
-LOOSE = """\
-HloModule m
-
-ENTRY %e {
+LOOSE = entry("""
   %p = f32[8,3]{1,0} parameter(0)
   ROOT %r = f32[4,2,3]{0,1,2} reshape(%p)
-}
-"""
+""")
 
 
 @pytest.fixture(autouse=True)
 def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-def write(name: str, text: str) -> Path:
-    path = Path(name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, "utf-8")
-    return path
 
 
 def settings(text: str) -> Settings:
@@ -149,60 +139,51 @@ def test_patterns_and_the_baseline_are_relative_to_the_file_not_to_the_working_d
 # Which rules run
 
 
+UNREADABLE, UNUSED, TMA = "unreadable-text", "unused-allowance", "tma-descriptor-refused"
+
+
 @pytest.mark.parametrize(
     ("file", "args", "wanted"),
     [
-        ('select = ["form"]', [], {"unused-allowance", "unreadable-text"}),
-        ('select = ["form"]\nignore = ["unused-allowance"]', [], {"unreadable-text"}),
-        ('ignore = ["form"]\nselect = ["unused-allowance"]', [], {"unused-allowance"}),
-        ('select = ["form"]\nignore = ["form"]', [], set()),
+        ('select = ["form"]', "", {UNUSED, UNREADABLE}),
+        (f'select = ["form"]\nignore = ["{UNUSED}"]', "", {UNREADABLE}),
+        (f'ignore = ["form"]\nselect = ["{UNUSED}"]', "", {UNUSED}),
+        ('select = ["form"]\nignore = ["form"]', "", set()),
+        (f'select = ["{UNUSED}"]\nextend-select = ["{UNREADABLE}"]', "", {UNUSED, UNREADABLE}),
+        ('select = ["layout"]', f"--select {UNREADABLE}", {UNREADABLE}),
+        ('ignore = ["form"]', f"--select {UNREADABLE}", {UNREADABLE}),
+        ("severity = { form = 'off' }", f"--select {UNREADABLE}", {UNREADABLE}),
+        ('select = ["form"]', f"--ignore {UNREADABLE}", {UNUSED}),
+        (f'select = ["{UNREADABLE}"]', "--ignore form", set()),
+        (f'select = ["{UNUSED}"]', f"--extend-select {UNREADABLE}", {UNUSED, UNREADABLE}),
         (
-            'select = ["unused-allowance"]\nextend-select = ["unreadable-text"]',
-            [],
-            {"unused-allowance", "unreadable-text"},
+            f'select = ["form"]\nignore = ["{UNREADABLE}"]',
+            *(f"--extend-select {UNREADABLE} --ignore form", {UNREADABLE}),
         ),
-        ('select = ["layout"]', ["--select", "unreadable-text"], {"unreadable-text"}),
-        ('ignore = ["form"]', ["--select", "unreadable-text"], {"unreadable-text"}),
-        ("severity = { form = 'off' }", ["--select", "unreadable-text"], {"unreadable-text"}),
-        ('select = ["form"]', ["--ignore", "unreadable-text"], {"unused-allowance"}),
-        ('select = ["unreadable-text"]', ["--ignore", "form"], set()),
+        (f'select = ["form"]\nseverity = {{ {UNREADABLE} = "off" }}', "", {UNUSED}),
         (
-            'select = ["unused-allowance"]',
-            ["--extend-select", "unreadable-text"],
-            {"unused-allowance", "unreadable-text"},
-        ),
-        (
-            'select = ["form"]\nignore = ["unreadable-text"]',
-            ["--extend-select", "unreadable-text", "--ignore", "form"],
-            {"unreadable-text"},
-        ),
-        ('select = ["form"]\nseverity = { unreadable-text = "off" }', [], {"unused-allowance"}),
-        (
-            'select = ["form"]\nseverity = { unreadable-text = "off" }',
-            ["--extend-select", "unreadable-text"],
-            {"unused-allowance", "unreadable-text"},
+            f'select = ["form"]\nseverity = {{ {UNREADABLE} = "off" }}',
+            *(f"--extend-select {UNREADABLE}", {UNUSED, UNREADABLE}),
         ),
         (
-            'select = ["form"]\nseverity = { form = "off", unreadable-text = "error" }',
-            [],
-            {"unreadable-text"},
+            f'select = ["form"]\nseverity = {{ form = "off", {UNREADABLE} = "error" }}',
+            *("", {UNREADABLE}),
         ),
-        ('select = ["form"]', ["--severity", "unreadable-text=off"], {"unused-allowance"}),
-        ("", ["--select", "tma-descriptor-refused,unreadable-text", "--ignore", "tma"], None),
+        ('select = ["form"]', f"--severity {UNREADABLE}=off", {UNUSED}),
+        ("", f"--select {TMA},{UNREADABLE} --ignore tma", {TMA, UNREADABLE}),
     ],
     ids=lambda value: str(sorted(value) if isinstance(value, set) else value),
 )
 def test_the_command_line_counts_more_than_the_file_and_a_rule_more_than_its_family(
-    file: str, args: list[str], wanted: set[str] | None
+    file: str, args: str, wanted: set[str]
 ) -> None:
     write("hlo_lint.toml", file)
     given: dict[str, Any] = {}
-    for option, value in zip(args[::2], args[1::2], strict=True):
+    options = args.split()
+    for option, value in zip(options[::2], options[1::2], strict=True):
         given[option.removeprefix("--").replace("-", "_")] = (value,)
     found = names(common.settings_of((), common.SharedOptions(**given)).chosen_rules())
-    both = {"tma-descriptor-refused", "unreadable-text"}
-    found &= {*both, "unused-allowance"}  # the family may have more
-    assert found == (both if wanted is None else wanted)
+    assert found & {TMA, UNREADABLE, UNUSED} == wanted  # the family may have more
 
 
 def test_python_arguments_count_more_than_settings() -> None:

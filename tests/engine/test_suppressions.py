@@ -642,3 +642,22 @@ def test_the_command_writes_compares_and_prunes(tmp_path: Path) -> None:
     for words in (("--prune-baseline", "b.json"), ("--blame",), ("--fix",)):
         refused = check("--write-baseline", "b.json", *words)
         assert (refused.returncode, refused.stdout) == (2, "")
+
+
+class Negation(hlo_lint.Rule):
+    """A negation."""
+
+    words = "a negation"
+
+    def check(self, computation: hlo_lint.Computation) -> hlo_lint.Findings:
+        for found in computation.with_opcode("negate"):
+            yield hlo_lint.Finding(found, self.words, key="negation")
+
+
+def test_a_message_that_is_reworded_breaks_no_baseline(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = module("  n = f32[8,3]{1,0} negate(p)")
+    (one,) = hlo_lint.lint(text, [Negation]).findings
+    monkeypatch.setattr(Negation, "words", "%n negates")
+    (other,) = hlo_lint.lint(text, [Negation]).findings
+    assert one.message != other.message
+    assert one.fingerprint == other.fingerprint

@@ -378,15 +378,8 @@ def _of_instruction(
     value = operands_of(row) if opcode_of(row) == "constant" else ""
     if opcode_of(row) == "compare" and instruction.operands:
         value = str(instruction.operands[0].shape)
-    key = (
-        opcode_of(row),
-        type_of(row),
-        attributes_of(row),
-        value,
-        xla.fields,
-        xla.metadata,
-        wrapped,
-    )
+    spelled = opcode_of(row), type_of(row), attributes_of(row)
+    key = (*spelled, value, xla.fields, xla.metadata, wrapped)
     seen = _alike.get(key)
     if seen is None:
         try:

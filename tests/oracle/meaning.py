@@ -98,37 +98,19 @@ def numbers(shape: Shape) -> dict[str, Any]:
 
 
 def _window(value: Window) -> Fields:
-    return {
-        "window": {
-            "dimensions": [
-                {
-                    "size": each.size,
-                    "stride": each.stride,
-                    "padding_low": each.padding_low,
-                    "padding_high": each.padding_high,
-                    "window_dilation": each.window_dilation,
-                    "base_dilation": each.base_dilation,
-                    "window_reversal": each.is_reversed,
-                }
-                for each in value
-            ]
-        }
-    }
+    names = "size stride padding_low padding_high window_dilation base_dilation".split()
+    dimensions = [
+        {**{name: getattr(each, name) for name in names}, "window_reversal": each.is_reversed}
+        for each in value
+    ]
+    return {"window": {"dimensions": dimensions}}
 
 
 def _dim_labels(value: ConvolutionDimensionNumbers) -> Fields:
-    names = {
-        "input_batch": "input_batch_dimension",
-        "input_feature": "input_feature_dimension",
-        "input_spatial": "input_spatial_dimensions",
-        "kernel_input_feature": "kernel_input_feature_dimension",
-        "kernel_output_feature": "kernel_output_feature_dimension",
-        "kernel_spatial": "kernel_spatial_dimensions",
-        "output_batch": "output_batch_dimension",
-        "output_feature": "output_feature_dimension",
-        "output_spatial": "output_spatial_dimensions",
+    found = {
+        f"{name}_dimension{'s' if name.endswith('spatial') else ''}": getattr(value, name)
+        for name in ConvolutionDimensionNumbers._fields
     }
-    found = {theirs: getattr(value, ours) for ours, theirs in names.items()}
     return {"convolution_dimension_numbers": found}
 
 

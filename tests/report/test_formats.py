@@ -373,19 +373,6 @@ def test_a_finding_in_a_protocol_buffer_has_a_file_and_no_line(tmp_path: Path) -
     assert ",line=" not in render(report, "github")
 
 
-def test_sarif_says_where_a_finding_comes_from(crash: Report) -> None:
-    (result,) = run_of(crash)["results"]
-    assert [
-        (place["message"]["text"], place["physicalLocation"].get("region"))
-        for place in result["relatedLocations"]
-    ] == [
-        ("since pass autotuner of post-layout_assignment, step 0030", None),
-        ("from Python in batched_dot", {"startLine": 40}),
-    ]
-    (logical,) = result["locations"][0]["logicalLocations"]
-    assert logical["fullyQualifiedName"] == "jit_batched_dot/main.1/reshape.15"
-
-
 def test_sarif_shows_the_line_unless_it_is_long_or_one_of_several(crash: Report) -> None:
     (finding,) = crash.findings
     several = replace(finding, end=finding.end._replace(line=finding.line + 1))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hlo_lint.text.errors import DumpError, UsageError
+from hlo_lint.text.errors import UsageError
 from hlo_lint.xla.parser import XlaParser, XlaRefusal
 from tests.conftest import present
 
@@ -29,10 +29,6 @@ def parser(request: pytest.FixtureRequest) -> Iterator[XlaParser]:
 
 def test_text_that_xla_reads_is_not_refused(parser: XlaParser) -> None:
     assert parser.refusal(GOOD) is None
-
-
-def test_the_release_is_that_of_the_jaxlib_that_answers(parser: XlaParser) -> None:
-    assert parser.release.startswith("0.")
 
 
 def test_a_refusal_has_its_place(parser: XlaParser) -> None:
@@ -86,13 +82,6 @@ def test_a_python_without_jaxlib_is_an_error(tmp_path: Path) -> None:
     bare.parent.mkdir()
     bare.symlink_to(Path(sys.executable).resolve())  # no environment, so none of its packages
     with XlaParser(bare) as parser, pytest.raises(UsageError, match=r"has no jaxlib"):
-        parser.refusal(GOOD)
-
-
-def test_without_jaxlib_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    without = [entry for entry in sys.path if not (Path(entry) / "jaxlib").exists()]
-    monkeypatch.setattr(sys, "path", without)
-    with XlaParser() as parser, pytest.raises(DumpError, match=r"hlo-lint\[xla\]"):
         parser.refusal(GOOD)
 
 
