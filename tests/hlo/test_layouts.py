@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 Index = tuple[int, ...]
 Address = tuple[int, int, int]
 """Memory space, first bit, width in bits."""
+Pair = tuple[ArrayShape, ArrayShape]
+Facts = tuple[str, Layout]
+"""An element type, and layout fields that XLA's predicates do not look at."""
 
 every_case = settings(derandomize=True, deadline=None, database=None, max_examples=250)
 
@@ -156,9 +159,7 @@ def regrouped(draw: st.DrawFn, fine: ArrayShape) -> ArrayShape:
 
 
 @st.composite
-def pairs(
-    draw: st.DrawFn, elements: Sequence[int] = (0, 1, 2, 6, 8, 12, 24, 36)
-) -> tuple[ArrayShape, ArrayShape]:
+def pairs(draw: st.DrawFn, elements: Sequence[int] = (0, 1, 2, 6, 8, 12, 24, 36)) -> Pair:
     """Two arrays of equal counts: regrouped without a move, renamed without a move, or neither."""
     fine = draw(arrays(elements))
     kind = draw(st.sampled_from(["regrouped", "renamed", "unrelated"]))
@@ -187,7 +188,7 @@ FACTS = [
 """Layout fields that XLA's predicates do not look at, to be put on an array by `dressed`."""
 
 
-def dressed(shape: ArrayShape, fact: tuple[str, Layout], dynamic: int = 0) -> ArrayShape:
+def dressed(shape: ArrayShape, fact: Facts, dynamic: int = 0) -> ArrayShape:
     """The array with such facts; the bits of `dynamic` say which dimensions are dynamic."""
     dtype, facts = fact
     flags = tuple(bool(dynamic >> d & 1) for d in range(shape.rank))
@@ -223,9 +224,7 @@ def test_strides_give_the_offset_of_each_element(shape: ArrayShape) -> None:
 @pytest.mark.slow
 @settings(every_case, max_examples=800)
 @given(pairs())
-def test_a_reshape_is_a_bitcast_if_and_only_if_no_element_moves(
-    pair: tuple[ArrayShape, ArrayShape],
-) -> None:
+def test_a_reshape_is_a_bitcast_if_no_element_moves(pair: Pair) -> None:
     a, b = pair
     assert reshape_is_bitcast(a, b) == (offsets(a) == offsets(b))
 
@@ -241,10 +240,7 @@ def test_a_reshape_and_the_way_back_are_free_together(a: ArrayShape, b: ArraySha
 @every_case
 @given(pairs(), facts, facts, flags)
 def test_only_dimensions_order_and_type_decide_as_in_xla(
-    pair: tuple[ArrayShape, ArrayShape],
-    fact: tuple[str, Layout],
-    other: tuple[str, Layout],
-    dynamic: int,
+    pair: Pair, fact: Facts, other: Facts, dynamic: int
 ) -> None:
     a, b = pair
     free = reshape_is_bitcast(a, b)
@@ -257,10 +253,7 @@ def test_only_dimensions_order_and_type_decide_as_in_xla(
 @settings(every_case, max_examples=800)
 @given(pairs(), facts, st.none() | facts, flags)
 def test_no_bit_moves_in_a_bitcast_that_packs_alike(
-    pair: tuple[ArrayShape, ArrayShape],
-    fact: tuple[str, Layout],
-    other: tuple[str, Layout] | None,
-    dynamic: int,
+    pair: Pair, fact: Facts, other: Facts | None, dynamic: int
 ) -> None:
     a, b = dressed(pair[0], fact, dynamic), dressed(pair[1], other or fact)
     if packs_alike(a, b) and reshape_is_bitcast(a, b, ignore_element_type=True):
@@ -284,7 +277,7 @@ ROWS = ArrayShape("bf16", (2, 4, 6), TILED)
         (ROWS, ArrayShape("bf16", (2, 24), TILED._replace(minor_to_major=(1, 0))), False),
     ],
 )
-def test_what_packs_alike_is_told_from_what_does_not(
+def test_what_packs_alike_is_told_from_other_arrays(
     a: ArrayShape, b: ArrayShape, alike: bool
 ) -> None:
     assert reshape_is_bitcast(a, b, ignore_element_type=True)
@@ -311,7 +304,7 @@ def test_an_unknown_type_is_as_wide_as_itself_only() -> None:
 @every_case
 @given(arrays(), facts, flags, st.data())
 def test_a_permuted_shape_holds_each_bit_where_it_was(
-    shape: ArrayShape, fact: tuple[str, Layout], dynamic: int, data: st.DataObject
+    shape: ArrayShape, fact: Facts, dynamic: int, data: st.DataObject
 ) -> None:
     operand = dressed(shape, fact, dynamic)
     p = data.draw(st.permutations(range(operand.rank)))
@@ -325,7 +318,7 @@ def test_a_permuted_shape_holds_each_bit_where_it_was(
 @every_case
 @given(arrays(), facts, flags)
 def test_a_normalized_array_spells_the_same_bits_in_reading_order(
-    shape: ArrayShape, fact: tuple[str, Layout], dynamic: int
+    shape: ArrayShape, fact: Facts, dynamic: int
 ) -> None:
     a = dressed(shape, fact, dynamic)
     n = normalize(a)
@@ -347,9 +340,7 @@ def test_normalizing_keeps_the_tail_padding_and_drops_what_names_dimensions() ->
 @pytest.mark.slow
 @every_case
 @given(pairs())
-def test_common_factors_cut_both_shapes_into_equal_products(
-    pair: tuple[ArrayShape, ArrayShape],
-) -> None:
+def test_common_factors_cut_shapes_into_equal_products(pair: Pair) -> None:
     a, b = pair[0].dims, pair[1].dims
     cuts = common_factors(a, b)
     assert cuts[0] == (0, 0)
@@ -362,7 +353,7 @@ def test_common_factors_cut_both_shapes_into_equal_products(
 @pytest.mark.slow
 @every_case
 @given(pairs([2, 6, 8, 12, 24, 36]))
-def test_common_factors_cut_wherever_that_is_possible(pair: tuple[ArrayShape, ArrayShape]) -> None:
+def test_common_factors_cut_wherever_that_is_possible(pair: Pair) -> None:
     a, b = ([size for size in shape.dims if size != 1] for shape in pair)
     possible = [
         (i, j)
@@ -400,9 +391,7 @@ def test_a_layout_is_found_if_and_only_if_there_is_one(a: ArrayShape, data: st.D
 @pytest.mark.slow
 @every_case
 @given(pairs(), facts, flags)
-def test_an_aligned_array_forgets_all_but_its_order(
-    pair: tuple[ArrayShape, ArrayShape], fact: tuple[str, Layout], dynamic: int
-) -> None:
+def test_an_aligned_array_forgets_all_but_its_order(pair: Pair, fact: Facts, dynamic: int) -> None:
     found = align_layouts(dressed(pair[0], fact, dynamic), pair[1].dims)
     if found is not None:
         assert found.layout == Layout(found.minor_to_major)
@@ -413,7 +402,7 @@ def test_an_aligned_array_forgets_all_but_its_order(
 @every_case
 @given(pairs(), facts, flags)
 def test_carried_facts_keep_each_bit_of_an_aligned_array(
-    pair: tuple[ArrayShape, ArrayShape], fact: tuple[str, Layout], dynamic: int
+    pair: Pair, fact: Facts, dynamic: int
 ) -> None:
     a = dressed(pair[0], fact, dynamic)
     found = align_layouts(a, pair[1].dims)
@@ -430,7 +419,7 @@ def test_carried_facts_keep_each_bit_of_an_aligned_array(
 @every_case
 @given(arrays(), facts, flags)
 def test_facts_carried_to_equal_dimensions_are_all_the_facts(
-    shape: ArrayShape, fact: tuple[str, Layout], dynamic: int
+    shape: ArrayShape, fact: Facts, dynamic: int
 ) -> None:
     source = dressed(shape, fact, dynamic)
     bare = ArrayShape(source.dtype, source.dims, Layout(source.minor_to_major))
@@ -491,9 +480,7 @@ def test_a_question_about_an_impossible_array_is_an_error(
         lambda bad: carry_layout_facts(FINE, bad),
     ],
 )
-def test_an_order_that_names_a_dimension_twice_is_an_error(
-    ask: Callable[[ArrayShape], object],
-) -> None:
+def test_an_order_with_a_dimension_twice_is_an_error(ask: Callable[[ArrayShape], object]) -> None:
     with pytest.raises(ValueError, match="does not name each dimension once"):
         ask(TWICE)
 
