@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from functools import partial
 
 LOOSE = """\
@@ -26,3 +28,30 @@ def entry(lines: str, before: str = "", header: str = "") -> str:
 
 summing = partial(entry, before=ADD)
 """A module whose entry may apply `add`."""
+
+
+def counted(
+    state: Mapping[str, str], turn: str, results: str, around: str, count: object = 5
+) -> str:
+    """A module with a loop of so many turns, each of which makes results of the state.
+
+    `w = LOOP(x)`, a line of those around it, is the loop that begins with x.
+    """
+    whole = f"(s32[], {', '.join(state.values())})"
+    head = f"  p = {whole} parameter(0)\n  i = s32[] get-tuple-element(p), index=0\n"
+    lines = [
+        *(
+            f"{name} = {kind} get-tuple-element(p), index={at}"
+            for at, (name, kind) in enumerate(state.items(), 1)
+        ),
+        *("one = s32[] constant(1)", "next = s32[] add(i, one)", turn.strip()),
+        f"ROOT t = {whole} tuple(next, {results})",
+    ]
+    body = head + "".join(f"  {line}\n" for line in lines)
+    ends = f"  n = s32[] constant({count})\n  ROOT less = pred[] compare(i, n), direction=LT\n"
+    loop = rf"zero = s32[] constant(0)\n  t = {whole} tuple(zero, \2)\n  \1 = {whole} "
+    loop += "while(t), condition=condition, body=body"
+    return entry(
+        re.sub(r"((?:ROOT )?\w+) = LOOP\((.*)\)", loop, around),
+        f"body {{\n{body}}}\n\ncondition {{\n{head}{ends}}}\n\n",
+    )

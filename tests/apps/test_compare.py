@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from hlo_lint.apps.cli.main import cli
+from tests.commands import invoke
 from tests.conftest import DUMPS, FIXTURES, new_folder
+from tests.texts import counted, entry, summing
 
 ATTENTION = FIXTURES / "upgrades" / "scanned_attention"
 BEFORE, AFTER = (ATTENTION / f"gpu-jax{release}.tar.xz" for release in ("0.10.0", "0.11.2"))
@@ -22,7 +23,7 @@ RELEASES = FIXTURES / "releases"
 
 
 def compare(*arguments: object, status: int = 1) -> Result:
-    result = CliRunner().invoke(cli, ["compare", *map(str, arguments)])
+    result = invoke("compare", *arguments)
     assert result.exit_code == status, result.output
     return result
 
@@ -48,12 +49,12 @@ def test_slower_after_an_upgrade_leads_to_the_pass_and_the_line() -> None:
 def test_bisect_lists_what_all_bad_runs_chose() -> None:
     pair = FIXTURES / "bisect" / "gpu_without_hoist_fused_bitcasts"
     words = ["bisect", "--runs", f"{pair / 'all'}", "--bad", f"{pair / 'without'}"]
-    shown = CliRunner().invoke(cli, words).stdout
+    shown = invoke(*words).stdout
     assert "setting xla_disable_hlo_passes: hoist-fused-bitcasts\n    good: none" in shown
 
 
 def test_the_second_command_shows_what_the_pass_did_otherwise() -> None:
-    result = CliRunner().invoke(cli, ["bisect", str(BEFORE), str(AFTER)])
+    result = invoke("bisect", BEFORE, AFTER)
     assert result.exit_code == 1
     assert "the final modules differ" in result.stdout
 
@@ -119,13 +120,7 @@ def test_a_measured_time_that_no_bytes_explain_has_no_pass() -> None:
 
 
 def test_what_is_true_of_all_modules_is_said_once(tmp_path: Path) -> None:
-    text = """HloModule m
-
-ENTRY %main (x: f32[SIZE]) -> f32[SIZE] {
-  %x = f32[SIZE]{0} parameter(0)
-  ROOT %n = f32[SIZE]{0} negate(%x)
-}
-"""
+    text = entry("  x = f32[SIZE]{0} parameter(0)\n  ROOT n = f32[SIZE]{0} negate(x)")
     for side, size in (("a", "4"), ("b", "8")):
         (tmp_path / side).mkdir()
         for name in ("f", "g"):
@@ -166,38 +161,14 @@ def test_a_run_costs_the_same_as_itself() -> None:
 
 
 def test_loops_of_which_one_run_does_not_say_how_often_count_once_in_both(tmp_path: Path) -> None:
-    text = """HloModule m
-
-b {
-  s = (s32[], f32[8]{0}) parameter(0)
-  i = s32[] get-tuple-element(s), index=0
-  x = f32[8]{0} get-tuple-element(s), index=1
-  one = s32[] constant(1)
-  n = s32[] add(i, one)
-  y = f32[8]{0} OPCODE(x, x)
-  ROOT t = (s32[], f32[8]{0}) tuple(n, y)
-}
-
-c {
-  s = (s32[], f32[8]{0}) parameter(0)
-  i = s32[] get-tuple-element(s), index=0
-  k = s32[] LIMIT
-  ROOT l = pred[] compare(i, k), direction=LT
-}
-
-ENTRY e {
-  p = f32[8]{0} parameter(0)
-  z = s32[] constant(0)
-  t = (s32[], f32[8]{0}) tuple(z, p)
-  ROOT w = (s32[], f32[8]{0}) while(t), condition=c, body=b
-}
-"""
+    around = "  p = f32[8]{0} parameter(0)\n  ROOT w = LOOP(p)"
+    text = counted({"x": "f32[8]{0}"}, "y = f32[8]{0} OPCODE(x, x)", "y", around, "LIMIT")
     known, unknown = "constant(5)", 'custom-call(), custom_call_target="limit"'
     for limits, said in (((known, known), False), ((known, unknown), True)):
         sides = []
         for opcode, limit in zip(("multiply", "power"), limits, strict=True):
             side = new_folder(tmp_path / f"{opcode}{len(limit)}{said}")
-            made = text.replace("OPCODE", opcode).replace("LIMIT", limit)
+            made = text.replace("OPCODE", opcode).replace("constant(LIMIT)", limit)
             (side / "module_0001.m.cpu_after_optimizations.txt").write_text(made)
             sides.append(side)
         shown = compare(*sides).stdout
@@ -230,21 +201,13 @@ def test_a_device_may_be_named() -> None:
 
 
 def test_the_quantities_of_collectives_are_their_bytes(tmp_path: Path) -> None:
-    text = """HloModule m, num_partitions=2
-
-%sum (a: f32[], b: f32[]) -> f32[] {{
-  %a = f32[] parameter(0)
-  %b = f32[] parameter(1)
-  ROOT %add = f32[] add(%a, %b)
-}}
-
-ENTRY %main (x: f32[{size}]) -> f32[{size}] {{
-  %x = f32[{size}]{{0}} parameter(0)
-  ROOT %r = f32[{size}]{{0}} all-reduce(%x), replica_groups={{{{0,1}}}}, to_apply=%sum
-}}
-"""
-    for name, size in (("a", 64), ("b", 256)):
-        (tmp_path / f"{name}.hlo").write_text(text.format(size=size))
+    text = summing(
+        "  x = f32[SIZE]{0} parameter(0)\n"
+        "  ROOT r = f32[SIZE]{0} all-reduce(x), replica_groups={{0,1}}, to_apply=add",
+        header=", num_partitions=2",
+    )
+    for name, size in (("a", "64"), ("b", "256")):
+        (tmp_path / f"{name}.hlo").write_text(text.replace("SIZE", size))
     row = quantities(tmp_path / "a.hlo", tmp_path / "b.hlo")["all-reduce bytes"]
     assert (row["unit"], row["before"], row["after"]) == ("B", 256, 1024)
 
@@ -319,13 +282,11 @@ def test_a_profile_of_one_side_alone_is_said(tmp_path: Path) -> None:
 
 def test_passes_prints_the_measured_time_of_the_final_instructions() -> None:
     folder = str(PROFILES / "without_fusion")
-    shown = CliRunner().invoke(cli, ["passes", "--changed", folder]).stdout
+    shown = invoke("passes", "--changed", folder).stdout
     table = shown.partition("\nmeasured ")[2]
     assert table.startswith("1.293 ms  share  instruction")
     assert re.search(r"[\d.]+ µs +\d+\.\d% +%wrapped_sine +fusion  profiled.py:30 in step", table)
-    answer = json.loads(
-        CliRunner().invoke(cli, ["passes", "--output-format", "json", folder]).stdout
-    )
+    answer = json.loads(invoke("passes", "--output-format", "json", folder).stdout)
     (module,) = answer["modules"]
     seconds = [kernel["seconds"] for kernel in module["measured"]]
     assert seconds == sorted(seconds, reverse=True)
@@ -352,9 +313,8 @@ def test_two_modules_run_on_the_same_inputs(tmp_path: Path) -> None:
     words = ("--results", "--inputs", tmp_path / "given.npz", "--output-format", "json")
     (finding,) = json.loads(compare(*words, a, b).stdout)["findings"]
     assert "result 0[0] is 4 and was 0.25" in finding["message"]
-    assert (
-        "--inputs and --show-inputs go with --results" in compare(*words[1:], a, b, status=2).output
-    )
+    refused = compare(*words[1:], a, b, status=2)
+    assert "--inputs and --show-inputs go with --results" in refused.output
 
 
 @pytest.mark.slow

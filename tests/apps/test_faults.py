@@ -17,6 +17,7 @@ import pytest
 
 from benchmarks.faults import MODULE
 from tests.conftest import CRASH, DUMPS, ROOT, completed, new_folder, started
+from tests.texts import counted
 
 pytestmark = [
     pytest.mark.slow,
@@ -55,9 +56,7 @@ def fixed(tree: Path, tmp_path: Path) -> str:
 # Kills
 
 
-def test_after_a_kill_each_file_is_old_or_new_and_the_next_run_leaves_nothing(
-    tmp_path: Path,
-) -> None:
+def test_after_a_kill_each_file_is_whole_and_the_next_run_leaves_nothing(tmp_path: Path) -> None:
     # In a process of its own, which forks: this one may have threads, of jax for one.
     code = (
         "import sys; from pathlib import Path; from benchmarks.faults import killed_fixes; "
@@ -142,33 +141,16 @@ def test_a_signal_ends_the_workers_too(name: str, tmp_path: Path) -> None:
     assert (process.returncode, errors) == (128 + number, f"{message}\n")
 
 
-LONG_LOOP = """HloModule m
-
-b {
-  p = (s32[], f32[64,64]) parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  one = s32[] constant(1)
-  next = s32[] add(i, one)
-  x = f32[64,64] get-tuple-element(p), index=1
-  y = f32[64,64] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  ROOT t = (s32[], f32[64,64]) tuple(next, y)
-}
-
-c {
-  p = (s32[], f32[64,64]) parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  limit = s32[] constant(2000000000)
-  ROOT r = pred[] compare(i, limit), direction=LT
-}
-
-ENTRY e {
-  zero = s32[] constant(0)
+LONG_LOOP = counted(
+    {"x": "f32[64,64]"},
+    "y = f32[64,64] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+    "y",
+    """
   x = f32[64,64] parameter(0)
-  t = (s32[], f32[64,64]) tuple(zero, x)
-  w = (s32[], f32[64,64]) while(t), condition=c, body=b
-  ROOT r = f32[64,64] get-tuple-element(w), index=1
-}
-"""
+  w = LOOP(x)
+  ROOT r = f32[64,64] get-tuple-element(w), index=1""",
+    2_000_000_000,
+)
 
 
 @cache
@@ -198,7 +180,7 @@ SLOW = {
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="this system has no /proc")
 @pytest.mark.parametrize("name", SLOW)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_a_signal_ends_a_slow_command_and_its_children(
+def test_a_signal_ends_commands_and_children(
     name: str, number: signal.Signals, tmp_path: Path
 ) -> None:
     steps = LONG_LOOP, LONG_LOOP.replace("2000000000", "2000000001")
@@ -255,9 +237,7 @@ def wait_until_signals_are_handled(process: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-def test_a_signal_at_any_moment_leaves_whole_files_and_no_traceback(
-    name: str, tree: Path, fixed: str
-) -> None:
+def test_a_signal_at_any_moment_leaves_whole_files(name: str, tree: Path, fixed: str) -> None:
     number = signal.Signals[name]
     draw = random.Random(7)
     statuses = set()

@@ -16,13 +16,15 @@ from hlo_lint.engine.values.lowering.lower import Lowering
 from hlo_lint.engine.values.lowering.program import Program
 from hlo_lint.engine.values.programs import in_types
 from hlo_lint.xla.cpu import XlaCpu
-from tests.texts import entry, summing
-
-HEAD = "HloModule m\n\n"
+from tests.texts import counted, entry, summing
 
 
 def lowered(text: str, nodes: Nodes | None = None) -> Program:
     return Lowering(hlo_lint.parse(text), nodes or Nodes()).program()
+
+
+def opcodes(program: Program) -> list[str]:
+    return [node.opcode for node in nodes_in_order(program.graph.roots)]
 
 
 PLAIN = entry(
@@ -38,18 +40,11 @@ SAME = {
   c = f32[4,8]{0,1} copy(x)
   y = f32[4,8]{0,1} add(c, c)
   ROOT z = f32[8,4]{1,0} bitcast(y)"""),
-    "a fusion": HEAD
-    + """f {
-  p = f32[4,8] parameter(0)
-  s = f32[4,8] add(p, p)
-  ROOT t = f32[8,4] transpose(s), dimensions={1,0}
-}
-
-ENTRY e {
-  x = f32[4,8] parameter(0)
-  ROOT r = f32[8,4] fusion(x), kind=kLoop, calls=f
-}
-""",
+    "a fusion": entry(
+        "  x = f32[4,8] parameter(0)\n  ROOT r = f32[8,4] fusion(x), kind=kLoop, calls=f",
+        "f { p = f32[4,8] parameter(0) s = f32[4,8] add(p, p)\n"
+        "  ROOT t = f32[8,4] transpose(s), dimensions={1,0} }\n",
+    ),
     "an asynchronous call and a copy to the host": doubling("""
   x = f32[4,8] parameter(0)
   h = (f32[4,8]{1,0:S(5)}, f32[4,8], u32[]) copy-start(x)
@@ -63,18 +58,17 @@ ENTRY e {
   t = tuple(y, x)
   s = f32[4,8] get-tuple-element(t), index=0
   ROOT z = transpose(s), dimensions={1,0}"""),
-    "operands that are bound later": HEAD
-    + """f { p = f32[4,8] parameter(0) q = f32[4,8] parameter(1) ROOT s = f32[4,8] add(p, q) }
-
-ENTRY e {
+    "operands that are bound later": entry(
+        """
   x = f32[4,8] parameter(0)
   s = ((), (), u32[]) call-start(), to_apply=f
   u = ((f32[4,8]), (), u32[]) async-update(s, x)
   v = ((f32[4,8], f32[4,8]), f32[4,8], u32[]) async-update(u, x)
   t = f32[4,8] call-done(v)
   ROOT r = f32[8,4] transpose(t), dimensions={1,0}
-}
 """,
+        "f { p = f32[4,8] parameter(0) q = f32[4,8] parameter(1) ROOT s = f32[4,8] add(p, q) }\n",
+    ),
     "marks of a call, and a call that is a fusion": doubling("""
   x = f32[4,8] parameter(0)
   b = (f32[4,8]) custom-call(x), custom_call_target="__xla_internal_call_marker_before"
@@ -118,46 +112,25 @@ def test_another_operand_is_another_graph() -> None:
 
 
 def test_a_loop_is_one_node_whatever_its_computations_are_called() -> None:
-    text = (
-        HEAD
-        + """body {
-  p = (s32[], f32[4]) parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  x = f32[4] get-tuple-element(p), index=1
-  one = s32[] constant(1)
-  next = s32[] add(i, one)
-  y = f32[4] add(x, x)
-  ROOT t = (s32[], f32[4]) tuple(next, y)
-}
-
-condition {
-  p = (s32[], f32[4]) parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  n = s32[] constant(3)
-  ROOT less = pred[] compare(i, n), direction=LT
-}
-
-ENTRY e {
+    text = counted(
+        {"x": "f32[4]"},
+        "y = f32[4] add(x, x)",
+        "y",
+        """
   x = f32[4] parameter(0)
-  zero = s32[] constant(0)
-  t = (s32[], f32[4]) tuple(zero, x)
-  w = (s32[], f32[4]) while(t), condition=condition, body=body
-  ROOT r = f32[4] get-tuple-element(w), index=1
-}
-"""
+  w = LOOP(x)
+  ROOT r = f32[4] get-tuple-element(w), index=1""",
     )
     nodes = Nodes()
     first = lowered(text, nodes)
-    assert (
-        lowered(text.replace("=body", "=region_0").replace("body {", "region_0 {"), nodes).graph
-        is first.graph
-    )
+    renamed = text.replace("=body", "=region_0").replace("body {", "region_0 {")
+    assert lowered(renamed, nodes).graph is first.graph
     line = "w = (s32[], f32[4]) while(t), condition=condition, body=body"
     started = line.replace("w = (s32[], f32[4]) while(t)", "s = STATE while-start(t)")
     started = started.replace("STATE", "(((s32[], f32[4])), (s32[], f32[4]), u32[])")
     done = "\n  w = (s32[], f32[4]) while-done(s)"
     assert lowered(text.replace(line, started + done), nodes).graph is first.graph
-    assert [node.opcode for node in nodes_in_order(first.graph.roots)].count("while") == 1
+    assert opcodes(first).count("while") == 1
     assert "while(" in emit_graph(first.graph)
 
 
@@ -230,9 +203,7 @@ def test_two_devices_exchange_values_in_one_program() -> None:
 """)
     program = lowered(text)
     assert (program.devices, len(program.inputs)) == (2, 2)
-    assert [node.opcode for node in nodes_in_order(program.graph.roots)] == ["parameter"] * 2 + [
-        "add"
-    ]
+    assert opcodes(program) == ["parameter"] * 2 + ["add"]
 
 
 @pytest.mark.parametrize(
@@ -263,7 +234,7 @@ def test_a_channel_joins_all_partitions_of_the_replicas_that_are_named() -> None
   x = f32[4] parameter(0)
   ROOT r = f32[4] all-reduce(x), replica_groups={{0}}, channel_id=1, to_apply=add
 """)
-    assert [node.opcode for node in nodes_in_order(lowered(text).graph.roots)].count("add") == 3
+    assert opcodes(lowered(text)).count("add") == 3
 
 
 def test_a_call_reads_its_operands_as_its_constraints_say() -> None:
@@ -451,9 +422,8 @@ def test_ends_of_manual_regions_are_cut_alike_before_and_after_the_partitioner()
 
 def test_a_fused_collective_of_a_tpu_is_the_collective() -> None:
     gather = "all-gather(x), replica_groups={{0,1}}, dimensions={0}"
-    plain = HEAD.replace("m\n", "m, num_partitions=2\n") + (
-        f"ENTRY e {{\n  x = f32[2] parameter(0)\n  ROOT g = f32[4] {gather}\n}}\n"
-    )
+    of_two = partial(entry, header=", num_partitions=2")
+    plain = of_two(f"  x = f32[2] parameter(0)\n  ROOT g = f32[4] {gather}")
     fused = plain.replace("ROOT g", "g").replace(
         "}\n}",
         """}
@@ -503,7 +473,7 @@ def test_a_convolution_that_is_a_dot_computes_the_same(name: str, xla: XlaCpu) -
     text = convolution(*CONVOLUTIONS[name])
     module = hlo_lint.parse(text)
     program = lowered(text)
-    assert "dot" in {node.opcode for node in nodes_in_order(program.graph.roots)}
+    assert "dot" in opcodes(program)
     inputs = inputs_of(module)
     expected = xla.run(text, inputs)
     assert result_difference(expected, xla.run(emit_graph(program.graph), inputs)) is None
@@ -519,7 +489,7 @@ def test_a_convolution_that_is_a_dot_computes_the_same(name: str, xla: XlaCpu) -
         ("8,3,9 9,8,5 9,3,5", "f0b_0io->b0f", "size=9 pad=1_1 lhs_dilate=4 rhs_reversal=1"),
     ],
 )
-def test_a_convolution_of_f64_runs_as_dots(
+def test_an_f64_convolution_runs_as_dots(
     shapes: str, labels: str, window: str, xla: XlaCpu
 ) -> None:
     text = convolution(shapes, labels, window)
@@ -681,9 +651,7 @@ def test_the_largest_value_of_a_product_of_8_bit_floats_is_a_result(xla: XlaCpu)
 @pytest.mark.parametrize(
     ("groups", "are_alone"), [("{}", True), ("{{0}}", True), ("{{0,1}}", False)]
 )
-def test_partitions_of_one_replica_are_alone_without_a_channel(
-    groups: str, are_alone: bool
-) -> None:
+def test_partitions_of_a_replica_are_alone_without_a_channel(groups: str, are_alone: bool) -> None:
     text = f"""  x = f32[4] parameter(0)
   ROOT r = f32[4] all-reduce(x), replica_groups={groups}, to_apply=add"""
     (root, *_) = lowered(summing(text, header=", num_partitions=2")).graph.roots

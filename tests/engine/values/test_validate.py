@@ -22,45 +22,27 @@ from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.xla.cpu import XlaCpu
 from hlo_lint.xla.limits import Deadline
 from tests.conftest import FIXTURES, present
-from tests.texts import ADD, entry, summing
+from tests.texts import ADD, counted, entry, summing
 
 pytestmark = pytest.mark.slow
 
 GPU = FIXTURES / "dumps" / "gpu-jax0.10.2"
-LOOP = """HloModule m
-
-body {
-  p = (s32[], f32[4], f32[8,4]) parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  sum = f32[4] get-tuple-element(p), index=1
-  rows = f32[8,4] get-tuple-element(p), index=2
-  one = s32[] constant(1)
+LOOP = counted(
+    {"sum": "f32[4]", "rows": "f32[8,4]"},
+    """
   zero = s32[] constant(0)
-  next = s32[] add(i, one)
   row = f32[1,4] dynamic-slice(rows, i, zero), dynamic_slice_sizes={1,4}
   flat = f32[4] reshape(row)
   double = f32[4] add(flat, flat)
-  total = f32[4] add(sum, double)
-  ROOT t = (s32[], f32[4], f32[8,4]) tuple(next, total, rows)
-}
-
-condition {
-  p = (s32[], f32[4], f32[8,4]) parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  n = s32[] constant(5)
-  ROOT less = pred[] compare(i, n), direction=LT
-}
-
-ENTRY e {
+  total = f32[4] add(sum, double)""",
+    "total, rows",
+    """
   rows = f32[8,4] parameter(0)
   start = f32[4] parameter(1)
-  zero = s32[] constant(0)
-  t = (s32[], f32[4], f32[8,4]) tuple(zero, start, rows)
-  w = (s32[], f32[4], f32[8,4]) while(t), condition=condition, body=body
+  w = LOOP(start, rows)
   total = f32[4] get-tuple-element(w), index=1
-  ROOT r = f32[4] negate(total)
-}
-"""
+  ROOT r = f32[4] negate(total)""",
+)
 
 
 def run_of(texts: list[str]) -> list[PassDump]:
@@ -259,9 +241,7 @@ REMAINDER = entry("""
         ("select(none, one, y)", "copy(y)"),
     ],
 )
-def test_a_scalar_decides_on_both_sides_of_its_thresholds(
-    xla: XlaCpu, right: str, wrong: str
-) -> None:
+def test_a_scalar_decides_on_both_sides_of_a_threshold(xla: XlaCpu, right: str, wrong: str) -> None:
     assert right in REMAINDER
     dumps = run_of([REMAINDER, REMAINDER.replace(right, wrong)])
     assert changed(validate_dumps("m", dumps, xla)) == ["after_pass1"]
@@ -277,9 +257,7 @@ def test_a_change_that_is_taken_back_shows_in_all_steps(xla: XlaCpu) -> None:
     ]
 
 
-def test_steps_that_are_too_large_to_run_all_are_bisected(
-    xla: XlaCpu, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_steps_too_large_to_run_are_bisected(xla: XlaCpu, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hlo_lint.engine.values.validate.MAX_WORK", 0)
     dumps = run_of([LOOP, edited(LOOP, {"constant(5)": "constant(3)"}), LOOP])
     assert not validate_dumps("m", dumps, xla, all_steps=True).changes
@@ -399,41 +377,23 @@ def test_a_wrong_number_is_an_error_where_nothing_is_decided(
     assert changed(validate_dumps("m", run_of([text, planted]), xla)) == ["after_pass1"]
 
 
-CUBES = """HloModule m
-
-body {
-  p = (s32[], bf16[16,512]) parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  step = s32[] constant(1)
-  next = s32[] add(i, step)
-  x = bf16[16,512] get-tuple-element(p), index=1
+CUBES = counted(
+    {"x": "bf16[16,512]"},
+    """
   square = bf16[16,16] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={1}
   cube = bf16[16,512] dot(square, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  y = bf16[16,512] reverse(cube), dimensions={1}
-  ROOT r = (s32[], bf16[16,512]) tuple(next, y)
-}
-
-condition {
-  p = (s32[], bf16[16,512]) parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  end = s32[] constant(COUNT)
-  ROOT r = pred[] compare(i, end), direction=LT
-}
-
-ENTRY e {
+  y = bf16[16,512] reverse(cube), dimensions={1}""",
+    "y",
+    """
   x = bf16[16,512] parameter(0)
-  zero = s32[] constant(0)
-  t = (s32[], bf16[16,512]) tuple(zero, x)
-  w = (s32[], bf16[16,512]) while(t), condition=condition, body=body
-  ROOT r = bf16[16,512] get-tuple-element(w), index=1
-}
-"""
+  w = LOOP(x)
+  ROOT r = bf16[16,512] get-tuple-element(w), index=1""",
+    "COUNT",
+)
 
 
 @pytest.mark.parametrize(("count", "other"), [(5, 3), (12, 9)], ids=["rounding", "overflow"])
-def test_an_error_shows_where_rounding_or_an_overflow_hides_it(
-    xla: XlaCpu, count: int, other: int
-) -> None:
+def test_an_error_shows_behind_rounding_or_overflow(xla: XlaCpu, count: int, other: int) -> None:
     text = CUBES.replace("COUNT", str(count))
     rewritten = text.replace("dot(square, x)", "dot(square, z)").replace(
         "  cube =", "  n = bf16[16,512] negate(x)\n  z = bf16[16,512] negate(n)\n  cube ="
@@ -877,7 +837,7 @@ def test_a_module_that_xla_refuses_after_one_that_runs_is_a_change(xla: XlaCpu) 
 
 
 @pytest.mark.parametrize("all_steps", [False, True])
-def test_a_module_that_no_longer_is_one_is_a_change_and_an_unknown_one_is_not(
+def test_an_invalid_module_is_a_change_and_an_unknown_one_is_not(
     xla: XlaCpu, all_steps: bool
 ) -> None:
     right = "HloModule m\n\nENTRY e {\n  x = f32[4,2] parameter(0)\n  ROOT r = RESULT\n}\n"
@@ -1020,9 +980,7 @@ def test_a_value_that_a_pass_rounds_and_converts_back_is_changed(xla: XlaCpu) ->
 
 
 @pytest.mark.parametrize("count", [1, 3, 90])
-def test_an_update_outside_of_the_array_is_left_out_and_not_clamped(
-    count: int, xla: XlaCpu
-) -> None:
+def test_an_update_outside_of_the_array_is_not_clamped(count: int, xla: XlaCpu) -> None:
     text = summing(f"""
   x = f32[6,2] parameter(0)
   i = s32[{count},1] parameter(1)
