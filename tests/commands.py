@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import click
+from click.testing import CliRunner, Result
 
 from hlo_lint.apps.cli import main
 from hlo_lint.apps.cli.other_packages import DISTRIBUTIONS
 
 COMMANDS = (*main.COMMANDS, *DISTRIBUTIONS)
+
+
+def invoke(*words: object, piped: str | bytes | None = None) -> Result:
+    """`hlo-lint` with these words, in this process."""
+    return CliRunner().invoke(main.cli, [*map(str, words)], input=piped)
 
 
 def command_of(name: str) -> click.Command:

@@ -6,9 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from hlo_lint.apps.cli.main import cli
+from tests.commands import invoke
 from tests.conftest import CRASH
 
 NO_COMPILE = "note: editing a dump does not change the next compile"
@@ -20,7 +19,7 @@ def dump(tmp_path: Path) -> Path:
 
 
 def fixed(*arguments: str) -> str:
-    return CliRunner().invoke(cli, ["fix", "--in-place", *arguments]).output
+    return invoke("fix", "--in-place", *arguments).output
 
 
 def test_the_last_lines_name_the_line_of_python_and_the_release_that_mends_it(dump: Path) -> None:

@@ -252,9 +252,7 @@ def test_pallas_kernels_compile_for_the_target(tmp_path: Path, function: str) ->
         ),
     ],
 )
-def test_a_kernel_that_does_not_compile_ends_in_its_own_message(
-    tmp_path: Path, function: str, said: str
-) -> None:
+def test_a_broken_kernel_ends_in_its_own_message(tmp_path: Path, function: str, said: str) -> None:
     (tmp_path / "kernels.py").write_text(PALLAS)
     done = capture("--target=h200", f"kernels.py:{function}", cwd=tmp_path)
     assert re.search(said, done.stdout + done.stderr)
@@ -585,7 +583,7 @@ def reshaped(x):
         ("reshaped", "dies: kernels.py:18: INTERNAL: Mosaic failed to compile TPU kernel: infer-"),
     ],
 )
-def test_pallas_kernels_for_a_tpu_compile_or_end_in_mosaics_message(
+def test_tpu_kernels_compile_or_end_in_mosaics_words(
     tmp_path: Path, function: str, said: str
 ) -> None:
     (tmp_path / "kernels.py").write_text(TPU_KERNELS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import shutil
 import signal
@@ -28,7 +27,7 @@ from tests.conftest import DUMPS, FIXTURES, ROOT, present, started
 from tests.forks import forked
 from tests.texts import CLEAN, LOOSE
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("here")]
 
 NAMED = "module_0001.jit_batched_dot.0030.post-layout_assignment.after_autotuner."
 NEXT = ("--before", "layout_normalization")
@@ -85,18 +84,10 @@ def check_json(*args: str) -> Ran:
 
 
 def on_terminal(*args: str, **env: str) -> str:
-    """Standard output of a run that has a terminal for it."""
-    ours, theirs = pty.openpty()
-    with open(ours, "rb", buffering=0) as terminal:
-        subprocess.run(command(*args), stdout=theirs, env=environment(**env), timeout=60)
-        os.close(theirs)
-        seen = b""
-        try:
-            while piece := terminal.read(65536):
-                seen += piece
-        except OSError:
-            pass  # so a terminal says on Linux that nobody writes any more
-    return seen.decode()
+    """The output of a run on a terminal."""
+    from tests import terminal
+
+    return terminal.on_terminal(command(*args), 80, environment(**env)).data.decode()
 
 
 def write(name: str, text: str | bytes = LOOSE) -> Path:
@@ -128,11 +119,6 @@ def underlined(text: str) -> list[str]:
         for above, line in pairwise(text.split("\n"))
         if "^" in line and not line.strip(" |^")
     ]
-
-
-@pytest.fixture(autouse=True)
-def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture
@@ -248,9 +234,7 @@ def test_the_help_groups_the_commands_and_cuts_no_description() -> None:
 # What people read
 
 
-def test_the_caret_stands_under_the_operand_and_the_origin_and_the_pass_are_named(
-    crash: Path,
-) -> None:
+def test_the_caret_stands_under_the_operand_and_origin_and_pass_are_named(crash: Path) -> None:
     out = run("check", "crash").out
     assert underlined(out) == ["%get-tuple-element"]
     assert f"{NAMED}before_cublas-gemm-broadcast-folding-rewriter.txt:43:50\n" in out
@@ -456,7 +440,7 @@ def test_names_with_blanks_and_strange_letters_are_paths_like_any() -> None:
         (("--select", "layout", "--ignore", "reshape-moves-data"), set()),
     ],
 )
-def test_rules_are_chosen_by_name_by_family_and_in_lists(
+def test_rules_are_chosen_by_names_families_and_lists(
     args: tuple[str, ...], rules: set[str]
 ) -> None:
     write("both.hlo", LOOSE + "garbage")
@@ -492,9 +476,7 @@ def test_explain_says_why_and_shows_bad_and_good() -> None:
 @pytest.mark.parametrize(
     ("name", "offered"), [("nonsense", "`hlo-lint rules`"), ("layout", "reshape-moves-data")]
 )
-def test_explain_of_no_rule_exits_2_and_does_not_offer_what_was_asked_for(
-    name: str, offered: str
-) -> None:
+def test_explain_of_no_rule_exits_2_and_does_not_offer_the_same(name: str, offered: str) -> None:
     ran = run("explain", name)
     assert ran.status == 2
     assert f"did you mean {name}?" not in ran.errors
@@ -580,9 +562,7 @@ def test_fix_keeps_the_mode_and_a_link_stays_a_link(named: Path) -> None:
 
 @pytest.mark.parametrize("name", ["check", "report", "fix", "check --write-baseline b.json"])
 @pytest.mark.parametrize("content", [{}, {"x.json": "{}"}], ids=["empty", "without HLO"])
-def test_a_directory_without_hlo_exits_2_unless_that_is_allowed(
-    name: str, content: dict[str, str]
-) -> None:
+def test_a_directory_without_hlo_exits_2_unless_allowed(name: str, content: dict[str, str]) -> None:
     Path("dump").mkdir()
     for file, text in content.items():
         (Path("dump") / file).write_text(text)
@@ -659,9 +639,7 @@ def test_diff_says_where_a_last_line_has_no_end() -> None:
     [((), "transpose("), (NEXT, "copy("), (("--form", "copy"), "copy("),
      ((*NEXT, "--form", "transpose"), "transpose(")],
 )  # fmt: skip
-def test_the_form_is_as_asked_for_or_as_the_next_pass_wants(
-    args: tuple[str, ...], opcode: str
-) -> None:
+def test_the_form_is_as_asked_for_or_fits_the_next_pass(args: tuple[str, ...], opcode: str) -> None:
     path = write("loose.hlo")
     assert run("fix", *args, "loose.hlo").status == 0
     text = path.read_text()
@@ -971,9 +949,7 @@ def test_a_report_among_the_files_that_are_watched_is_no_change() -> None:
         assert Path("report.txt").stat().st_mtime_ns == first
 
 
-def test_check_without_a_path_takes_the_folder_of_xla_flags_else_the_working_directory(
-    crash: Path,
-) -> None:
+def test_check_without_a_path_takes_the_folder_of_xla_flags_else_this_one(crash: Path) -> None:
     flags = f"--xla_a=1 --xla_dump_to={crash} --xla_b=2"
     assert run("check", XLA_FLAGS=flags).out == run("check", str(crash)).out
     assert run("check", XLA_FLAGS="--xla_dump_to=-").out == run("check", ".").out

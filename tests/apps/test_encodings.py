@@ -15,14 +15,12 @@ from hlo_lint import lint
 from hlo_lint.apps.cli.program import main
 from hlo_lint.hlo.parser.module import parse_file
 from tests.apps.test_cli import command, environment
+from tests.texts import entry
 
-TEXT = """HloModule m
-
-ENTRY %e {
+TEXT = entry("""
   %p = f32[8,3]{1,0} parameter(0), metadata={op_name="größe/€" source_file="/é/ü.py" source_line=3}
   ROOT %r = f32[4,2,3]{0,1,2} reshape(%p), metadata={op_name="größe/€ – …"}
-}
-"""
+""")
 PATCH = ("fix", "--diff", "größe.hlo", "--before", "layout_normalization")
 COMMANDS = (
     ("check", "größe.hlo"),
@@ -83,9 +81,7 @@ def test_a_terminal_shows_what_it_cannot_spell_as_escapes(
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-def test_patches_are_bytes_whatever_the_terminal(
-    encoding: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_patches_are_bytes_on_any_terminal(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ran = program(encoding, PATCH, monkeypatch)
     assert ran == program("utf-8", PATCH, monkeypatch)
     assert "größe/€ – …".encode() in ran[1]
@@ -129,9 +125,7 @@ def test_the_variable_of_python_decides() -> None:
         (b"ML\xefR\rStableHLO_v1.8.0\0", "this is MLIR as bytecode"),
     ],
 )
-def test_what_jax_prints_besides_hlo_is_named_with_the_call_that_gives_hlo(
-    text: bytes, name: str
-) -> None:
+def test_what_jax_prints_besides_hlo_is_named_beside_the_right_call(text: bytes, name: str) -> None:
     (problem,) = parse_file(text).modules[0].problems
     assert problem.message.startswith(name)
     assert 'as_text(dialect="hlo")' in problem.message

@@ -11,7 +11,7 @@ import pytest
 from hlo_lint.apps.cli.main import COMMANDS
 from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT
 from tests.forks import forked
-from tests.texts import entry
+from tests.texts import entry, summing
 
 pytestmark = pytest.mark.slow
 
@@ -22,20 +22,12 @@ BAD = entry("""
 GOOD = BAD.replace("{0,1,2}", "{2,1,0}")
 BISECTED = FIXTURES / "bisect" / "cpu_without_cse"
 PAYLOAD = str(FIXTURES / "payloads/add_wrong_legacy/module_0001.jit_add.before_optimizations.txt")
-STEP = """HloModule jit_f
-
-%add (a: f32[], b: f32[]) -> f32[] {
-  %a = f32[] parameter(0)
-  %b = f32[] parameter(1)
-  ROOT %s = f32[] add(%a, %b)
-}
-
-ENTRY %e (p: f32[4]) -> f32[4] {
-  %p = f32[4]{0} parameter(0)
-  %n = f32[4]{0} negate(%p)
-  ROOT %r = f32[4]{0} all-reduce(%n), channel_id=1, replica_groups={{0}}, use_global_device_ids=true, to_apply=%add
-}
-"""  # noqa: E501
+STEP = summing("""
+  p = f32[4]{0} parameter(0)
+  n = f32[4]{0} negate(p)
+  ROOT r = f32[4]{0} all-reduce(n), channel_id=1, replica_groups={{0}}, use_global_device_ids=true,
+      to_apply=add
+""")
 INFINITE = entry("""
   z = f32[] constant(0)
   ROOT r = f32[] log(z)

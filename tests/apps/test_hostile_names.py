@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, completed, new_folder, started
+from tests.conftest import ROOT, completed, new_folder
 from tests.forks import forked
 from tests.report.test_html import HOSTILE, hostile_dump
 
@@ -84,29 +84,15 @@ def test_no_name_is_obeyed_by_a_terminal_or_a_log(
 )
 def test_a_real_terminal_shows_names_and_obeys_none(words: tuple[str, ...], hostile: Path) -> None:
     """A terminal that was obeyed has another title, is cleared, or has lost lines."""
-    import pty
-
     pyte = pytest.importorskip("pyte")
-    ours, theirs = pty.openpty()
+    from tests.terminal import on_terminal, program
+
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120", "LINES": "4000"}
     environment.pop("NO_COLOR", None)
-    command = [sys.executable, "-m", "hlo_lint", *words, "--before", "layout_normalization"]
-    with (
-        open(ours, "rb", buffering=0) as terminal,
-        started(
-            [*command, str(hostile)], stdin=theirs, stdout=theirs, stderr=theirs, env=environment
-        ) as process,
-    ):
-        os.close(theirs)
-        seen = b""
-        try:
-            while piece := terminal.read(65536):
-                seen += piece
-        except OSError:
-            pass  # so a terminal says on Linux that nobody writes any more
-        process.wait()
-    assert process.returncode in (0, 1)
-    text = seen.decode()
+    command = program(*words, "--before", "layout_normalization", str(hostile))
+    seen = on_terminal(command, 120, environment, rows=4000)
+    assert seen.status in (0, 1)
+    text = seen.data.decode()
     screen = pyte.Screen(120, 4000)
     screen.title = "before"
     pyte.Stream(screen).feed(f"first line\r\n{text}")
@@ -132,22 +118,8 @@ def test_checking_a_repository_runs_no_code_of_it(
     repository = new_folder(tmp_path / "repository")
     evil = EVIL.format(mark=str(mark))
     # Everything that Python, pytest, or a search for plug-ins might come upon.
-    for name in (
-        "sitecustomize",
-        "usercustomize",
-        "conftest",
-        "setup",
-        "click",
-        "rich",
-        "lark",
-        "networkx",
-        "pathspec",
-        "jinja2",
-        "jax",
-        "jaxlib",
-        "evil",
-        "hlo_lint_plugin",
-    ):
+    own = ("sitecustomize", "usercustomize", "conftest", "setup", "evil", "hlo_lint_plugin")
+    for name in (*own, *"click rich lark networkx pathspec jinja2 jax jaxlib".split()):
         (repository / f"{name}.py").write_text(evil)
     (repository / "numpy").mkdir()
     (repository / "numpy" / "__init__.py").write_text(evil)

@@ -249,9 +249,7 @@ def test_hover_tells_of_an_instruction(editor: Editor) -> None:
         ("x: f32[]", 0, ["%x = f32[] parameter(0)"]),
     ],
 )
-def test_hover_tells_of_each_name(
-    editor: Editor, needle: str, inside: int, says: list[str]
-) -> None:
+def test_hover_tells_of_a_name(editor: Editor, needle: str, inside: int, says: list[str]) -> None:
     uri = editor.open(SMALL, "/nowhere/hover.hlo")
     shown = present(editor.hover(uri, editor.at(uri, needle, inside)))
     for words in says:
@@ -304,7 +302,7 @@ def test_nothing_of_a_dump_is_taken_for_markup(editor: Editor) -> None:
         ("%total = ", 3, "  %total = f32[8]{0} reduce(%a, %zero), dimensions={0}, to_apply=%add"),
     ],
 )
-def test_a_name_leads_to_where_it_is_given(
+def test_a_name_leads_to_its_definition(
     editor: Editor, needle: str, inside: int, line: str
 ) -> None:
     uri = editor.open(SMALL, "/nowhere/names.hlo")

@@ -166,9 +166,7 @@ def _units(text: str, encoding: str) -> int:
 
 
 @given(_texts, st.sampled_from(ENCODINGS), st.data())
-def test_places_are_counted_as_the_client_counts(
-    source: str, encoding: str, data: st.DataObject
-) -> None:
+def test_places_are_counted_as_by_a_client(source: str, encoding: str, data: st.DataObject) -> None:
     text = Text("file:///a.hlo", source, 1, "hlo", encoding)
     offset = data.draw(st.integers(0, len(source)))
     before = _lines(source[:offset])
@@ -180,9 +178,7 @@ def test_places_are_counted_as_the_client_counts(
 
 
 @given(_texts, st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12), _texts), max_size=4))
-def test_an_edit_leaves_the_text_that_the_client_has(
-    source: str, edits: list[tuple[int, int, str]]
-) -> None:
+def test_an_edit_leaves_the_clients_text(source: str, edits: list[tuple[int, int, str]]) -> None:
     text = Text("file:///a.hlo", source, 1, "hlo", "utf-16")
     mirror = source
     for first, second, typed in edits:

@@ -7,10 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from hlo_lint.apps.cli.main import COMMANDS, cli
-from tests.commands import options
+from hlo_lint.apps.cli.main import COMMANDS
+from tests.commands import invoke, options
 from tests.conftest import FIXTURES, ROOT
 from tests.docs import COMMAND_LINE, with_options
 
@@ -23,10 +22,6 @@ ENTRY %e (p: f32[8,3]) -> f32[4,2,3] {{
 }}
 """
 STEPS = "before_optimizations", "0001.simplify.after_algsimp.before_dce"
-
-
-def run(*words: str | Path) -> Result:
-    return CliRunner().invoke(cli, list(map(str, words)))
 
 
 @pytest.fixture
@@ -71,7 +66,7 @@ def test_each_command_for_modules_takes_the_name_of_one() -> None:
 
 @pytest.mark.parametrize("command", MODULE)
 def test_a_module_that_is_not_there_is_wrong_use(command: str, folder: Path) -> None:
-    refused = run(command, *MODULE[command], "--module", "jit_ff")
+    refused = invoke(command, *MODULE[command], "--module", "jit_ff")
     assert refused.exit_code == 2
     where = "a, b" if command == "ranks" else "a"
     assert refused.stderr == f"Error: no module in {where} is named jit_ff: did you mean jit_f?\n"
@@ -80,7 +75,7 @@ def test_a_module_that_is_not_there_is_wrong_use(command: str, folder: Path) -> 
 @pytest.mark.parametrize("command", ["check", "fix", "match", "passes", "bisect", "compare"])
 @pytest.mark.parametrize("name", ["jit_g", "module_0002.jit_g"])
 def test_only_the_named_module_is_looked_at(command: str, name: str, folder: Path) -> None:
-    both, named = (run(command, *MODULE[command], *more) for more in ([], ["--module", name]))
+    both, named = (invoke(command, *MODULE[command], *more) for more in ([], ["--module", name]))
     assert "jit_f" in both.stdout
     assert "jit_g" in named.stdout
     assert "jit_f" not in named.stdout
@@ -88,13 +83,13 @@ def test_only_the_named_module_is_looked_at(command: str, name: str, folder: Pat
 
 def test_the_modules_of_a_file_have_the_names_in_its_text(folder: Path) -> None:
     Path("loose.hlo").write_text(TEXT.format(module="first"))
-    assert run("check", "loose.hlo", "a", "--module", "first").stdout.count("-->") == 1
-    assert run("run", "loose.hlo", "--module", "second").exit_code == 2
+    assert invoke("check", "loose.hlo", "a", "--module", "first").stdout.count("-->") == 1
+    assert invoke("run", "loose.hlo", "--module", "second").exit_code == 2
 
 
 def test_a_dump_directory_is_run_by_the_name_of_a_module(folder: Path) -> None:
-    assert "a is a directory, not a file" in run("run", "a").stderr
-    assert run("run", "a", "--module", "jit_g").stdout.startswith("%r = f32[4,2,3]{0,1,2}\n")
+    assert "a is a directory, not a file" in invoke("run", "a").stderr
+    assert invoke("run", "a", "--module", "jit_g").stdout.startswith("%r = f32[4,2,3]{0,1,2}\n")
 
 
 # --color
@@ -127,7 +122,7 @@ def test_colours_are_printed_as_color_says(
     Path("other.hlo").write_text(TEXT.format(module="m").replace("negate", "sine"))
 
     def is_coloured(*more: str) -> bool:
-        ran = run(command, *COLOURED[command], *more)
+        ran = invoke(command, *COLOURED[command], *more)
         assert ran.exit_code < 2, ran.output
         return "\x1b[" in ran.output
 
@@ -164,7 +159,7 @@ def test_json_is_a_format_of_the_output_and_no_flag() -> None:
 
 @pytest.mark.parametrize("command", sorted(JSON.keys() - {"exec", "capture"}))
 def test_json_is_what_is_printed(command: str, folder: Path) -> None:
-    ran = run(command, *JSON[command], "--output-format", "json")
+    ran = invoke(command, *JSON[command], "--output-format", "json")
     assert ran.exit_code < 2
     json.loads(ran.stdout)
 
@@ -204,11 +199,11 @@ def test_each_command_that_runs_a_module_takes_inputs() -> None:
 @pytest.mark.slow
 def test_a_change_that_only_some_inputs_show_is_found_with_them(near: Path) -> None:
     asked = ("validate", "a", "--module", "jit_f")
-    assert run(*asked).exit_code == 0
-    changed = run(*asked, "--inputs", "near.npz")
+    assert invoke(*asked).exit_code == 0
+    changed = invoke(*asked, "--inputs", "near.npz")
     assert changed.exit_code == 1
     assert "is -100 and was -100.5" in changed.stdout
-    assert "name it with --module" in run("validate", "a", "--inputs", "near.npz").stderr
+    assert "name it with --module" in invoke("validate", "a", "--inputs", "near.npz").stderr
 
 
 @pytest.mark.slow
@@ -222,7 +217,7 @@ def test_a_change_that_only_some_inputs_show_is_found_with_them(near: Path) -> N
     ],
 )
 def test_inputs_that_do_not_fit_are_refused(command: str, name: str, says: str, near: Path) -> None:
-    refused = run(command, "a", "--module", "jit_f", "--inputs", f"{name}.npz")
+    refused = invoke(command, "a", "--module", "jit_f", "--inputs", f"{name}.npz")
     assert refused.exit_code == 2
     assert says in refused.stderr
 

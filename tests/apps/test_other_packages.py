@@ -8,11 +8,11 @@ from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner, Result
 
 from hlo_lint.apps.cli.main import cli
 from hlo_lint.apps.cli.other_packages import command_of
 from hlo_lint.text.errors import UsageError
+from tests.commands import invoke
 from tests.conftest import new_folder
 
 MODULE = """\
@@ -41,23 +41,19 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     return install
 
 
-def run(*words: str) -> Result:
-    return CliRunner().invoke(cli, words)
-
-
 def test_a_command_of_another_package_runs_and_is_listed(install: Install) -> None:
     install("team_counts")
-    assert run("count").output == "counted\n"
-    listed = run("--help").output.partition("\nOf other packages:\n")[2]
+    assert invoke("count").output == "counted\n"
+    listed = invoke("--help").output.partition("\nOf other packages:\n")[2]
     assert "\n  count     Count the modules of a team.\n" in f"\n{listed}"
     assert "count" in cli.list_commands(click.Context(cli))
-    assert "did you mean count?" in run("coumt").output
+    assert "did you mean count?" in invoke("coumt").output
 
 
 def test_commands_of_this_package_take_precedence(install: Install) -> None:
     install("team_checks", command="rules")
-    assert "reshape-moves-data" in run("rules").output
-    assert run("--help").output.count("\n  rules ") == 1
+    assert "reshape-moves-data" in invoke("rules").output
+    assert invoke("--help").output.count("\n  rules ") == 1
 
 
 @pytest.mark.parametrize(
@@ -69,22 +65,20 @@ def test_commands_of_this_package_take_precedence(install: Install) -> None:
         ("other", "command = print\n", "must name a command of click"),
     ],
 )
-def test_a_package_without_the_command_is_named(
-    install: Install, name: str, text: str, reason: str
-) -> None:
+def test_a_broken_package_is_named(install: Install, name: str, text: str, reason: str) -> None:
     install(f"team_{name}", text, command=name)
-    ran = run(name)
+    ran = invoke(name)
     assert ran.exit_code == 2
     assert f"Error: team_{name} 1.2 (entry point {name} = team_{name}:command)" in ran.output
     assert reason in ran.output
     assert ran.output.count("\n") == 1
-    assert run("--help").exit_code == 0
+    assert invoke("--help").exit_code == 0
 
 
 def test_two_packages_with_one_command_are_both_named(install: Install) -> None:
     install("team_one")
     install("team_two")
-    ran = run("count")
+    ran = invoke("count")
     assert ran.exit_code == 2
     assert "team_one 1.2" in ran.output
     assert "team_two 1.2" in ran.output

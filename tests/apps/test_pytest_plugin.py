@@ -231,9 +231,7 @@ def test_a_report_that_cannot_be_written_is_said_at_once(runs: pytest.Pytester) 
         ('(target="h20")', "no target is named h20"),
     ],
 )
-def test_a_wrong_marker_is_one_error_without_a_traceback(
-    runs: pytest.Pytester, marker: str, message: str
-) -> None:
+def test_a_wrong_marker_is_a_short_error(runs: pytest.Pytester, marker: str, message: str) -> None:
     test = f"@pytest.mark.hlo_lint{marker}\ndef test_rows(hlo_lint): hlo_lint.check(rows, X)\n"
     runs.makepyfile(PROGRAMS + test)
     result = runs.runpytest_subprocess()

@@ -12,17 +12,17 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from hlo_lint import lint, parse
-from hlo_lint.apps.cli.main import cli
 from hlo_lint.apps.reduction import finding_problem, reduce_problem
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.testing import write_example
 from hlo_lint.rules.base import Bad, Rule
 from hlo_lint.rules.registry import all_rules
 from hlo_lint.text.errors import DumpError, UsageError
-from tests.conftest import DUMPS, ROOT, completed, new_folder, present, started, written
+from tests.commands import invoke
+from tests.conftest import DUMPS, ROOT, completed, new_folder, present, written
 
 RELEASES = os.environ.get("HLO_LINT_RELEASES", "")
 OLD_JAX = Path(RELEASES, "hlo_lint", "jax-0.10.0", "bin", "python")
@@ -34,7 +34,7 @@ needs_old_jax = pytest.mark.skipif(
 
 
 def reduce(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(cli, ["reduce", *map(str, arguments), "--isolated"])
+    return invoke("reduce", *arguments, "--isolated")
 
 
 def size(text: str) -> int:
@@ -125,42 +125,25 @@ def test_two_problems_at_once_are_refused() -> None:
     assert "give one of" in result.output
 
 
-def run_on_terminal(*arguments: str | Path) -> tuple[int, str]:
-    """The status of the command, and what a terminal shows of it."""
-    import pty
-
-    main, child = pty.openpty()
-    command = [sys.executable, "-m", "hlo_lint", "reduce", *map(str, arguments), "--isolated"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "100"}
-    with started(command, stdout=child, stderr=child, env=environment) as process:
-        os.close(child)
-        shown = b""
-        while True:
-            try:
-                data = os.read(main, 4096)
-            except OSError:  # Linux ends a terminal so
-                break
-            if not data:
-                break
-            shown += data
-    os.close(main)
-    return process.returncode, shown.decode()
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no pseudo terminals")
 def test_a_terminal_shows_how_far_the_reduction_is(tmp_path: Path) -> None:
+    from tests.terminal import on_terminal, program
+
     path, out = tmp_path / "model.hlo", tmp_path / "small.hlo"
     path.write_text(large_module(3).replace("4095", "4096"))
     # The line is drawn ten times a second: a reduction that takes less shows its first state alone.
     slow = "sh -c 'sleep 0.05; grep -q tanh $0'"
     asked = (path, "--interesting", slow, "-j", "1", "-o", out)
-    status, shown = run_on_terminal(*asked)
-    assert status == 0, shown
+    command = program("reduce", *map(str, asked), "--isolated")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm"}
+    seen = on_terminal(command, 100, environment)
+    shown = seen.data.decode()
+    assert seen.status == 0, shown
     assert re.search(r"(drop|keep|turn|move|read)[\w ]+: \d+ instructions, \d+ tests", shown)
     assert "20 instructions to 2" in shown
-    status, shown = run_on_terminal(*asked, "--quiet")
-    assert (status, shown) == (0, "")
+    quiet = on_terminal([*command, "--quiet"], 100, environment)
+    assert (quiet.status, quiet.data) == (0, b"")
 
 
 @pytest.mark.slow
@@ -304,7 +287,7 @@ def test_a_pass_that_changes_the_values_is_reduced(tmp_path: Path) -> None:
 
 
 def repro(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(cli, ["repro", *map(str, arguments), "--isolated"])
+    return invoke("repro", *arguments, "--isolated")
 
 
 def run_in(folder: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:

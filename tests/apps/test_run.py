@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from hlo_lint.apps.cli.main import cli
+from tests.commands import invoke
 from tests.conftest import written
+from tests.texts import entry
 
-MODULE = """HloModule m
-
-ENTRY %e (x: f32[2,2], y: (s32[], bf16[2])) -> f32[2,2] {
+MODULE = entry("""
   %x = f32[2,2]{0,1} parameter(0)
   %y = (s32[], bf16[2]{0}) parameter(1)
   %flat = f32[4]{0} bitcast(%x)
@@ -22,12 +21,11 @@ ENTRY %e (x: f32[2,2], y: (s32[], bf16[2])) -> f32[2,2] {
   %sum = bf16[2]{0} add(%half, %half)
   %call = f32[4]{0} custom-call(%flat), custom_call_target="mystery"
   ROOT %r = f32[2,2]{0,1} bitcast(%call)
-}
-"""
+""")
 
 
 def run(path: Path, *arguments: object) -> Result:
-    return CliRunner().invoke(cli, ["run", str(path), *map(str, arguments)])
+    return invoke("run", path, *arguments)
 
 
 @pytest.fixture
@@ -102,12 +100,13 @@ def test_a_wide_run_shows_what_rounding_does(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_first_nan_is_named_with_its_operands(tmp_path: Path) -> None:
-    path = tmp_path / "m.hlo"
-    path.write_text(
-        "HloModule m\n\nENTRY e {\n  x = f32[3] parameter(0)\n  y = f32[] constant(-2)\n"
-        "  all = f32[3] broadcast(y), dimensions={}\n"
-        '  ROOT p = f32[3] power(x, all), metadata={source_file="f.py" source_line=3}\n}\n'
-    )
+    text = entry("""
+  x = f32[3] parameter(0)
+  y = f32[] constant(-2)
+  all = f32[3] broadcast(y), dimensions={}
+  ROOT p = f32[3] power(x, all), metadata={source_file="f.py" source_line=3}
+""")
+    path = written(tmp_path / "m.hlo", text)
     given: dict[str, Any] = {"x": np.array([1, 0, 2])}
     np.savez(tmp_path / "x.npz", **given)
     ran = run(path, "--first-nan", "--inputs", tmp_path / "x.npz")
@@ -141,10 +140,7 @@ def test_without_jaxlib_the_error_says_what_to_install(
 def test_the_first_nan_of_a_dump_is_that_of_the_first_module_that_makes_one(tmp_path: Path) -> None:
     for number, opcode in enumerate(("exponential", "log")):
         name = tmp_path / f"module_000{number}.jit_f{number}.before_optimizations.txt"
-        name.write_text(
-            "HloModule m\n\nENTRY e {\n  %c = f32[] constant(0)\n"
-            f"  ROOT %r = f32[] {opcode}(%c)\n}}\n"
-        )
+        name.write_text(entry(f"  %c = f32[] constant(0)\n  ROOT %r = f32[] {opcode}(%c)"))
     ran = run(tmp_path, "--first-nan")
     assert ran.exit_code == 1
     assert "%r is the first instruction" in ran.output

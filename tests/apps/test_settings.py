@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
@@ -21,7 +20,6 @@ import hlo_lint
 from hlo_lint import Computation, ConfigError, Finding, Findings, Option, Rule, Settings, Severity
 from hlo_lint.apps.cli import common
 from hlo_lint.apps.cli.config import settings_text
-from hlo_lint.apps.cli.main import cli
 from hlo_lint.apps.settings.keys import KEYS, read_settings, schema, schema_text
 from hlo_lint.apps.settings.load import find_file, load_settings, read_file
 from hlo_lint.apps.settings.settings import Globs
@@ -35,6 +33,7 @@ from hlo_lint.engine.suppressions.allowances import Allowance
 from hlo_lint.rules.base import Bad
 from hlo_lint.rules.registry import all_rules, find_rule
 from tests.apps.test_cli import write
+from tests.commands import invoke
 from tests.conftest import CRASH, DUMPS, FIXTURES, present
 from tests.docs import CONFIGURATION, SCHEMA, with_keys
 from tests.texts import entry
@@ -45,17 +44,11 @@ LOOSE = entry("""
 """)
 
 
-@pytest.fixture(autouse=True)
-def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def settings(text: str) -> Settings:
     return read_file(write("hlo_lint.toml", text))
-
-
-def program(*args: str) -> Result:
-    return CliRunner().invoke(cli, args)
 
 
 def names(rules: Iterable[Rule]) -> set[str]:
@@ -104,16 +97,14 @@ def test_the_command_line_reads_the_file_unless_it_is_told_not_to() -> None:
     write("hlo_lint.toml", 'ignore = ["reshape-moves-data"]')
     write("other.toml", '[tool.hlo_lint]\nseverity = { reshape-moves-data = "info" }')
     write("a.hlo", LOOSE)
-    assert program("check", "a.hlo").exit_code == 0
-    assert program("check", "--isolated", "a.hlo").exit_code == 1
-    assert (
-        "info[reshape-moves-data]"
-        in program("check", "--min-severity=info", "--config", "other.toml", "a.hlo").output
-    )
-    assert "settings: " in program("check", "-v", "a.hlo").stderr
-    assert program("fix", "a.hlo").stderr.startswith("nothing to fix")
-    assert program("check", "--blame", "a.hlo").output == "no findings\n"
-    assert program("check", "--blame", "--isolated", "a.hlo").exit_code == 1
+    assert invoke("check", "a.hlo").exit_code == 0
+    assert invoke("check", "--isolated", "a.hlo").exit_code == 1
+    told = invoke("check", "--min-severity=info", "--config", "other.toml", "a.hlo")
+    assert "info[reshape-moves-data]" in told.output
+    assert "settings: " in invoke("check", "-v", "a.hlo").stderr
+    assert invoke("fix", "a.hlo").stderr.startswith("nothing to fix")
+    assert invoke("check", "--blame", "a.hlo").output == "no findings\n"
+    assert invoke("check", "--blame", "--isolated", "a.hlo").exit_code == 1
 
 
 def test_from_python_no_file_is_read_unless_it_is_asked_for() -> None:
@@ -205,9 +196,7 @@ BAD = {
 @pytest.mark.parametrize(
     "rule", [rule for rule in all_rules() if rule.command == "check"], ids=lambda rule: rule.name()
 )
-def test_a_severity_holds_for_every_rule_and_for_the_exit_status(
-    rule: Rule, tmp_path: Path
-) -> None:
+def test_a_severity_holds_for_every_rule_and_the_exit_status(rule: Rule, tmp_path: Path) -> None:
     name, demand = rule.name(), rule.precondition
     before = demand.demanded_by if demand else None
     path = write_example(BAD[name], tmp_path)
@@ -321,7 +310,7 @@ def test_the_rule_on_the_page_about_settings_takes_its_option() -> None:
 
 
 def test_the_page_of_a_rule_lists_its_options() -> None:
-    page = program("explain", "costly-transposes").output
+    page = invoke("explain", "costly-transposes").output
     assert "`[tool.hlo_lint.rules.costly-transposes]`" in page
     assert "- `min-bytes = 16777216` (a whole number of at least 0): " in page
 
@@ -344,13 +333,13 @@ def test_what_is_excluded_is_not_read_unless_it_is_given_by_name() -> None:
     for name in ("a.hlo", "old/b.hlo", "new/c.hlo", "new/d.hlo"):
         write(name, LOOSE)
     write("hlo_lint.toml", 'exclude = ["old", "new/c.*"]')
-    listed = program("check", "--show-files", ".").output.split()
+    listed = invoke("check", "--show-files", ".").output.split()
     assert listed == ["a.hlo", "new/d.hlo"]
-    assert program("check", "--show-files", "old/b.hlo").output.split() == ["old/b.hlo"]
-    forced = program("check", "--force-exclude", "old/b.hlo", "new/c.hlo")
+    assert invoke("check", "--show-files", "old/b.hlo").output.split() == ["old/b.hlo"]
+    forced = invoke("check", "--force-exclude", "old/b.hlo", "new/c.hlo")
     assert forced.exit_code == 0
     assert "skipped: old/b.hlo and 1 more: it is excluded" in forced.output
-    assert program("check", "--show-files", "--exclude", "new", ".").output.split() == ["a.hlo"]
+    assert invoke("check", "--show-files", "--exclude", "new", ".").output.split() == ["a.hlo"]
 
 
 @pytest.mark.parametrize(
@@ -370,9 +359,7 @@ def test_what_is_excluded_is_not_read_unless_it_is_given_by_name() -> None:
         ("a[01].hlo", "a1.hlo", True),
     ],
 )
-def test_patterns_are_those_of_gitignore(
-    pattern: str, path: str, matches: bool, tmp_path: Path
-) -> None:
+def test_patterns_follow_git(pattern: str, path: str, matches: bool, tmp_path: Path) -> None:
     assert Globs((pattern,), tmp_path).match(tmp_path / path) is matches
 
 
@@ -494,12 +481,10 @@ op_name = "jit(f)/*"
 
 
 @pytest.mark.parametrize(("text", "said"), WRONG.items(), ids=range(len(WRONG)))
-def test_what_is_wrong_is_refused_with_its_place_by_the_program_and_by_the_schema(
-    text: str, said: str
-) -> None:
+def test_what_is_wrong_is_refused_at_its_place_and_by_the_schema(text: str, said: str) -> None:
     write("hlo_lint.toml", text)
     write("a.hlo", LOOSE)
-    ran = program("check", "a.hlo")
+    ran = invoke("check", "a.hlo")
     assert (ran.exit_code, ran.stdout) == (2, "")
     assert ran.stderr.startswith("Error: hlo_lint.toml:")
     assert said in ran.stderr
@@ -536,9 +521,7 @@ VALIDATOR = Draft202012Validator(schema())
 @example({"allow": [{"rule": "tma", "reason": " "}]})
 @example({"per-path-stages": {"layout": "lay/out"}})
 @example({"stage": "gpu, post-layout  mixed_precision=true"})
-def test_the_schema_accepts_what_the_program_reads_and_nothing_else(
-    document: dict[str, object],
-) -> None:
+def test_the_schema_accepts_exactly_what_the_program_reads(document: dict[str, object]) -> None:
     """The schema compares the names of rules, not their meaning: it leaves little unsaid."""
     try:
         read_settings(document, SettingPlace(Path("hlo_lint.toml"), ""))
@@ -563,7 +546,7 @@ def test_the_schema_accepts_what_the_program_reads_and_nothing_else(
 )
 def test_what_is_no_toml_is_refused_in_one_line(data: bytes, said: str) -> None:
     Path("hlo_lint.toml").write_bytes(data)
-    ran = program("config")
+    ran = invoke("config")
     assert ran.exit_code == 2
     assert said in ran.stderr
     assert ran.stderr.count("\n") == 1
@@ -571,7 +554,7 @@ def test_what_is_no_toml_is_refused_in_one_line(data: bytes, said: str) -> None:
 
 
 def test_a_file_that_is_not_there_is_named() -> None:
-    ran = program("check", "--config", "nowhere.toml", ".")
+    ran = invoke("check", "--config", "nowhere.toml", ".")
     assert (ran.exit_code, "nowhere.toml: cannot be read" in ran.stderr) == (2, True)
 
 
@@ -594,7 +577,7 @@ def test_a_pyproject_whose_table_is_none_is_refused() -> None:
         ("a = 1\n", ("z",), (1, 1)),
     ],
 )
-def test_a_key_is_found_in_the_text(
+def test_a_key_has_its_place(
     text: str, keys: tuple[str | int, ...], place: tuple[int, int]
 ) -> None:
     assert locate(text, keys) == place
@@ -622,25 +605,25 @@ def vars_of(allowance: Allowance) -> tuple[str | None, ...]:
 
 def test_what_holds_is_shown_with_where_it_comes_from() -> None:
     write("hlo_lint.toml", 'jobs = 2\n[severity]\nlayout = "off"\n')
-    out = program("config", "--ignore", "form").output
+    out = invoke("config", "--ignore", "form").output
     assert "jobs = 2  # hlo_lint.toml:1\n" in out
     assert 'severity = { layout = "off" }  # hlo_lint.toml:2\n' in out
     form = ", ".join(f'"{rule.name()}"' for rule in all_rules() if rule.family() == "form")
     assert f"ignore = [{form}]  # command line\n" in out
     assert 'output-format = "text"  # default\n' in out
-    assert "# file: none\n" in program("config", "--isolated").output
+    assert "# file: none\n" in invoke("config", "--isolated").output
 
 
 def test_a_setting_with_a_name_that_nothing_has_is_refused_by_config_as_by_check() -> None:
-    assert program("config", "--severity", "nothing=off").exit_code == 2
-    assert program("config", "--severity", "layout=bad").exit_code == 2
-    assert program("config", "--severity", "layout").exit_code == 2
-    assert program("config", "--schema", "x").exit_code == 2
+    assert invoke("config", "--severity", "nothing=off").exit_code == 2
+    assert invoke("config", "--severity", "layout=bad").exit_code == 2
+    assert invoke("config", "--severity", "layout").exit_code == 2
+    assert invoke("config", "--schema", "x").exit_code == 2
 
 
 def test_the_schema_is_published_as_it_is() -> None:
     assert SCHEMA.read_text("utf-8") == schema_text(), "run `make docs`"
-    assert program("config", "--schema").output == schema_text()
+    assert invoke("config", "--schema").output == schema_text()
     Draft202012Validator.check_schema(json.loads(SCHEMA.read_text("utf-8")))
 
 
@@ -696,13 +679,11 @@ def test_processes_that_are_not_forked_say_the_same() -> None:
 
 
 def test_the_program_checks_a_small_dump_itself() -> None:
-    assert "processes: 1\n" in program("check", "-v", str(CRASH)).stderr
-    assert "processes: 3\n" in program("check", "-v", "--jobs", "3", str(CRASH)).stderr
+    assert "processes: 1\n" in invoke("check", "-v", str(CRASH)).stderr
+    assert "processes: 3\n" in invoke("check", "-v", "--jobs", "3", str(CRASH)).stderr
 
 
-def test_a_large_input_is_worth_as_many_processes_as_can_share_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_large_input_gets_as_many_processes_as_share_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(input_size, "_processors", lambda: 16)
     names = [f"{number}.hlo" for number in range(8)]
     for name in names:

@@ -12,9 +12,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from hlo_lint.apps.cli.main import cli
+from tests.commands import invoke
 from tests.conftest import CRASH, DUMPS
 
 PROGRAMS = {
@@ -73,7 +72,7 @@ step(jnp.ones(4))
 
 
 def hlo_lint(*words: object, piped: str | None = None) -> str:
-    ran = CliRunner().invoke(cli, [*map(str, words)], input=piped)
+    ran = invoke(*words, piped=piped)
     assert ran.exit_code in (0, 1), ran.exception
     return ran.stdout
 

@@ -13,14 +13,9 @@ from tests.conftest import CRASH, DUMPS
 from tests.terminal import Screen, on_terminal, program
 from tests.texts import CLEAN, LOOSE
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("here")]
 
 WIDTHS = (80, 120)
-
-
-@pytest.fixture(autouse=True)
-def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def screen(columns: int, *arguments: str, **extra: str) -> Screen:

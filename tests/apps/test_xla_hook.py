@@ -148,9 +148,7 @@ def test_nothing_is_looked_at_any_more_once_removed() -> None:
 
 
 @pytest.mark.parametrize(("action", "select"), [("mend", None), ("warn", ["no-such-rule"])])
-def test_what_nothing_knows_is_said_before_anything_is_installed(
-    action: str, select: list[str] | None
-) -> None:
+def test_an_unknown_word_installs_nothing(action: str, select: list[str] | None) -> None:
     with pytest.raises(UsageError):
         live.install(action, select)
 

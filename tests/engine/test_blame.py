@@ -21,6 +21,7 @@ from hlo_lint.report.text import render_concise
 from hlo_lint.rules.base import Findings, Rule, Stage
 from hlo_lint.rules.findings import Finding
 from hlo_lint.rules.registry import select_rules
+from tests.commands import invoke
 from tests.conftest import CRASH, DUMPS, FIXTURES, new_folder, present, written
 
 ATTENTION = DUMPS / "gpu-jax0.11.2" / "attention"
@@ -281,7 +282,7 @@ def blame(*args: str | Path) -> Result:
     """`check --blame` of a path, by some rules."""
     path, *rules = map(str, args)
     select = [word for rule in rules for word in ("--select", rule)]
-    return CliRunner().invoke(cli, ["check", "--blame", path, *select])
+    return invoke("check", "--blame", path, *select)
 
 
 def test_the_headline_crash_is_the_autotuners() -> None:
@@ -332,7 +333,7 @@ def _until_autotuner(case: Path) -> list[Path]:
 
 def test_a_history_is_written_to_a_file_as_it_is_printed(tmp_path: Path) -> None:
     target = tmp_path / "history.txt"
-    written = CliRunner().invoke(cli, ["check", "--blame", str(CRASH), "-o", str(target)])
+    written = invoke("check", "--blame", CRASH, "-o", target)
     assert (written.exit_code, written.output) == (1, "")
     assert target.read_text("utf-8") == blame(CRASH).output
     coloured = CliRunner().invoke(
@@ -343,7 +344,7 @@ def test_a_history_is_written_to_a_file_as_it_is_printed(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("option", ["--fix", "--diff"])
 def test_a_history_goes_with_no_fix(option: str) -> None:
-    refused = CliRunner().invoke(cli, ["check", "--blame", option, str(CRASH)])
+    refused = invoke("check", "--blame", option, CRASH)
     assert (refused.exit_code, refused.stdout) == (2, "")
 
 
@@ -355,7 +356,7 @@ def test_what_only_an_artefact_shows_has_no_life() -> None:
 
 def test_the_json_of_blame_is_that_of_check() -> None:
     select = ("--select", "reshape-moves-data", "--output-format", "json")
-    done = CliRunner().invoke(cli, ["check", "--blame", str(FISSION), *select])
+    done = invoke("check", "--blame", FISSION, *select)
     (found,) = json.loads(done.output)["findings"]
     report = hlo_lint.lint(FISSION, ["reshape-moves-data"], resolved=True)
     assert json.loads(done.output) == json.loads(report.to_json())
@@ -404,9 +405,7 @@ def test_check_tells_what_was_resolved_when_asked() -> None:
     assert concise.endswith("(since autotuner, resolved by fusion-wrapper)\n")
 
 
-def test_what_the_verifier_would_have_refused_is_an_error_though_it_was_resolved(
-    attention: Path,
-) -> None:
+def test_what_the_verifier_would_have_refused_is_an_error_once_resolved(attention: Path) -> None:
     for path in steps(attention, range(32, 36)):
         path.write_text(
             path.read_text().replace(

@@ -7,14 +7,14 @@ import time
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from hlo_lint import Settings, lint
-from hlo_lint.apps.cli.main import cli
 from hlo_lint.hlo.ir import Module
 from hlo_lint.report.formats import FORMATS, render
 from hlo_lint.rules.base import Findings, Rule
 from hlo_lint.rules.findings import Finding
+from tests.commands import invoke
 from tests.conftest import written
 
 PARAMETERS = "".join(f"  %p.{n} = f32[4]{{0}} parameter({n})\n" for n in range(2))
@@ -27,7 +27,7 @@ def _errors(count: int) -> str:
 
 
 def _check(path: Path, *arguments: str) -> Result:
-    return CliRunner().invoke(cli, ["check", "--no-cache", *arguments, str(path)])
+    return invoke("check", "--no-cache", *arguments, path)
 
 
 def test_findings_beyond_the_limit_are_counted_and_not_printed() -> None:

@@ -18,14 +18,12 @@ import pytest
 from hlo_lint.text import files
 from hlo_lint.text.errors import DumpError
 from tests.conftest import completed, new_folder, present, started, written
+from tests.texts import entry
 
-BROKEN_RESHAPE = """HloModule m, entry_computation_layout={(f32[2,3]{0,1})->f32[6]{0}}
-
-ENTRY e {
-  p = f32[2,3]{0,1} parameter(0)
-  ROOT r = f32[6]{0} reshape(p)
-}
-"""
+BROKEN_RESHAPE = entry(
+    "  p = f32[2,3]{0,1} parameter(0)\n  ROOT r = f32[6]{0} reshape(p)",
+    header=", entry_computation_layout={(f32[2,3]{0,1})->f32[6]{0}}",
+)
 CLI = (sys.executable, "-m", "hlo_lint")
 
 as_root = pytest.mark.skipif(
@@ -90,19 +88,9 @@ def test_output_to_a_fifo_is_read_at_its_other_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="this system has no /dev/stdout")
-def test_dev_stdout_is_standard_output_in_a_pipe_and_in_a_file(
-    module: Path, tmp_path: Path
-) -> None:
-    words = [
-        *CLI,
-        "check",
-        "--output-format",
-        "json",
-        "--exit-zero",
-        "-o",
-        "/dev/stdout",
-        str(module),
-    ]
+def test_dev_stdout_is_standard_output_in_a_pipe_and_a_file(module: Path, tmp_path: Path) -> None:
+    options = "--output-format json --exit-zero -o /dev/stdout".split()
+    words = [*CLI, "check", *options, str(module)]
     piped = subprocess.run(words, capture_output=True, check=True).stdout
     assert piped.startswith(b"{")
     log = tmp_path / "log"
@@ -200,9 +188,7 @@ def test_a_link_to_nothing_is_followed(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "x"
 
 
-def test_a_file_that_is_copied_keeps_its_times_and_one_that_is_edited_does_not(
-    module: Path, tmp_path: Path
-) -> None:
+def test_a_copied_file_keeps_its_times_an_edited_one_not(module: Path, tmp_path: Path) -> None:
     other = tmp_path / "in" / "notes.json"
     other.parent.mkdir()
     other.write_text("{}")

@@ -52,9 +52,7 @@ def test_a_url_of_a_local_folder_is_that_folder() -> None:
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["archive", "folder"])
-def test_an_archive_at_a_url_reads_as_the_folder_in_it(
-    memory: str, tmp_path: Path, named: bool
-) -> None:
+def test_an_archive_at_a_url_reads_as_its_folder(memory: str, tmp_path: Path, named: bool) -> None:
     shutil.make_archive(str(tmp_path / "run" / "dump"), "gztar", CRASH)
     upload(tmp_path / "run", memory)
     found = json.loads(report(f"{memory}/dump.tar.gz" if named else memory, jobs=2))
@@ -124,7 +122,6 @@ def test_a_url_that_cannot_be_read_is_an_error(url: str, says: str) -> None:
 def test_a_file_of_a_store_is_checked_alone(memory: str) -> None:
     upload(CRASH, memory)
     name = max(CRASH.glob("*.after_autotuner.*")).name
-    one = json.loads(report(f"{memory}/{name}"))
-    assert (
-        one["findings"] == json.loads(report(CRASH / name).replace(str(CRASH), memory))["findings"]
-    )
+    there = json.loads(report(f"{memory}/{name}"))
+    here = json.loads(report(CRASH / name).replace(str(CRASH), memory))
+    assert there["findings"] == here["findings"]

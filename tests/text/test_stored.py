@@ -15,16 +15,15 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 import hlo_lint
 from hlo_lint.analysis.pass_stats import passes as passes_of
-from hlo_lint.apps.cli.main import cli
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.report.concise import render
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.stored import ANY_EXPANSION, on_disk, read_stored, unpacked
 from tests.apps.test_cli import run
+from tests.commands import invoke
 from tests.conftest import CRASH
 from tests.texts import LOOSE
 
@@ -70,9 +69,7 @@ def test_an_archive_reads_as_the_folder_in_it(tmp_path: Path, ending: str) -> No
 
 
 @pytest.mark.parametrize("ending", [".gz", ".xz", ".zst"])
-def test_a_folder_of_compressed_files_reads_as_if_they_were_not(
-    tmp_path: Path, ending: str
-) -> None:
+def test_a_folder_of_compressed_files_reads_like_the_files(tmp_path: Path, ending: str) -> None:
     for path in CRASH.iterdir():
         (tmp_path / f"{path.name}{ending}").write_bytes(COMPRESS[ending](path.read_bytes()))
     expected = findings(CRASH).replace(str(CRASH), str(tmp_path)).replace(".txt:", f".txt{ending}:")
@@ -150,7 +147,7 @@ def test_fix_refuses_to_write_what_is_compressed(tmp_path: Path, name: str) -> N
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-def test_without_zstandard_the_extra_is_named(
+def test_without_zstandard_its_extra_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "zstandard", None)
@@ -180,7 +177,7 @@ def test_a_zip_reads_as_the_folder_in_it(tmp_path: Path) -> None:
     path = zipped(CRASH, tmp_path / "dump.zip")
     assert findings(path) == findings(CRASH).replace(str(CRASH), f"{path}/crash")
     assert findings(tmp_path) == findings(path)
-    ran = CliRunner().invoke(cli, ["fix", str(path)])
+    ran = invoke("fix", path)
     assert (ran.exit_code, "unpack it first" in ran.output) == (2, True)
 
 
@@ -208,5 +205,5 @@ def test_standard_input_may_be_packed(tmp_path: Path, ending: str) -> None:
         data = COMPRESS[ending.removeprefix(".tar")](crash_tar())
     else:
         data = COMPRESS[ending](LOOSE.encode())
-    ran = CliRunner().invoke(cli, ["check", "-"], input=data)
+    ran = invoke("check", "-", piped=data)
     assert "[reshape-moves-data]: this reshape moves bytes" in ran.output
