@@ -44,6 +44,10 @@ from tests.hlo.by_grammar import read_by_grammar
 
 X, Y = AxisRef("x"), AxisRef("y")
 XY = Mesh((MeshAxis("x", 2), MeshAxis("y", 4)))
+TURNED = Mesh(XY.axes, Iota((4, 2), (1, 0)))
+PAIR = parse_shape("(s32[], token[])")
+REPLICATED, OPEN_X = TiledSharding("replicated"), DimensionSharding((X,), False)
+ON_X = NamedSharding(Mesh(XY.axes[:1]), (DimensionSharding((X,)), DimensionSharding(())))
 
 VALUES: list[tuple[str, str, object]] = [
     ("sharding", "{replicated}", TiledSharding("replicated")),
@@ -52,16 +56,7 @@ VALUES: list[tuple[str, str, object]] = [
     (
         "sharding",
         "{{replicated}, {maximal device=1}, /*index=2*/{mesh['x'=2], [{'x'}, {}]}}",
-        TupleSharding(
-            (
-                TiledSharding("replicated"),
-                TiledSharding("maximal", devices=(1,)),
-                NamedSharding(
-                    Mesh((MeshAxis("x", 2),)),
-                    (DimensionSharding((AxisRef("x"),)), DimensionSharding(())),
-                ),
-            )
-        ),
+        TupleSharding((REPLICATED, TiledSharding("maximal", devices=(1,)), ON_X)),
     ),
     ("sharding", "{devices=[2,1]0,1}", TiledSharding("tiled", (2, 1), (0, 1))),
     ("sharding", "{devices=[2,1]<=[2]}", TiledSharding("tiled", (2, 1), Iota((2,), (0,)))),
@@ -78,23 +73,12 @@ VALUES: list[tuple[str, str, object]] = [
             (OpMetadata(op_name="a"),),
         ),
     ),
-    (
-        "sharding",
-        "{{replicated}, {manual}}",
-        TupleSharding((TiledSharding("replicated"), TiledSharding("manual"))),
-    ),
+    ("sharding", "{{replicated}, {manual}}", TupleSharding((REPLICATED, TiledSharding("manual")))),
     ("sharding", "{}", TupleSharding(())),
     (
         "sharding",
         "{mesh['x'=2,'y'=4], [{'x', 'y'}, {?}, {'x', ?}]}",
-        NamedSharding(
-            XY,
-            (
-                DimensionSharding((X, Y)),
-                DimensionSharding((), False),
-                DimensionSharding((X,), False),
-            ),
-        ),
+        NamedSharding(XY, (DimensionSharding((X, Y)), DimensionSharding((), False), OPEN_X)),
     ),
     ("sharding", "{mesh['x'=2,'y'=4], manual}", NamedSharding(XY, manual=(X, Y))),
     ("sharding", "{mesh[], replicated}", NamedSharding(Mesh(()))),
@@ -104,10 +88,7 @@ VALUES: list[tuple[str, str, object]] = [
         "{mesh['x'=2,'y'=4], device_ids=([4,2]T(1,0)), [{}], replicated={'y':(1)2}, "
         'unreduced=max{\'x\'}, metadata={{op_name="a"}, {op_name="b"}}}',
         NamedSharding(
-            Mesh(XY.axes, Iota((4, 2), (1, 0))),
-            (DimensionSharding(()),),
-            (AxisRef("y", (1, 2)),),
-            (X,),
+            *(TURNED, (DimensionSharding(()),), (AxisRef("y", (1, 2)),), (X,)),
             reduction="max",
             metadata=(OpMetadata(op_name="a"), OpMetadata(op_name="b")),
         ),
@@ -120,7 +101,7 @@ VALUES: list[tuple[str, str, object]] = [
     (
         "replica_groups",
         "mesh['x'=2,'y'=4], device_ids=([4,2]T(1,0)) {'y'}",
-        MeshReplicaGroups(Mesh(XY.axes, Iota((4, 2), (1, 0))), (Y,)),
+        MeshReplicaGroups(TURNED, (Y,)),
     ),
     (
         "replica_groups",
@@ -143,9 +124,7 @@ VALUES: list[tuple[str, str, object]] = [
     (
         "entry_computation_layout",
         "{(f32[8]{0}, /*index=1*/(s32[], token[]))->pred[]}",
-        ProgramShape(
-            (parse_shape("f32[8]{0}"), parse_shape("(s32[], token[])")), parse_shape("pred[]")
-        ),
+        ProgramShape((parse_shape("f32[8]{0}"), PAIR), parse_shape("pred[]")),
     ),
     ("entry_computation_layout", "{()->()}", ProgramShape((), parse_shape("()"))),
     (
@@ -262,8 +241,8 @@ def test_blanks_and_comments_are_no_part_of_a_value(name: str, text: str, value:
 
 def test_a_domain_has_two_sides() -> None:
     text = '{kind="sharding", entry={maximal device=0}, exit={replicated}}'
-    entry, leave = TiledSharding("maximal", devices=(0,)), TiledSharding("replicated")
-    assert read_attribute("domain", text) == Domain("sharding", entry, leave)
+    entry = TiledSharding("maximal", devices=(0,))
+    assert read_attribute("domain", text) == Domain("sharding", entry, REPLICATED)
 
 
 def test_a_configuration_is_json_or_a_dictionary_of_mlir() -> None:
@@ -337,9 +316,7 @@ def test_stack_frames_are_read_as_loosely_as_xla_reads_them() -> None:
         ("mesh['x'=0] {'x'}", ()),
     ],
 )
-def test_groups_of_every_form_list_their_devices(
-    text: str, groups: tuple[tuple[int, ...], ...]
-) -> None:
+def test_groups_of_all_forms_list_devices(text: str, groups: tuple[tuple[int, ...], ...]) -> None:
     found = read_attribute("replica_groups", text)
     assert isinstance(found, ReplicaGroupList | IotaReplicaGroups | MeshReplicaGroups)
     assert found.groups == groups
@@ -358,9 +335,7 @@ def test_devices_of_a_hostile_size_are_not_listed() -> None:
         lambda dims: st.tuples(st.just(dims), st.permutations(range(len(dims))))
     )
 )
-def test_a_transposed_array_of_devices_is_the_one_of_numpy(
-    case: tuple[list[int], Sequence[int]],
-) -> None:
+def test_a_transposed_array_of_devices_is_numpys(case: tuple[list[int], Sequence[int]]) -> None:
     numpy = pytest.importorskip("numpy")
     dims, permutation = case
     whole = numpy.arange(numpy.prod(dims)).reshape(dims)
@@ -370,68 +345,55 @@ def test_a_transposed_array_of_devices_is_the_one_of_numpy(
 
 # ---- errors
 
-MALFORMED: dict[str, dict[str, list[str]]] = {
+MALFORMED = {
     "sharding": {
-        "expected a sharding in braces": ["replicated", "[", "mesh['x'=2]"],
-        "expected devices=[…], replicated, manual, maximal device=0 or mesh[…]": [
-            "{x}",
-            "{0}",
-            "{[]}",
-            "{()}",
-            "{manual x}",
-        ],
-        "expected a size": ["{devices=[x]}", "{devices=[2,x]}", "{devices=[-2]0,1}"],
-        "expected devices, like 0,1,2,3 or <=[4]": ["{devices=[2]x}", "{devices=[2]}"],
-        "expected the order of the dimensions, like T(1,0)": [
-            "{devices=[2]<=[2]T[0]}",
-            "{devices=[2]<=[2]T(x)}",
-        ],
-        "expected the kinds of subgroups, like {manual}": [
-            "{last_tile_dims=x}",
-            "{last_tile_dims={x}}",
-        ],
-        "expected the number of a group": ["{shard_as x}", "{shard_like }"],
-        "expected an axis and its size, like 'x'=2": ["{mesh[x]}", "{mesh['x'=x]}"],
-        "expected an axis in single quotes": [
-            "{mesh['x'=2], [{x}]}",
-            "{mesh['x'=2], [{'x',x}]}",
-            "{mesh['x'=2], [{}], manual={x}}",
-        ],
-        "expected the axes of each dimension, like [{'x'}, {}]": [
-            "{mesh['x'=2], x}",
-            "{mesh['x'=2], [x]}",
-            "{mesh['x'=2], [{},x]}",
-            "{mesh['x'=2], {}}",
-        ],
-        "expected replicated, unreduced, manual or metadata": ["{mesh['x'=2], [{}], x}"],
-        "a number does not fit": ["{maximal device=18446744073709551616}"],
+        "expected a sharding in braces": "replicated; [; mesh['x'=2]",
+        "expected devices=[…], replicated, manual, maximal device=0 or mesh[…]": (
+            "{x}; {0}; {[]}; {()}; {manual x}"
+        ),
+        "expected a size": "{devices=[x]}; {devices=[2,x]}; {devices=[-2]0,1}",
+        "expected devices, like 0,1,2,3 or <=[4]": "{devices=[2]x}; {devices=[2]}",
+        "expected the order of the dimensions, like T(1,0)": (
+            "{devices=[2]<=[2]T[0]}; {devices=[2]<=[2]T(x)}"
+        ),
+        "expected the kinds of subgroups, like {manual}": (
+            "{last_tile_dims=x}; {last_tile_dims={x}}"
+        ),
+        "expected the number of a group": "{shard_as x}; {shard_like }",
+        "expected an axis and its size, like 'x'=2": "{mesh[x]}; {mesh['x'=x]}",
+        "expected an axis in single quotes": (
+            "{mesh['x'=2], [{x}]}; {mesh['x'=2], [{'x',x}]}; {mesh['x'=2], [{}], manual={x}}"
+        ),
+        "expected the axes of each dimension, like [{'x'}, {}]": (
+            "{mesh['x'=2], x}; {mesh['x'=2], [x]}; {mesh['x'=2], [{},x]}; {mesh['x'=2], {}}"
+        ),
+        "expected replicated, unreduced, manual or metadata": "{mesh['x'=2], [{}], x}",
+        "a number does not fit": "{maximal device=18446744073709551616}",
     },
     "replica_groups": {
-        "expected the axes of the groups, like {'x'}": ["mesh['x'=2]", "mesh['x'=2] x"],
-        "expected an axis and its size, like 'x'=2": ["mesh[x]", "mesh['x'=2,x]"],
-        "expected an axis in single quotes": ["mesh['x'=2] {x}", "mesh['x'=2] {'x',x}"],
-        "expected a group in braces": ["{0}", "{{0},0}", "{x}"],
-        "expected the number of a device": ["{{x}}", "{{0,x}}", "{{0,}}"],
-        "expected the sizes of all devices, like <=[8]": ["[2,4]x", "[2,4]<=x", "[2,4]]"],
-        "expected the order of the dimensions, like T(1,0)": ["[1,2]<=[2]T[0]"],
-        "a number does not fit": ["{{99999999999999999999}}", "[9223372036854775808,1]<=[1]"],
+        "expected the axes of the groups, like {'x'}": "mesh['x'=2]; mesh['x'=2] x",
+        "expected an axis and its size, like 'x'=2": "mesh[x]; mesh['x'=2,x]",
+        "expected an axis in single quotes": "mesh['x'=2] {x}; mesh['x'=2] {'x',x}",
+        "expected a group in braces": "{0}; {{0},0}; {x}",
+        "expected the number of a device": "{{x}}; {{0,x}}; {{0,}}",
+        "expected the sizes of all devices, like <=[8]": "[2,4]x; [2,4]<=x; [2,4]]",
+        "expected the order of the dimensions, like T(1,0)": "[1,2]<=[2]T[0]",
+        "a number does not fit": "{{99999999999999999999}}; [9223372036854775808,1]<=[1]",
     },
     "window": {
-        "expected size, stride, pad, lhs_dilate, rhs_dilate or rhs_reversal": ["{x}", "{size=3 x}"],
-        "expected a number for each dimension, like 3x3": ["{size=x}", "{stride=}", "{size=[3]}"],
-        "expected low_high for each dimension, like 1_1x0_0": ["{pad=x}", "{pad=1x1}"],
-        "a number does not fit": ["{size=9223372036854775808}", f"{{size={'9' * 5000}}}"],
+        "expected size, stride, pad, lhs_dilate, rhs_dilate or rhs_reversal": "{x}; {size=3 x}",
+        "expected a number for each dimension, like 3x3": "{size=x}; {stride=}; {size=[3]}",
+        "expected low_high for each dimension, like 1_1x0_0": "{pad=x}; {pad=1x1}",
+        "a number does not fit": "{size=9223372036854775808}; {size=" + "9" * 5000 + "}",
     },
-    "dim_labels": {
-        "expected labels of dimensions, like b01f_01io->b01f": ["i", "bf_io->i", "bf_io", ""]
-    },
+    "dim_labels": {"expected labels of dimensions, like b01f_01io->b01f": "i; bf_io->i; bf_io; "},
     "entry_computation_layout": {
-        "expected shapes in braces, like {(f32[8]{0})->f32[8]{0}}": ["{(f32[8])}", "{f32[8]->()}"]
+        "expected shapes in braces, like {(f32[8]{0})->f32[8]{0}}": "{(f32[8])}; {f32[8]->()}"
     },
     "origin": {
-        'expected an array, like {"x" {1}} or {}': ["{x}", "{(x)}", "{({},x)}"],
-        "expected a name in double quotes": ["{{x}}", "{{1}}", "{{}, [x]}"],
-        "expected an index, like {1,0}": ['{{"x" x}}', '{{"x" {x}}}', '{{"x" {1,x}}}'],
+        'expected an array, like {"x" {1}} or {}': "{x}; {(x)}; {({},x)}",
+        "expected a name in double quotes": "{{x}}; {{1}}; {{}, [x]}",
+        "expected an index, like {1,0}": '{{"x" x}}; {{"x" {x}}}; {{"x" {1,x}}}',
     },
 }
 
@@ -442,7 +404,7 @@ MALFORMED: dict[str, dict[str, list[str]]] = {
         (name, message, text)
         for name, messages in MALFORMED.items()
         for message, texts in messages.items()
-        for text in texts
+        for text in texts.split("; ")
     ],
 )
 def test_a_malformed_value_says_what_was_expected(name: str, message: str, text: str) -> None:
@@ -454,6 +416,27 @@ def test_a_malformed_value_says_what_was_expected(name: str, message: str, text:
 @pytest.mark.parametrize(
     ("name", "text", "message", "offset"),
     [
+        ("dimensions", "{0,a}", "expected a list of integers, like {1,0}", 3),
+        ("dimensions", "{0,", "a bracket never closes", 3),
+        ("index", "one", "expected an integer", 0),
+        ("index", "", "expected an integer", 0),
+        ("index", "9" * 5000, "a number does not fit", 0),
+        ("is_stable", "maybe", "expected true or false", 0),
+        ("slice", "{[0:4:1:2]}", "expected ranges, like {[0:4], [1:8:2]}", 7),
+        (
+            *("padding", "0"),
+            "expected low_high or low_high_interior for each dimension, like 0_1x0_0_2",
+            0,
+        ),
+        ("calls", "{%a", "a bracket never closes", 3),
+        ("calls", "{%a %b}", "expected the name of a computation, or names in braces", 4),
+        ("control-predecessors", "%a", "expected names in braces, like {%a, %b}", 0),
+        ("custom_call_target", "foo", "expected a string in double quotes", 0),
+        ("output_to_operand_aliasing", "{0}", "expected aliases, like {{0}: (1, {})}", 1),
+        ("metadata", 'op_name="x"', "expected braces", 0),
+        ("metadata", '{op_name="x" source_line}', "expected `field=value` in metadata", 24),
+        ("metadata", "{source_line=x}", "source_line is an integer", 1),
+        ("frontend_attributes", '{a="b" c="d"}', 'expected `name="text"`', 7),
         ("sharding", "{maximal}", "maximal needs one device", 1),
         ("sharding", "{devices=[2,1]0}", "1 devices for 2 places", 14),
         ("sharding", "{devices=[2,1]<=[3]}", "3 devices for 2 places", 16),

@@ -675,41 +675,6 @@ def test_an_attribute_has_its_value(name: str, text: str, value: object) -> None
     assert (found, type(found)) == (value, type(value))
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "message", "offset"),
-    [
-        ("dimensions", "{0,a}", "expected a list of integers, like {1,0}", 3),
-        ("dimensions", "{0,", "a bracket never closes", 3),
-        ("index", "one", "expected an integer", 0),
-        ("index", "", "expected an integer", 0),
-        ("index", "9" * 5000, "a number does not fit", 0),
-        ("is_stable", "maybe", "expected true or false", 0),
-        ("slice", "{[0:4:1:2]}", "expected ranges, like {[0:4], [1:8:2]}", 7),
-        (
-            *("padding", "0"),
-            "expected low_high or low_high_interior for each dimension, like 0_1x0_0_2",
-            0,
-        ),
-        ("calls", "{%a", "a bracket never closes", 3),
-        ("calls", "{%a %b}", "expected the name of a computation, or names in braces", 4),
-        ("control-predecessors", "%a", "expected names in braces, like {%a, %b}", 0),
-        ("custom_call_target", "foo", "expected a string in double quotes", 0),
-        ("output_to_operand_aliasing", "{0}", "expected aliases, like {{0}: (1, {})}", 1),
-        ("metadata", 'op_name="x"', "expected braces", 0),
-        ("metadata", '{op_name="x" source_line}', "expected `field=value` in metadata", 24),
-        ("metadata", "{source_line=x}", "source_line is an integer", 1),
-        ("frontend_attributes", '{a="b" c="d"}', 'expected `name="text"`', 7),
-    ],
-)
-def test_a_malformed_value_of_a_known_attribute_is_an_error(
-    name: str, text: str, message: str, offset: int
-) -> None:
-    with pytest.raises(AttributeSyntaxError) as raised:
-        read_attribute(name, text)
-    error = raised.value
-    assert (error.message, error.text, error.offset) == (message, text, offset)
-
-
 def test_metadata_reads_every_field_it_knows() -> None:
     text = (
         r'{op_type="add" op_name="jit(f)/\"ab\", {->}" source_file="a b.py" source_line=3 '

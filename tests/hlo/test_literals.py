@@ -158,9 +158,7 @@ def _nested(child: Tree[Token] | Token) -> object:
     st.sampled_from(["s32", "f32", "f64", "pred", "u8"]),
     st.data(),
 )
-def test_the_fast_way_and_the_grammar_read_the_same(
-    dims: list[int], dtype: str, data: st.DataObject
-) -> None:
+def test_fast_way_and_grammar_agree(dims: list[int], dtype: str, data: st.DataObject) -> None:
     texts = {
         "s32": st.integers(-(2**31), 2**31 - 1).map(str),
         "u8": st.integers(0, 255).map(str),
@@ -236,9 +234,7 @@ def test_numpy_is_imported_when_a_value_is_asked_for() -> None:
     assert done.stdout == "False\nTrue False\n"
 
 
-def test_a_type_that_needs_ml_dtypes_says_so_where_it_is_missing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_type_that_needs_ml_dtypes_says_so_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ml_dtypes", None)
     with pytest.raises(ImportError, match="elements of bf16 need the package ml_dtypes"):
         literal("bf16[]", "1")

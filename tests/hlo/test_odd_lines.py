@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from hlo_lint.hlo.ir import Computation
 from hlo_lint.hlo.parser import general
 from hlo_lint.hlo.parser.fast import PrintedReader
 from hlo_lint.hlo.parser.module import parse_file
-from tests.conftest import DUMPS, FIXTURES, ROUNDTRIP, hlo_files
+from tests.conftest import DUMPS, FIXTURES, ROUNDTRIP, calls_of, hlo_files
 
 ODD = (
     "  // a comment\n",
@@ -226,17 +225,5 @@ def test_odd_computations_are_not_read_with_those_after_them() -> None:
 
 
 def _calls(text: str) -> int:
-    """The calls of functions, those of Python itself included, to read a text."""
-    calls = 0
-
-    def count(frame: object, event: str, argument: object) -> None:
-        nonlocal calls
-        calls += 1
-
     parse_file(text)  # patterns are compiled once
-    sys.setprofile(count)
-    try:
-        parse_file(text)
-    finally:
-        sys.setprofile(None)
-    return calls
+    return calls_of(lambda: parse_file(text))

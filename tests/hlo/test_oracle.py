@@ -284,9 +284,7 @@ def interface(xla: XlaModule) -> list[str]:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("case", CRASHES, ids=lambda case: f"{case.parent.name}-{case.name}")
-def test_xla_reads_every_fixed_text_as_the_program_that_it_was(
-    release: str, case: Path, form: str
-) -> None:
+def test_xla_reads_a_fixed_text_as_the_program_it_was(release: str, case: Path, form: str) -> None:
     texts = fixed(case, form)
     assert texts
     for name, text in texts.items():

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import hlo_lint
 from hlo_lint.text.source import decode, encode
-from tests.conftest import BROKEN, DUMPS, FIXTURES, ROUNDTRIP, UNSOUND, hlo_files, present
+from tests.conftest import BROKEN, DUMPS, FIXTURES, ROUNDTRIP, UNSOUND, calls_of, hlo_files, present
 from tests.mutations import mutate
 
 FOLDERS = (ROUNDTRIP, BROKEN, UNSOUND)
@@ -101,27 +102,10 @@ def test_one_odd_line_hides_nothing_else() -> None:
     ],
 )
 def test_ten_times_the_damage_takes_about_ten_times_as_long(line: str) -> None:
-    steps = [_steps(line, lines) for lines in (500, 5_000)]
-    assert steps[1] < 15 * steps[0]
-
-
-def _steps(line: str, lines: int) -> int:
-    """The number of calls that reading takes: a count, not a time."""
-    import sys
-
-    text = "HloModule m\n\nENTRY %e (a: f32[8]) -> f32[8] {\n" + f"{line}\n" * lines
-    count = 0
-
-    def tracer(frame: object, event: str, argument: object) -> None:
-        nonlocal count
-        count += 1
-
-    sys.setprofile(tracer)
-    try:
-        hlo_lint.parse(text)
-    finally:
-        sys.setprofile(None)
-    return count
+    head = "HloModule m\n\nENTRY %e (a: f32[8]) -> f32[8] {\n"
+    texts = [head + f"{line}\n" * lines for lines in (500, 5_000)]
+    few, many = (calls_of(partial(hlo_lint.parse, text)) for text in texts)
+    assert many < 15 * few
 
 
 def test_several_modules_of_a_file_are_all_there() -> None:
