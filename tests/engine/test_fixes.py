@@ -15,6 +15,7 @@ from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.registry import find_rule
 from hlo_lint.text.source import decode
 from tests.conftest import DUMPS, present, written
+from tests.texts import entry
 
 FORMS = ("copy", "transpose")
 NEXT = "layout_normalization"
@@ -102,7 +103,7 @@ def _broken(fixed: str) -> list[str]:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("operand", "result"), SHAPES)
-def test_the_rest_of_the_file_stays_and_fixing_twice_changes_nothing(
+def test_the_rest_stays_and_fixing_twice_is_fixing_once(
     operand: str, result: str, form: str
 ) -> None:
     text = module(operand, result)
@@ -225,16 +226,12 @@ def test_bytes_that_are_no_utf8_survive_a_fix() -> None:
 
 # What a compiler accepts: layout-assignment refuses a bitcast
 
-INFERRED = """\
-HloModule m
-
-ENTRY e {
+INFERRED = entry("""
   p = f32[2,3,4]{2,1,0} parameter(0)
   t = f32[2,4,3]{1,2,0} transpose(p), dimensions={0,2,1}
   n = f32[2,4,3]{1,2,0} negate(t)
   ROOT r = f32[8,3]{1,0} reshape(n)
-}
-"""
+""")
 """As jax prints what it lowered: a transpose permutes the order, and `negate` passes it on."""
 
 ASSIGNED = INFERRED.replace("{1,2,0} transpose(p)", "{0,1,2} transpose(p)")
@@ -268,20 +265,15 @@ def test_a_bitcast_shows_that_layouts_are_assigned() -> None:
 
 def test_a_fix_after_which_the_verifier_refuses_the_module_is_taken_back() -> None:
     """A bitcast shows that layouts are assigned, and then the call has a wrong one."""
-    text = """HloModule m
-
-f {
-  q = f32[4,8]{1,0} parameter(0)
-  ROOT n = f32[4,8]{1,0} negate(q)
-}
-
-ENTRY e {
+    text = entry(
+        """
   p = f32[4,8]{0,1} parameter(0)
   r = f32[8,4]{1,0} reshape(p)
   c = f32[4,8]{1,0} call(p), to_apply=f
   ROOT t = (f32[8,4]{1,0}, f32[4,8]{1,0}) tuple(r, c)
-}
-"""
+""",
+        "f { q = f32[4,8]{1,0} parameter(0) ROOT n = f32[4,8]{1,0} negate(q) }\n\n",
+    )
     (finding,) = hlo_lint.lint(text, before="layout_normalization").findings
     assert finding.rule == "reshape-moves-data"
     fixed = hlo_lint.fix(text, before="layout_normalization")

@@ -118,9 +118,7 @@ def test_every_format_shows_a_crash(name: str) -> None:
     assert "crashes-on-text crashed" in render(lint(TEXT, [CrashesOnText]), name)
 
 
-def test_a_crash_of_the_parser_leaves_the_other_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_parser_crash_leaves_other_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from hlo_lint.dumps import pass_dump
 
     read = parse_file

@@ -60,9 +60,7 @@ def refusal(text: str | bytes) -> tuple[int, int, str]:
         ("", 1, 1, "expects"),
     ],
 )
-def test_a_refusal_stands_where_the_mistake_is(
-    text: str, line: int, column: int, says: str
-) -> None:
+def test_a_refusal_stands_at_the_mistake(text: str, line: int, column: int, says: str) -> None:
     found = refusal(text)
     assert says in found[2]
     assert found[:2] == (line, column)

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 import hlo_lint
 from hlo_lint.analysis.stage import parse_stage
-from hlo_lint.apps.cli.main import cli
 from hlo_lint.apps.targets import as_dump
 from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.directory import open_dump
@@ -24,19 +22,18 @@ from hlo_lint.hlo.ir import Computation, Module
 from hlo_lint.rules.base import Findings, Rule, Stage
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.errors import RuleError, UsageError
+from tests.commands import invoke
 from tests.conftest import DUMPS, present, written
+from tests.texts import entry
 
 ATTENTION = DUMPS / "gpu-jax0.11.2" / "attention"
 MLP = DUMPS / "cpu-jax0.10.2" / "mlp_train"
 HELPERS = DUMPS / "gpu-jax0.10.2" / "cublaslt_fission"
 PROTO = DUMPS / "cpu-jax0.11.2" / "as_proto"
-TEXT = """\
-HloModule m
+TEXT = entry("  ROOT %p = f32[8]{0} parameter(0)")
 
-ENTRY %e (p: f32[8]) -> f32[8] {
-  ROOT %p = f32[8]{0} parameter(0)
-}
-"""
+
+SCHEDULED = TEXT.replace("m\n", "m, is_scheduled=true\n", 1)
 
 
 def with_line(line: str) -> str:
@@ -120,26 +117,20 @@ def test_what_the_autotuner_took_out_of_a_module_has_layouts_and_no_release() ->
         ("m.hlo", with_line('s = f32[8] custom-call(p), custom_call_target="Sharding"'), Stage()),
         ("m.before_optimizations.txt", TEXT, Stage()),
         ("m.after_optimizations.txt", TEXT, Stage(layouts=True, final=True, assumed=True)),
-        (
-            "m.hlo",
-            TEXT.replace("m\n", "m, is_scheduled=true\n", 1),
-            Stage(layouts=True, scheduled=True, assumed=True),
-        ),
+        ("m.hlo", SCHEDULED, Stage(layouts=True, scheduled=True, assumed=True)),
     ],
 )
-def test_a_file_of_no_run_has_what_its_text_says(
-    tmp_path: Path, name: str, text: str, stage: Stage
-) -> None:
+def test_a_loose_file_has_a_stage(tmp_path: Path, name: str, text: str, stage: Stage) -> None:
     path = written(tmp_path / name, text)
     (compilation,) = open_dump(path)
     assert [each for _, each in stages_of(compilation)] == [stage]
 
 
-def test_a_dump_after_layout_assignment_binds_the_layouts_of_an_unknown_backend(
-    tmp_path: Path,
-) -> None:
-    text = "HloModule m, entry_computation_layout={(f32[8,4]{1,0})->f32[8,4]{1,0}}\n\nENTRY e {\n"
-    text += "  p = f32[8,4]{1,0} parameter(0)\n  ROOT c = f32[8,4]{0,1} copy(p)\n}\n"
+def test_after_layout_assignment_the_layouts_of_an_unknown_backend_bind(tmp_path: Path) -> None:
+    text = entry(
+        "  p = f32[8,4]{1,0} parameter(0)\n  ROOT c = f32[8,4]{0,1} copy(p)",
+        header=", entry_computation_layout={(f32[8,4]{1,0})->f32[8,4]{1,0}}",
+    )
     name = "module_0001.m.0001.pipeline.after_{}.before_dce.txt"
     (tmp_path / name.format("cse")).write_text(text)
     assert not hlo_lint.lint(tmp_path).findings
@@ -231,16 +222,12 @@ def test_a_text_is_checked_as_a_file_of_no_run() -> None:
 
 # Stages that somebody states
 
-MIXED = """\
-HloModule m
-
-ENTRY e {
+MIXED = entry("""
   p = f32[8,3]{1,0} parameter(0)
   q = bf16[8,3]{1,0} parameter(1)
   a = f32[8,3]{1,0} add(p, q)
   ROOT r = f32[4,2,3]{0,1,2} reshape(a)
-}
-"""
+""")
 MIXED_RULE = "mixed-float-operands"
 MOVES_RULE = "reshape-moves-data"
 
@@ -310,10 +297,10 @@ def test_a_stage_is_stated_by_the_caller_or_in_the_text(stage: str, rules: list[
 )
 def test_an_option_of_the_verifier_decides(option: str, body: str, rule: str) -> None:
     """Each option of `HloVerifierOpts` that a check depends on, and its opposite."""
-    text = (
-        "HloModule m, num_partitions=2, is_scheduled=true\n\nENTRY e {\n"
-        f"  p = f32[4,2] parameter(0)\n  q = bf16[4,2] parameter(1)\n  {body}\n"
-        "  ROOT r = f32[4,2] copy(p)\n}\n"
+    lines = "  p = f32[4,2] parameter(0)\n  q = bf16[4,2] parameter(1)\n  "
+    text = entry(
+        f"{lines}{body}\n  ROOT r = f32[4,2] copy(p)",
+        header=", num_partitions=2, is_scheduled=true",
     )
     head, _, last = option.rpartition(" ")
     name, _, value = last.partition("=")
@@ -382,7 +369,7 @@ def test_settings_state_the_stages_of_paths(tmp_path: Path) -> None:
         assert [Path(found.path).parent.name for found in report.findings] == ["strict"]
     assert not hlo_lint.lint(tmp_path, settings=settings, stage="tpu").findings
     command = ["check", str(tmp_path), "--stage", "gpu post-layout", "--output-format", "concise"]
-    assert CliRunner().invoke(cli, command).stdout.count("[mixed-float-operands]") == 2
+    assert invoke(*command).stdout.count("[mixed-float-operands]") == 2
 
 
 @pytest.mark.parametrize(("next_pass", "count"), [("sub-byte-size-setter", 0), ("algsimp", 1)])

@@ -169,9 +169,7 @@ def test_what_is_no_comment_of_ours_allows_nothing(line: str) -> None:
         ("allow-end reshape-moves-data", "no `allow-begin reshape-moves-data` comes before"),
     ],
 )
-def test_a_comment_that_is_not_understood_is_a_finding_and_allows_nothing(
-    comment: str, said: str
-) -> None:
+def test_an_unclear_comment_is_a_finding_and_allows_nothing(comment: str, said: str) -> None:
     report = hlo_lint.lint(module(f"  // hlo-lint: {comment}", "@a"))
     about, found = report.findings
     assert (about.rule, about.line, about.column) == (UNUSED, 5, 3)
@@ -557,9 +555,7 @@ def test_a_baseline_reads_well_in_a_diff(tmp_path: Path) -> None:
         ('{"version": ' + "1" * 5000 + "}", ":1:1: this is not a baseline: number too long"),
     ],
 )  # fmt: skip
-def test_what_is_no_baseline_is_refused_with_its_place(
-    text: str, said: str, tmp_path: Path
-) -> None:
+def test_what_is_no_baseline_is_refused_at_its_place(text: str, said: str, tmp_path: Path) -> None:
     path = written(tmp_path / "b.json", text, "utf-8")
     with pytest.raises(DumpError) as caught:
         read_baseline(path)

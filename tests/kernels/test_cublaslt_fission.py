@@ -141,16 +141,13 @@ def test_what_no_gemm_call_takes_cannot_flip(old: str, new: str) -> None:
 
 
 def test_a_dot_with_the_fastest_batch_dimension_is_not_taken() -> None:
-    assert (
-        outcomes(PLAIN.replace("p = f16[2,8,64,128]{3,2,1,0}", "p = f16[2,8,64,128]{0,1,3,2}"))
-        == []
-    )
+    shape = "p = f16[2,8,64,128]"
+    assert outcomes(PLAIN.replace(f"{shape}{{3,2,1,0}}", f"{shape}{{0,1,3,2}}")) == []
 
 
 def test_a_layout_that_is_not_descending_breaks() -> None:
-    assert outcomes(PLAIN.replace(ROOT, ROOT.replace("3,2,1,0", "2,3,1,0"))) == [
-        SwitchOutcome.BREAKS
-    ]
+    odd = PLAIN.replace(ROOT, ROOT.replace("3,2,1,0", "2,3,1,0"))
+    assert outcomes(odd) == [SwitchOutcome.BREAKS]
 
 
 def test_an_operand_that_is_not_descending_breaks_under_a_descending_dot() -> None:

@@ -123,9 +123,7 @@ def custom_call(attributes: str) -> Instruction:
         ("add_wrong_size_legacy", [(1, 2, 2048)]),
     ],
 )
-def test_an_autotuned_call_lists_what_it_saves(
-    case: str, aliases: list[tuple[int, int, int]]
-) -> None:
+def test_a_tuned_call_lists_what_it_saves(case: str, aliases: list[tuple[int, int, int]]) -> None:
     call = call_of(case)
     assert list(aliases_of(call)) == aliases
     assert [one.grid for one in call.kernel_calls] == [(8, 1, 1), (4, 1, 1)]
@@ -318,9 +316,7 @@ def test_any_bytes_survive_either_escape(data: bytes) -> None:
         (c_unescape, "x\\", 1),
     ],
 )
-def test_a_backslash_must_begin_an_escape(
-    unescape: Callable[[str], bytes], text: str, at: int
-) -> None:
+def test_a_backslash_begins_an_escape(unescape: Callable[[str], bytes], text: str, at: int) -> None:
     with pytest.raises(PayloadError, match="is not an escape") as caught:
         unescape(text)
     assert (caught.value.offset, caught.value.unit) == (at, "character")

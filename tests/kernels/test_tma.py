@@ -517,9 +517,8 @@ def test_a_field_too_far_away_is_not_looked_for() -> None:
 def test_a_text_is_known_for_a_log_by_its_words() -> None:
     assert all(file_type_of("run.log", text_of(name)) is FileType.TMA_LOG for name in NAMES)
     assert file_type_of("run.log", "HloModule m\n\nENTRY e {\n}\n") is FileType.HLO
-    assert (
-        file_type_of("run.log", "Bug: TMA Descriptor Initialization Failure, its") is FileType.HLO
-    )
+    words = "Bug: TMA Descriptor Initialization Failure, its"
+    assert file_type_of("run.log", words) is FileType.HLO
     assert read_log("HloModule m") == Log((), ())
 
 

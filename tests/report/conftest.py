@@ -59,6 +59,11 @@ def chromium() -> Iterator[Browser]:
 Open = Callable[..., "Page"]
 
 
+def text_in(page: Page, selector: str) -> str:
+    """The text that people see in an element."""
+    return page.locator(selector).inner_text()
+
+
 @pytest.fixture
 def opened(chromium: Browser) -> Iterator[Open]:
     """Opens pages; each must log nothing, ask nothing and load nothing but itself."""

@@ -34,18 +34,15 @@ from hlo_lint.text.errors import UsageError
 from hlo_lint.text.source import decode
 from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT, completed
 from tests.docs import crash_as, golden
+from tests.texts import entry
 
 pytestmark = pytest.mark.slow
 
 SCHEMAS = FIXTURES / "schemas"
-MOVES = """\
-HloModule m
-
-ENTRY %e {
+MOVES = entry("""
   %p = f32[8,3]{1,0} parameter(0)
   ROOT %r = f32[4,2,3]{0,1,2} reshape(%p), metadata={op_name="NAME"}
-}
-"""
+""")
 EVIL = (
     "</script><img src=x onerror=alert(1)> ]]> \r\n::error::forged\n::add-mask::a%0Ab "
     "\x1b[31m\x00\x85\u2028\u202e\udce9\ud800\ufffe "
@@ -134,7 +131,7 @@ def test_the_program_prints_what_the_format_says(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_whatever_a_dump_says_the_output_is_utf_8_and_obeyed_by_no_terminal(
+def test_whatever_a_dump_says_the_output_is_utf_8_no_terminal_obeys(
     name: str, evil: Report
 ) -> None:
     text = render(evil, name)
@@ -159,9 +156,7 @@ def test_an_unknown_format_is_refused_with_those_there_are(clean: Report) -> Non
         render(clean, "xml")
 
 
-def test_what_is_allowed_counts_for_nothing_and_is_told_where_a_format_has_a_word_for_it(
-    tmp_path: Path,
-) -> None:
+def test_what_is_allowed_counts_for_nothing_and_is_told_if_a_format_can(tmp_path: Path) -> None:
     path = tmp_path / "m.hlo"
     line = "// hlo-lint: allow reshape-moves-data -- as it should be\n  ROOT"
     path.write_text(MOVES.replace("  ROOT", f"  {line}"), "utf-8")
@@ -292,7 +287,7 @@ def test_of_too_many_findings_those_go_first_that_only_repeat_another(crash: Rep
     assert sarif.most_urgent([*alike, other], 5) == [alike[0], other]
 
 
-def test_sarif_that_is_too_long_is_cut(
+def test_long_sarif_is_cut(
     crash: Report, sarif_schema: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sarif, "MAX_BYTES", 20_000)
@@ -487,9 +482,7 @@ def test_rdjson_is_what_reviewdog_reads(each: Report) -> None:
 
 
 @pytest.mark.parametrize("name", ["x", "größe 𐐀 漢"])
-def test_a_suggestion_of_rdjson_counts_bytes_and_is_what_fix_writes(
-    name: str, tmp_path: Path
-) -> None:
+def test_a_suggestion_of_rdjson_counts_bytes_and_is_the_fix(name: str, tmp_path: Path) -> None:
     path = tmp_path / "m.hlo"
     text = MOVES.replace("NAME", name).replace("reshape(%p)", f"reshape(/*{name}*/%p)")
     path.write_text(text, "utf-8")

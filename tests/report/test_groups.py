@@ -17,12 +17,8 @@ from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.registry import find_rule
 from tests.apps.test_cli import run, write
 
+pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
 PARAMETER = "  %p = f32[8]{0} parameter(0)\n"
-
-
-@pytest.fixture(autouse=True)
-def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def module(*wrong: str) -> str:

@@ -40,8 +40,8 @@ from hlo_lint.rules.base import Bad
 from hlo_lint.rules.pipeline.values_changed import ValuesChanged
 from tests.apps.test_cli import run
 from tests.conftest import CRASH, DUMPS, new_folder, present, written
-from tests.report.conftest import FORCED, Open, write
-from tests.texts import CLEAN, LOOSE
+from tests.report.conftest import FORCED, Open, text_in, write
+from tests.texts import CLEAN, LOOSE, entry
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -52,53 +52,38 @@ def headings(page: Page) -> list[str]:
     return texts
 
 
-def test_the_page_shows_the_modules_and_the_passes_that_changed_them(
-    opened: Open, crash_page: Path
-) -> None:
+def test_the_page_shows_modules_and_what_passes_changed(opened: Open, crash_page: Path) -> None:
     page = opened(crash_page)
     assert page.title() == "report – hlo-lint"
-    assert (
-        page.locator(".top p")
-        .inner_text()
-        .startswith("XLA:GPU with the passes of jax 0.10.0 · 33 files of HLO")
-    )
+    about = "XLA:GPU with the passes of jax 0.10.0 · 33 files of HLO"
+    assert text_in(page, ".top p").startswith(about)
     modules, passes = page.locator("main table").all()
-    assert modules.locator("tbody").inner_text().split("\t") == [
-        "module_0001.jit_batched_dot",
-        "compilation died",
-        "33",
-        "19",
-        "1 error",
-    ]
+    row = "module_0001.jit_batched_dot\tcompilation died\t33\t19\t1 error"
+    assert modules.locator("tbody").inner_text() == row
     last = passes.locator("tr").last.inner_text()
     assert last.startswith("0030\tautotuner\n● reshape-moves-data\n")
     page.wait_for_selector("main svg .life", state="attached")
     assert page.locator("main svg .life").count() == 1
 
 
-def test_a_click_leads_to_a_finding_with_all_that_is_known_of_it(
-    opened: Open, crash_page: Path
-) -> None:
+def test_a_click_leads_to_all_that_is_known_of_a_finding(opened: Open, crash_page: Path) -> None:
     page = opened(crash_page)
     page.locator("#list a").click()
-    assert page.locator("main h2").inner_text().startswith("this reshape moves bytes: f32[16,128,")
+    assert text_in(page, "main h2").startswith("this reshape moves bytes: f32[16,128,")
     assert headings(page) == [
         "Python", "HLO before and after autotuner", "What moves in memory",
         "Around the instruction", "The whole module", "Fix", "In the run of the module",
         "Why it matters",
     ]  # fmt: skip
-    facts = page.locator(".facts").inner_text()
+    facts = text_in(page, ".facts")
     assert "programs.py:40 in batched_dot" in facts
     assert "pass autotuner of post-layout_assignment, step 0030" in facts
-    assert (
-        page.locator("tr.at").first.inner_text().strip().startswith("40\t    return jax.lax.dot_g")
-    )
-    assert "LayoutNormalization" in page.locator("main details").inner_text()
+    line = page.locator("tr.at").first.inner_text().strip()
+    assert line.startswith("40\t    return jax.lax.dot_g")
+    assert "LayoutNormalization" in text_in(page, "main details")
 
 
-def test_hlo_stands_side_by_side_as_it_was_before_and_after_the_pass(
-    opened: Open, crash_page: Path
-) -> None:
+def test_hlo_before_and_after_the_pass_stands_side_by_side(opened: Open, crash_page: Path) -> None:
     page = opened(crash_page)
     page.locator("#list a").click()
     table = page.locator("table.lines").nth(1)
@@ -107,9 +92,8 @@ def test_hlo_stands_side_by_side_as_it_was_before_and_after_the_pass(
     assert [line.split(" ")[0] for line in added] == [
         "%custom-call.1", "%get-tuple-element", "%reshape.15", "%bitcast.18",
     ]  # fmt: skip
-    assert (
-        table.locator("tr.at td.new").last.inner_text().startswith("%reshape.15 = f32[2,8,128,32]")
-    )
+    line = table.locator("tr.at td.new").last.inner_text()
+    assert line.startswith("%reshape.15 = f32[2,8,128,32]")
     changed = table.locator(".changed mark").all_inner_texts()
     assert changed == ["gemm_fusion_dot.2", "bitcast.18"]
 
@@ -127,7 +111,7 @@ def test_the_moved_dimension_is_drawn(opened: Open, crash_page: Path) -> None:
 def test_the_fix_is_shown_as_a_difference(opened: Open, crash_page: Path) -> None:
     page = opened(crash_page)
     page.locator("#list a").click()
-    gone = page.locator("tr.minus").inner_text()
+    gone = text_in(page, "tr.minus")
     new = page.locator("tr.plus").all_inner_texts()
     assert "reshape(%get-tuple-element)" in gone
     assert [re.search(r"(\w+)\(%", line)[1] for line in new] == ["copy", "bitcast"]  # type: ignore[index]
@@ -141,7 +125,7 @@ def test_filters_and_search_choose_findings(opened: Open, forced_page: Path) -> 
     assert every > 2
     page.get_by_label("warning", exact=True).uncheck()
     assert set(rules.all_inner_texts()) == {"reshape-moves-data"}
-    assert page.locator("#shown").inner_text() == f"{cards.count()} of {every} findings"
+    assert text_in(page, "#shown") == f"{cards.count()} of {every} findings"
     page.get_by_label("warning", exact=True).check()
     page.locator("#search").fill("RUNS-as kernel")
     assert set(rules.all_inner_texts()) == {"reshape-runs-as-kernel"}
@@ -156,15 +140,12 @@ def test_filters_and_search_choose_findings(opened: Open, forced_page: Path) -> 
     assert cards.count() == 0
 
 
-def test_what_a_later_pass_resolved_is_marked_in_list_and_timeline(
+def test_what_a_pass_resolved_is_marked_in_list_and_timeline(
     opened: Open, forced_page: Path
 ) -> None:
     page = opened(forced_page)
     page.locator("#list a", has_text="reshape-moves-data").click()
-    assert (
-        "pass fusion-wrapper of pre-scheduling-passes, step 0057"
-        in page.locator(".facts").inner_text()
-    )
+    assert "pass fusion-wrapper of pre-scheduling-passes, step 0057" in text_in(page, ".facts")
     life = page.locator("svg .life:not(.faint)")
     assert life.locator("title").text_content() == (
         "reshape-moves-data: introduced by autotuner (step 0048), "
@@ -181,24 +162,22 @@ def test_what_a_later_pass_resolved_is_marked_in_list_and_timeline(
 def test_a_link_leads_to_a_finding_and_the_way_back_works(opened: Open, forced_page: Path) -> None:
     found = hlo_lint.lint(FORCED, resolved=True).findings[0]
     page = opened(forced_page, f"#finding-{found.fingerprint}")
-    assert page.locator("main h2").inner_text() == found.message
+    assert text_in(page, "main h2") == found.message
     page.locator("h1 a").click()
     page.wait_for_selector("main h2", state="detached")
     page.go_back()
     page.wait_for_selector("main h2")
-    assert page.locator("main h2").inner_text() == found.message
+    assert text_in(page, "main h2") == found.message
     assert page.locator("#list a[aria-current]").count() == 1
 
 
-def test_the_page_opens_on_the_worst_finding_and_modules_with_errors_are_first(
-    opened: Open, tmp_path: Path
-) -> None:
+def test_the_page_opens_on_the_worst_finding_and_module(opened: Open, tmp_path: Path) -> None:
     shutil.copytree(CRASH, tmp_path / "d" / "z")
     for name in ("a", "b"):
         (tmp_path / "d" / f"{name}.hlo").write_text(LOOSE if name == "b" else CLEAN)
     path = write(tmp_path / "d", tmp_path / "report.html")
     page = opened(path, "")
-    assert page.locator("main h2").inner_text().startswith("this reshape moves bytes: f32[16,")
+    assert text_in(page, "main h2").startswith("this reshape moves bytes: f32[16,")
     link = page.locator(".page a")
     assert link.get_attribute("href") == (
         "https://hlo-lint.readthedocs.io/en/stable/rules/reshape-moves-data.html"
@@ -211,9 +190,7 @@ def test_the_page_opens_on_the_worst_finding_and_modules_with_errors_are_first(
     ]  # fmt: skip
 
 
-def test_a_page_with_nothing_but_information_opens_on_the_modules(
-    opened: Open, tmp_path: Path
-) -> None:
+def test_a_page_of_information_alone_opens_on_the_modules(opened: Open, tmp_path: Path) -> None:
     (tmp_path / "b.hlo").write_text(LOOSE)
     options = ("--severity", "layout=info")
     page = opened(write(tmp_path / "b.hlo", tmp_path / "report.html", *options), "")
@@ -232,9 +209,7 @@ def test_the_keyboard_is_enough(opened: Open, forced_page: Path) -> None:
     assert page.evaluate("document.activeElement.id") == "main"
 
 
-def test_it_is_dark_where_the_reader_likes_it_so_and_a_button_turns_it(
-    opened: Open, crash_page: Path
-) -> None:
+def test_it_is_dark_as_the_reader_likes_or_a_button_says(opened: Open, crash_page: Path) -> None:
     def ground(page: Page) -> int:
         colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
         return sum(map(int, re.findall(r"\d+", colour)[:3]))
@@ -328,17 +303,17 @@ def test_a_hostile_dump_stays_text(opened: Open, tmp_path: Path) -> None:
     assert len(links) >= 3
     for link in links:
         link.click()
-        seen = page.locator("body").inner_text()
+        seen = text_in(page, "body")
         assert page.locator("img, b:not(.totals b), i, script:not([type]) ~ *").count() == 0
         assert not re.search(
             r"[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", seen
         )
     page.locator("#list a", has_text="reshape-moves-data").first.click()
     page.wait_for_selector("main .above >> text=reshape-moves-data")
-    main = page.locator("main").inner_text()
+    main = text_in(page, "main")
     assert f"{ATTACK}\\u202egnp.exe\\u2066" in main
     assert f"{ATTACK}\\x1b[31m.py:7 in {ATTACK}" in main
-    assert "module_0001.jit_<img src=x onerror=alert(1)>" in page.locator("#module").inner_text()
+    assert "module_0001.jit_<img src=x onerror=alert(1)>" in text_in(page, "#module")
     for option in page.locator("#module option").all_inner_texts()[1:]:
         page.locator("#module").select_option(label=option)
         assert option.endswith(f" ({page.locator('#list a').count()})")
@@ -346,10 +321,8 @@ def test_a_hostile_dump_stays_text(opened: Open, tmp_path: Path) -> None:
     page.locator("#rule").select_option("unreadable-text")
     page.locator("#list a", has_text="expected an instruction").first.click()
     page.wait_for_selector("main .above >> text=unreadable-text")
-    assert (
-        f"{ATTACK} \\u202egnp.exe\\u2066 \\x1b[2J is no instruction"
-        in page.locator("table.lines").inner_text()
-    )
+    lines = text_in(page, "table.lines")
+    assert f"{ATTACK} \\u202egnp.exe\\u2066 \\x1b[2J is no instruction" in lines
 
 
 def test_the_page_itself_holds_nothing_hidden_and_runs_nothing_else(tmp_path: Path) -> None:
@@ -394,23 +367,16 @@ def test_what_is_allowed_is_told_and_counts_for_nothing(opened: Open, tmp_path: 
     tables = [f'[[allow]]\nrule = "{rule}"\nreason = "{ATTACK}"\n' for rule in rules]
     settings.write_text("\n".join(tables))
     page = opened(write(CRASH, tmp_path / "report.html", "--config", str(settings)))
-    assert page.locator(".totals").inner_text().split() == [
+    assert text_in(page, ".totals").split() == [
         "0", "errors", "1", "warning", "1", "allowed",
     ]  # fmt: skip
-    assert (
-        page.locator("main .notes li")
-        .first.inner_text()
-        .endswith(f".txt:43:50, by configuration: {ATTACK}")
-    )
+    note = page.locator("main .notes li").first.inner_text()
+    assert note.endswith(f".txt:43:50, by configuration: {ATTACK}")
     page.locator("#list a").click()
-    assert page.locator("main h2").inner_text() == (
-        "there is no finding of needless-transpose to allow"
-    )
+    assert text_in(page, "main h2") == ("there is no finding of needless-transpose to allow")
 
 
-def test_lines_of_python_are_shown_only_below_the_folders_that_the_caller_names(
-    crash: Path, tmp_path: Path
-) -> None:
+def test_lines_of_python_are_shown_only_below_named_folders(crash: Path, tmp_path: Path) -> None:
     secret = written(tmp_path / "secret.py", "the secret\n" * 50)
     inside = new_folder(tmp_path / "inside")
     for name in ("../secret.py", str(secret), "link.py"):
@@ -428,9 +394,7 @@ def test_lines_of_python_are_shown_only_below_the_folders_that_the_caller_names(
 def test_of_very_many_findings_the_page_says_what_it_leaves_out(tmp_path: Path) -> None:
     count = MAX_DETAILS + 20
     lines = [f"  r{n} = f32[4,2,3]{{0,1,2}} reshape(p)" for n in range(count)]
-    text = (
-        "HloModule m\n\nENTRY e {\n  p = f32[8,3]{1,0} parameter(0)\n" + "\n".join(lines) + "\n}\n"
-    )
+    text = entry("\n".join(["  p = f32[8,3]{1,0} parameter(0)", *lines]))
     path = written(tmp_path / "many.hlo", text)
     found = collected(path)
     assert len(found["index"]["findings"]) == count
@@ -452,14 +416,8 @@ def test_dumps_that_changed_nothing_are_counted(tmp_path: Path) -> None:
 
 
 def test_two_long_lines_are_cut_so_that_their_difference_is_seen() -> None:
-    lines = [
-        f'  ROOT r = f32[8]{{0}} custom-call(p), backend_config="{"x" * 900}{end}"' for end in "ab"
-    ]
-    modules = [
-        hlo_lint.parse(f"HloModule m\n\nENTRY e {{\n  p = f32[8]{{0}} parameter(0)\n{line}\n}}\n")
-        for line in lines
-    ]
-    before, after = modules
+    call = '  p = f32[8]{0} parameter(0)\n  ROOT r = f32[8]{0} custom-call(p), backend_config="'
+    before, after = (hlo_lint.parse(entry(f'{call}{"x" * 900}{end}"')) for end in "ab")
     around = neighbourhood(present(after.entry).instructions[1])
     partners = Partners(before, after).of("e")
     row = side_by_side(around, partners, before, after)[1]
@@ -492,10 +450,8 @@ def test_as_few_elements_as_possible_are_said_to_move(
     operand: str, result: str, opcode: str, sizes: list[int], moved: list[int]
 ) -> None:
     name, comma, attributes = opcode.partition(",")
-    text = (
-        f"HloModule m\n\nENTRY e {{\n  p = {operand} parameter(0)\n"
-        f"  ROOT r = {result} {name}(p){comma}{attributes}\n}}\n"
-    )
+    root = f"  ROOT r = {result} {name}(p){comma}{attributes}"
+    text = entry(f"  p = {operand} parameter(0)\n{root}")
     drawn = present(move(*instruction(text, "r")))
     assert (drawn["sizes"], drawn["moved"]) == (sizes, moved)
     for side in (drawn["operand"], drawn["result"]):
@@ -504,16 +460,11 @@ def test_as_few_elements_as_possible_are_said_to_move(
 
 
 def test_no_move_is_drawn_where_pieces_do_not_fit() -> None:
-    text = (
-        "HloModule m\n\nENTRY e {\n  p = f32[4,6]{1,0} parameter(0)\n"
-        "  ROOT r = f32[6,4]{1,0} reshape(p)\n}\n"
-    )
+    text = entry("  p = f32[4,6]{1,0} parameter(0)\n  ROOT r = f32[6,4]{1,0} reshape(p)")
     assert move(*instruction(text, "r")) is None
 
 
-BUSY = """HloModule m
-
-ENTRY e {
+BUSY = entry("""
   p = f32[8]{0} parameter(0)
   a = f32[8]{0} negate(p)
   b = f32[8]{0} add(a, p)
@@ -526,8 +477,7 @@ ENTRY e {
   u5 = f32[8]{0} negate(at)
   u6 = f32[8]{0} negate(at)
   ROOT t = (f32[8]{0}, f32[8]{0}) tuple(u2, u3)
-}
-"""
+""")
 
 
 def test_edges_of_the_drawing_point_down_and_nodes_do_not_overlap() -> None:
@@ -638,9 +588,7 @@ def test_on_a_phone_before_and_after_stand_in_one_column(opened: Open, crash_pag
     page = opened(crash_page, viewport={"width": 390, "height": 844})
     page.locator("#list a").click()
     before, after = page.locator("table.two tr.changed").first.locator("td:not(.n)").all()
-    above, below = before.bounding_box(), after.bounding_box()
-    assert above is not None
-    assert below is not None
+    above, below = (present(each.bounding_box()) for each in (before, after))
     assert above["x"] == below["x"]
     assert above["y"] + above["height"] <= below["y"]
     assert below["x"] + below["width"] <= 390
@@ -686,7 +634,7 @@ def test_a_click_on_a_pass_shows_what_it_changed(opened: Open, forced_page: Path
     page = opened(forced_page, "#module-0")
     page.locator("table.passes a", has_text="fusion-wrapper").last.click()
     page.wait_for_selector("table.lines")
-    assert page.locator("main h2").inner_text() == "fusion-wrapper"
+    assert text_in(page, "main h2") == "fusion-wrapper"
     assert page.locator(".difference .hint").first.inner_text() == (
         "2 removed, 6 added, 2 changed in 3 computations; names and metadata are not compared."
     )
@@ -698,18 +646,18 @@ def test_a_click_on_a_pass_shows_what_it_changed(opened: Open, forced_page: Path
     removed = entry.locator(".removed td.old:not(.n)").all_inner_texts()
     assert [line.split(" ")[0] for line in removed] == ["%reshape.12", "%reshape.14"]
     assert entry.locator(".added td.new:not(.n)").first.inner_text().startswith("%wrapped_reshape")
-    assert "reshape-moves-data" in page.locator(".events").inner_text()
+    assert "reshape-moves-data" in text_in(page, ".events")
     assert page.locator("svg .hover.current").count() == 1
 
 
 def test_the_passes_are_gone_through_by_links_and_keys(opened: Open, forced_page: Path) -> None:
     page = opened(forced_page, "#pass-0-3")
-    name = page.locator("main h2").inner_text()
-    following = page.locator(".beside [rel=next]").inner_text().removesuffix(" →").split()[-1]
+    name = text_in(page, "main h2")
+    following = text_in(page, ".beside [rel=next]").removesuffix(" →").split()[-1]
     page.keyboard.press("ArrowRight")
-    assert page.locator("main h2").inner_text() == following
+    assert text_in(page, "main h2") == following
     page.keyboard.press("ArrowLeft")
-    assert page.locator("main h2").inner_text() == name
+    assert text_in(page, "main h2") == name
     page.locator("svg a[href='#pass-0-0'] rect").click()
     page.wait_for_selector("text=The first dump")
     assert page.locator(".beside [rel=prev]").count() == 0
@@ -762,7 +710,7 @@ def test_what_later_passes_resolved_is_folded_by_kind(opened: Open, tmp_path: Pa
     fold.locator("summary").click()
     page.wait_for_selector("#list details a")
     page.locator("#list details a").last.click()
-    assert "resolved by a later pass" in page.locator("main .above").inner_text()
+    assert "resolved by a later pass" in text_in(page, "main .above")
     again = opened(tmp_path / "report.html", page.url.partition(".html")[2])
     assert again.locator("#list details a[aria-current]").is_visible()
 
@@ -778,9 +726,7 @@ def test_without_findings_the_largest_module_is_shown(opened: Open, tmp_path: Pa
     assert not page.locator("#filters").is_visible()
 
 
-def test_what_came_at_the_start_of_a_pipeline_is_between_two_dumps(
-    opened: Open, tmp_path: Path
-) -> None:
+def test_what_came_as_a_pipeline_began_is_between_two_dumps(opened: Open, tmp_path: Path) -> None:
     pytest.importorskip("jaxlib")
     text = "HloModule m\n\nENTRY e {\n  p = f32[4]{0} parameter(0)\n  ROOT r = f32[4]{0} OP(p)\n}\n"
     folder = new_folder(tmp_path / "d")
@@ -797,9 +743,7 @@ def test_what_came_at_the_start_of_a_pipeline_is_between_two_dumps(
     )
     path = written(tmp_path / "report.html", render_html(open_dump(folder), report))
     page = opened(path, f"#finding-{finding.fingerprint}")
-    assert (
-        "between 0003 pipeline-start and 0004 pipeline-start" in page.locator(".facts").inner_text()
-    )
+    assert "between 0003 pipeline-start and 0004 pipeline-start" in text_in(page, ".facts")
 
 
 @pytest.mark.slow

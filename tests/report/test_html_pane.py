@@ -11,7 +11,7 @@ import hlo_lint
 from hlo_lint.report.html.module_graph import layered
 from tests.apps.test_cli import run
 from tests.conftest import present, written
-from tests.report.conftest import FORCED, Open, write
+from tests.report.conftest import FORCED, Open, text_in, write
 from tests.report.test_groups import TIES
 
 if TYPE_CHECKING:
@@ -41,13 +41,13 @@ def many_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(folder / "many.hlo", folder / "report.html")
 
 
-def test_hundreds_of_equal_findings_are_one_card_that_lists_all(
+def test_hundreds_of_equal_findings_are_a_card_that_lists_all(
     opened: Open, many_page: Path
 ) -> None:
     page = opened(many_page)
     assert page.locator("#list > li").count() == 1
-    assert page.locator("#list .badge").inner_text() == f"{MANY}×"
-    assert page.locator(".totals .error").inner_text() == f"{MANY} errors"
+    assert text_in(page, "#list .badge") == f"{MANY}×"
+    assert text_in(page, ".totals .error") == f"{MANY} errors"
     assert page.locator("#list details a").count() == 0
     page.locator("#list summary").click()
     page.wait_for_selector("#list details a")
@@ -55,7 +55,7 @@ def test_hundreds_of_equal_findings_are_one_card_that_lists_all(
     assert places.count() == MANY
     assert places.last.inner_text() == f"%n{MANY - 1}, line {MANY + 4}"
     places.last.click()
-    assert f"%n{MANY - 1} of %e" in page.locator(".facts").inner_text()
+    assert f"%n{MANY - 1} of %e" in text_in(page, ".facts")
 
 
 def test_a_link_to_a_finding_of_a_card_opens_the_card(opened: Open, many_page: Path) -> None:
@@ -64,13 +64,11 @@ def test_a_link_to_a_finding_of_a_card_opens_the_card(opened: Open, many_page: P
     assert page.locator("#list details[open] a[aria-current]").is_visible()
 
 
-def test_a_search_counts_the_findings_of_a_card_that_it_finds(
-    opened: Open, many_page: Path
-) -> None:
+def test_a_search_counts_the_findings_of_the_cards_it_finds(opened: Open, many_page: Path) -> None:
     page = opened(many_page)
     page.locator("#search").fill("n39")
-    assert page.locator("#list .badge").inner_text() == "11×"  # n39, n390 to n399
-    assert page.locator("#shown").inner_text() == f"11 of {MANY} findings"
+    assert text_in(page, "#list .badge") == "11×"  # n39, n390 to n399
+    assert text_in(page, "#shown") == f"11 of {MANY} findings"
 
 
 def test_a_choice_between_fewer_than_two_is_left_out(opened: Open, many_page: Path) -> None:
@@ -84,7 +82,7 @@ def test_a_choice_between_fewer_than_two_is_left_out(opened: Open, many_page: Pa
 
 def test_the_report_counts_as_check_does(opened: Open, forced_page: Path, tmp_path: Path) -> None:
     page = opened(forced_page)
-    assert page.locator(".totals").inner_text().split() == [
+    assert text_in(page, ".totals").split() == [
         "0", "errors", "2", "warnings", "1", "resolved",
     ]  # fmt: skip
     lines = run("check", str(FORCED)).out.splitlines()
@@ -92,28 +90,24 @@ def test_the_report_counts_as_check_does(opened: Open, forced_page: Path, tmp_pa
     assert ", 1 resolved by a later pass" in lines[-2]
 
 
-def test_information_is_counted_and_not_listed_unless_asked_for(
-    opened: Open, tmp_path: Path
-) -> None:
+def test_information_is_counted_and_listed_on_request(opened: Open, tmp_path: Path) -> None:
     path = written(tmp_path / "a.hlo", TIES)
     page = opened(write(path, tmp_path / "report.html"))
     assert page.locator("#list > li").count() == 0
-    assert page.locator("aside .hint").inner_text() == (
+    assert text_in(page, "aside .hint") == (
         "1 info not shown: order-dependent-reduction 1 (--min-severity info)"
     )
     page = opened(write(path, tmp_path / "all.html", "--min-severity", "info"))
     assert page.locator("#list .rule").all_inner_texts() == ["order-dependent-reduction"]
-    assert page.locator(".totals .info").inner_text() == "1 info"
+    assert text_in(page, ".totals .info") == "1 info"
 
 
 # A phone
 
 
-def test_a_phone_begins_at_the_title_and_a_link_at_its_finding(
-    opened: Open, crash_page: Path
-) -> None:
+def test_a_phone_begins_at_the_title_a_link_at_its_finding(opened: Open, crash_page: Path) -> None:
     page = opened(crash_page, "", viewport=PHONE)
-    assert page.locator("main h2").inner_text().startswith("this reshape moves bytes")
+    assert text_in(page, "main h2").startswith("this reshape moves bytes")
     assert page.evaluate("scrollY") == 0
     link = page.evaluate("location.hash")
     again = opened(crash_page, link, viewport=PHONE)
@@ -121,9 +115,7 @@ def test_a_phone_begins_at_the_title_and_a_link_at_its_finding(
     assert 0 <= box["y"] < 100
 
 
-def test_the_drawing_around_an_instruction_is_scrolled_to_it(
-    opened: Open, forced_page: Path
-) -> None:
+def test_the_drawing_is_scrolled_to_its_instruction(opened: Open, forced_page: Path) -> None:
     page = opened(forced_page, "", viewport=PHONE)
     box = present(page.locator(".node.at").bounding_box())
     assert box["x"] >= 0
@@ -189,9 +181,7 @@ def wide_module(count: int) -> str:
 
 
 @pytest.mark.parametrize("viewport", [PHONE, WIDE])
-def test_a_drawn_module_fits_its_pane(
-    opened: Open, forced_page: Path, viewport: dict[str, int]
-) -> None:
+def test_a_module_fits_its_pane(opened: Open, forced_page: Path, viewport: dict[str, int]) -> None:
     page = opened(forced_page, "#module-0", viewport=viewport)
     drawn(page)
     wide, high = spans(page)
@@ -201,9 +191,7 @@ def test_a_drawn_module_fits_its_pane(
 
 
 @pytest.mark.parametrize("shape", ["wide", "deep"])
-def test_a_module_of_one_long_row_or_column_fills_its_pane(
-    opened: Open, tmp_path: Path, shape: str
-) -> None:
+def test_a_long_row_or_column_fills_its_pane(opened: Open, tmp_path: Path, shape: str) -> None:
     text = equal_findings() if shape == "wide" else wide_module(MANY)
     (tmp_path / "a.hlo").write_text(text)
     page = opened(write(tmp_path / "a.hlo", tmp_path / "report.html"), "#module-0", viewport=WIDE)
@@ -211,9 +199,7 @@ def test_a_module_of_one_long_row_or_column_fills_its_pane(
     assert min(spans(page)) > 0.9
 
 
-def test_a_drawn_instruction_shows_its_name_opcode_and_shape(
-    opened: Open, forced_page: Path
-) -> None:
+def test_a_drawn_instruction_has_its_name_opcode_and_shape(opened: Open, forced_page: Path) -> None:
     page = opened(forced_page, "#all", viewport=WIDE)
     page.evaluate(RECORD_TEXT)
     page.locator("#list a").first.click()
@@ -256,7 +242,7 @@ def test_a_click_on_a_larger_dot_opens_its_computation(opened: Open, forced_page
     x, y = entry[number]
     page.locator(".whole").click(position={"x": x, "y": y})
     assert len(places(page)) > len(entry)
-    assert page.locator(".whole + p").inner_text().startswith(f"%{name} = ")
+    assert text_in(page, ".whole + p").startswith(f"%{name} = ")
     spans(page)
 
 

@@ -10,21 +10,21 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from hlo_lint.apps.cli.explain import answer
-from hlo_lint.apps.cli.main import cli
 from hlo_lint.dumps.messages import CATALOGUE, _tables, component_of
 from hlo_lint.dumps.pass_lists import passes_and_pipelines
 from hlo_lint.report.messages import meanings, messages_of, rules_for
 from hlo_lint.rules.registry import all_rules, rule_entries
 from hlo_lint.text.errors import UsageError
+from tests.commands import invoke
 from tests.conftest import FIXTURES, new_folder
 from tests.rules.test_pipeline import CAUSES
 
 
 def explain(asked: str, piped: str | None = None) -> Result:
-    return CliRunner().invoke(cli, ["explain", asked], input=piped)
+    return invoke("explain", asked, piped=piped)
 
 
 @pytest.mark.parametrize("death", CAUSES)
@@ -170,7 +170,7 @@ def test_the_instructions_of_a_message_are_looked_up_in_the_dump(tmp_path: Path)
     )
     log = tmp_path / "run.log"
     log.write_text("loc(\"slice.13.1\"): 'scf.if' op along control flow edge\n")
-    said = CliRunner().invoke(cli, ["explain", str(log), str(dump)]).output
+    said = invoke("explain", log, dump).output
     assert f"%slice.13.1: {dump}:5\n" in said
     assert "from: model.py:12\n" in said
     assert "called by: %loop_fusion\n" in said
@@ -196,12 +196,12 @@ def test_a_message_without_names_leads_to_the_kernels_that_may_say_it(tmp_path: 
         'metadata={source_file="model.py" source_line=7}\n}\n'
     )
     said = "RESOURCE_EXHAUSTED: Shared memory size limit exceeded: requested 9, available: 8"
-    shown = CliRunner().invoke(cli, ["explain", said, str(dump)]).output
+    shown = invoke("explain", said, dump).output
     assert f"%call.1: {dump}:5\n" in shown
     assert "from: model.py:7\n" in shown
     (tmp_path / "run.log").write_text(f"jax.errors.JaxRuntimeError: {said}\n")
     log = ["--log", str(tmp_path / "run.log")]
-    checked = CliRunner().invoke(cli, ["check", str(dump), *log]).output
+    checked = invoke("check", dump, *log).output
     assert shown in checked
 
 
@@ -218,7 +218,7 @@ def test_of_the_log_of_a_run_that_went_well_only_advice_is_told(tmp_path: Path) 
     said = []
     for log in ("", noise, advice):
         dump.with_suffix(".log").write_text(log)
-        said.append(CliRunner().invoke(cli, ["check", str(dump)]).output.splitlines())
+        said.append(invoke("check", dump).output.splitlines())
     assert said[0] == said[1] == said[2][:-1]
     assert "the SPMD partitioner" in said[2][-1]
 
@@ -228,7 +228,7 @@ def test_each_command_that_is_named_exists() -> None:
     named += [command for _, component in _tables().components for command in component.next]
     for text in named:
         for name, words in re.findall(r"hlo-lint ([a-z]+)([^,;(]*)", text):
-            shown = CliRunner().invoke(cli, [name, "--help"]).output
+            shown = invoke(name, "--help").output
             assert all(option in shown for option in re.findall(r"--[a-z-]+", words)), text
             for rules in re.findall(r"--select (\S+)", words):
                 assert all(map(chosen_by, rules.split(","))), text

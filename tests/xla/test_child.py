@@ -116,9 +116,7 @@ with Child(limits=ChildLimits(60), setup=called.about, forks={forks!r}) as child
     assert not [child for child in children if Path(f"/proc/{child}").exists()]
 
 
-def test_the_current_directory_is_not_imported_from(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_local_module_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "json.py").write_text("raise SystemExit('imported from the current directory')")
     monkeypatch.chdir(tmp_path)
     with Child(limits=TEN_SECONDS) as child:
@@ -173,9 +171,7 @@ def test_a_fork_of_a_process_that_has_a_child_has_its_own() -> None:
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "soon"])
-def test_a_limit_that_is_no_positive_number_is_an_error(
-    value: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_limit_is_a_positive_number(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SECONDS, value)
     with pytest.raises(UsageError, match=f"{SECONDS} is a positive number, not '{value}'"):
         ChildLimits.by_default(1)

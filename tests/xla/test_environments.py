@@ -42,17 +42,13 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("newest", Platform.CPU, "newest is not a release of jax; give one as in"),
     ],
 )
-def test_a_release_that_does_not_do_is_an_error(
-    release: str, platform: Platform, message: str
-) -> None:
+def test_an_unsuitable_release_is_an_error(release: str, platform: Platform, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         environment_of(release, platform=platform)
 
 
 @pytest.mark.parametrize("platform", Platform)
-def test_for_the_cpu_any_environment_of_the_release_will_do(
-    cache: Path, platform: Platform
-) -> None:
+def test_for_the_cpu_any_environment_of_a_release_will_do(cache: Path, platform: Platform) -> None:
     folder = platform.folder("0.11.1")
     assert folder.parent == cache
     folder.mkdir(parents=True)
@@ -72,9 +68,7 @@ def test_a_python_without_jax_is_an_error(tmp_path: Path) -> None:
         interpreter_at(tmp_path / "python")
 
 
-def test_the_newest_python_that_a_release_takes_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_newest_fit_python_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for minor in (12, 14):
         path = written(tmp_path / f"python3.{minor}", f"#!/bin/sh\necho 3 {minor}\n")
         path.chmod(0o755)
@@ -99,9 +93,7 @@ def wheel_of(package: str, folder: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_packages_lie_beside_an_environment_that_stays_as_it_is(
-    tmp_path: Path, cache: Path
-) -> None:
+def test_packages_lie_beside_an_environment_that_stays(tmp_path: Path, cache: Path) -> None:
     jax = pytest.importorskip("jax")
     here = interpreter_at(sys.executable)
     wheel = wheel_of("tinybeside", tmp_path)

@@ -52,9 +52,7 @@ def test_an_empty_text_is_refused_without_a_place(parser: XlaParser) -> None:
     assert parser.refusal("") == XlaRefusal("expects name")
 
 
-def test_a_text_that_ends_the_process_is_refused_and_the_next_one_is_read(
-    parser: XlaParser,
-) -> None:
+def test_a_text_that_ends_the_process_is_refused_and_the_next_is_read(parser: XlaParser) -> None:
     refusal = present(parser.refusal(ABORTS))
     assert refusal.message.startswith("XLA was ended by SIG")
     assert parser.refusal(GOOD) is None

@@ -83,9 +83,7 @@ def test_right_kernels_are_right(xla: XlaCpu) -> None:
 
 
 @pytest.mark.parametrize(("configured", "is_asked"), [('"loop_index":"0"', False), ("", True)])
-def test_a_slice_whose_offset_is_an_iteration_is_not_asked_alone(
-    configured: str, is_asked: bool
-) -> None:
+def test_a_slice_at_the_iteration_is_not_asked_alone(configured: str, is_asked: bool) -> None:
     config = f'backend_config={{"dynamic_slice_config":{{{configured}}}}}'
     text = PROGRAM.replace("dynamic_slice_sizes={1}", f"dynamic_slice_sizes={{1}}, {config}")
     (cut,) = (cut for cut in cuts_of(parse(text)) if cut.instruction.name == "s")
@@ -97,9 +95,7 @@ def test_a_slice_whose_offset_is_an_iteration_is_not_asked_alone(
     ("right", "wrong", "status"),
     [("negate(", "abs(", AloneStatus.WRONG), ("negate(", "no-such(", AloneStatus.REFUSED)],
 )
-def test_other_code_is_wrong_or_refused(
-    xla: XlaCpu, right: str, wrong: str, status: AloneStatus
-) -> None:
+def test_other_code_is_not_right(xla: XlaCpu, right: str, wrong: str, status: AloneStatus) -> None:
     class Otherwise(RunningKernels):
         def _compiled(self, text: str, flags: dict[str, Any]) -> Any:
             return super()._compiled(text.replace(right, wrong), flags)

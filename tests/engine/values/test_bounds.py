@@ -91,7 +91,7 @@ ENTRY e {{
     ("opcode", "source", "loses"),
     [("maximum", "bf16", False), ("add", "bf16", True), ("maximum", "f32", True)],
 )
-def test_a_maximum_in_the_type_of_its_operand_loses_no_digits(
+def test_a_maximum_in_its_operands_type_loses_nothing(
     opcode: str, source: str, loses: bool
 ) -> None:
     nodes = Nodes()

@@ -478,9 +478,7 @@ ENTRY e {{
 
 
 @pytest.mark.slow
-def test_a_loop_that_ended_before_the_step_has_to_end_after_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_loop_that_ended_before_a_step_has_to_end_after(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(programs, "HANG_SECONDS", 1.0)
     monkeypatch.setattr(programs, "SLOWER", 3)
     dumps = run_of([LOOP.format(direction=direction) for direction in ("LT", "NE")])

@@ -10,18 +10,16 @@ from hlo_lint.engine.values.inputs import EDGES, SPARSE, inputs_of, value
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES, is_float, is_integer
 from hlo_lint.hlo.parser.literals import LiteralError
 from hlo_lint.hlo.shape import ArrayShape
+from tests.texts import entry
 
-LOOKUP = """HloModule m
-
-ENTRY e {
+LOOKUP = entry("""
   table = f32[1000,8] parameter(0)
   rows = s32[64] parameter(1)
   flag = (pred[3], s32[]) parameter(2)
   at = s32[64,1] reshape(rows)
   ROOT r = f32[64,8] gather(table, at), offset_dims={1}, collapsed_slice_dims={0},
     start_index_map={0}, index_vector_dim=1, slice_sizes={1,8}
-}
-"""
+""")
 
 
 def test_a_seed_gives_the_same_values_and_another_seed_others() -> None:

@@ -525,9 +525,7 @@ def test_the_judge_of_xla_cpu_runs_it_too(name: str, xla: XlaCpu) -> None:
         ("rng_default", 3, "u32"),  # Philox with a state of three words
     ],
 )
-def test_random_bits_are_those_of_the_state(
-    algorithm: str, words: int, dtype: str, run: Run
-) -> None:
+def test_random_bits_follow_the_state(algorithm: str, words: int, dtype: str, run: Run) -> None:
     state = f"u64[{words}]"
     shapes = [f"{dtype}[{dims}]" for dims in ("", "7", "5,6,1")]
     draws = "\n".join(
