@@ -160,14 +160,15 @@ def decode(table: dict[int, tuple[str, Decoder]], data: bytes) -> dict[str, Any]
 
 Table = dict[int, tuple[str, Decoder]]
 
-INDEX: Table = {1: ("start", one), 2: ("limit", one), 3: ("stride", one)}
+
+def numbered(names: str, decoder: Decoder) -> Table:
+    """Fields of one type, whose numbers are 1, 2, …"""
+    return {number: (name, decoder) for number, name in enumerate(names.split(), 1)}
+
+
+INDEX = numbered("start limit stride", one)
 WINDOW_DIMENSION: Table = {
-    1: ("size", one),
-    2: ("stride", one),
-    3: ("padding_low", one),
-    4: ("padding_high", one),
-    5: ("window_dilation", one),
-    6: ("base_dilation", one),
+    **numbered("size stride padding_low padding_high window_dilation base_dilation", one),
     7: ("window_reversal", flag),
 }
 CONVOLUTION: Table = {
@@ -181,34 +182,22 @@ CONVOLUTION: Table = {
     10: ("output_feature_dimension", one),
     12: ("output_spatial_dimensions", ints),
 }
-PADDING: Table = {
-    1: ("edge_padding_low", one),
-    2: ("edge_padding_high", one),
-    3: ("interior_padding", one),
-}
-DOT: Table = {
-    1: ("lhs_contracting_dimensions", ints),
-    2: ("rhs_contracting_dimensions", ints),
-    3: ("lhs_batch_dimensions", ints),
-    4: ("rhs_batch_dimensions", ints),
-}
+PADDING = numbered("edge_padding_low edge_padding_high interior_padding", one)
+CONTRACTING = "lhs_contracting_dimensions rhs_contracting_dimensions"
+DOT = numbered(f"{CONTRACTING} lhs_batch_dimensions rhs_batch_dimensions", ints)
 RAGGED_DOT: Table = {
     1: ("dot_dimension_numbers", message(DOT)),
     2: ("lhs_ragged_dimensions", ints),
     3: ("rhs_group_dimensions", ints),
 }
 GATHER: Table = {
-    1: ("offset_dims", ints),
-    2: ("collapsed_slice_dims", ints),
-    3: ("start_index_map", ints),
+    **numbered("offset_dims collapsed_slice_dims start_index_map", ints),
     4: ("index_vector_dim", one),
     5: ("operand_batching_dims", ints),
     6: ("start_indices_batching_dims", ints),
 }
 SCATTER: Table = {
-    1: ("update_window_dims", ints),
-    2: ("inserted_window_dims", ints),
-    3: ("scatter_dims_to_operand_dims", ints),
+    **numbered("update_window_dims inserted_window_dims scatter_dims_to_operand_dims", ints),
     4: ("index_vector_dim", one),
     5: ("input_batching_dims", ints),
     6: ("scatter_indices_batching_dims", ints),
@@ -405,8 +394,7 @@ INSTRUCTION: Table = {
         "iota_collective_device_list",
         message(
             {
-                1: ("num_replica_groups", one),
-                2: ("num_devices_per_group", one),
+                **numbered("num_replica_groups num_devices_per_group", one),
                 3: ("iota_reshape_dims", ints),
                 4: ("iota_transpose_perm", ints),
             }
