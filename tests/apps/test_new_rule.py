@@ -19,9 +19,8 @@ def run(*command: str, folder: Path, path: Path = ROOT) -> tuple[int, str]:
 
 @pytest.mark.slow
 def test_the_rule_of_a_package_is_red_and_then_green(tmp_path: Path) -> None:
-    status, output = run(
-        "hlo_lint", "new-rule", "twice-negated", "--package", "team", folder=tmp_path
-    )
+    new = ("hlo_lint", "new-rule", "twice-negated", "--package", "team")
+    status, output = run(*new, folder=tmp_path)
     assert status == 0
     *wrote, last = output.splitlines()
     assert wrote == [
@@ -38,10 +37,7 @@ def test_the_rule_of_a_package_is_red_and_then_green(tmp_path: Path) -> None:
     rule.write_text(rule.read_text("utf-8").replace('== "TODO"', '== "negate"'), "utf-8")
     assert run(*test, folder=tmp_path)[0] == 0
     # The files of before stay, and the second rule has the same package.
-    assert run("hlo_lint", "new-rule", "twice-negated", "--package", "team", folder=tmp_path) == (
-        2,
-        "Error: team/twice_negated.py exists already\n",
-    )
+    assert run(*new, folder=tmp_path) == (2, "Error: team/twice_negated.py exists already\n")
     status, output = run("hlo_lint", "new-rule", "other", "--package", "team", folder=tmp_path)
     assert "__init__" not in output
 

@@ -23,10 +23,14 @@ from hlo_lint.rules.registry import all_rules
 from hlo_lint.text.errors import DumpError, UsageError
 from tests.commands import invoke
 from tests.conftest import DUMPS, ROOT, completed, new_folder, present, written
+from tests.texts import entry
 
 RELEASES = os.environ.get("HLO_LINT_RELEASES", "")
 OLD_JAX = Path(RELEASES, "hlo_lint", "jax-0.10.0", "bin", "python")
 CRASH = DUMPS / "gpu-jax0.10.0" / "cublaslt_fission_crash"
+
+FINE = entry("  ROOT p = f32[2]{0} parameter(0)")
+TEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_repro.py")
 
 needs_old_jax = pytest.mark.skipif(
     not RELEASES or not OLD_JAX.exists(), reason="no GPU compiler of jax 0.10.0: HLO_LINT_RELEASES"
@@ -111,8 +115,7 @@ def test_bad_examples_are_reduced_or_there_is_a_reason(rule: Rule, tmp_path: Pat
 
 
 def test_a_finding_that_is_not_there_is_a_clear_error(tmp_path: Path) -> None:
-    path = tmp_path / "fine.hlo"
-    path.write_text("HloModule m\nENTRY e {\n  ROOT p = f32[2] parameter(0)\n}\n")
+    path = written(tmp_path / "fine.hlo", FINE)
     result = reduce(path, "--finding", "bad-bitcast")
     assert result.exit_code == 2
     assert "no finding bad-bitcast; there is none" in result.output
@@ -192,9 +195,7 @@ def test_the_crash_that_the_readme_shows_is_two_instructions() -> None:
     assert "reshape(" in result.stdout
 
 
-DOT = """HloModule jit_f
-
-ENTRY %main {
+DOT = entry("""
   %a = f16[2,1,32,4,128] parameter(0)
   %b = f16[4,2,1,128,128] parameter(1)
   %c = f16[2,1,32,128] parameter(2)
@@ -208,8 +209,7 @@ rhs_batch_dims={1,2}, rhs_contracting_dims={0,3}
   %e = f16[2,1,32,128] add(%d, %c)
   %f = f16[2,1,32,128] cosine(%e)
   ROOT %g = (f16[2,1,32,128], f16[2,1,32,128]) tuple(%f, %c)
-}
-"""
+""")
 
 
 @pytest.mark.slow
@@ -245,9 +245,7 @@ def test_deaths_of_single_passes_are_reduced(name: str) -> None:
     assert size(result.stdout) <= 10
 
 
-SCALED = """HloModule jit_f
-
-ENTRY %main {
+SCALED = entry("""
   %a = f32[32,48]{1,0} parameter(0)
   %b = f32[48,64]{1,0} parameter(1)
   %c = f32[64]{0} parameter(2)
@@ -259,8 +257,7 @@ ENTRY %main {
   %scales = f32[32,64]{1,0} broadcast(%scale), dimensions={}
   %scaled = f32[32,64]{1,0} multiply(%sum, %scales)
   ROOT %r = f32[32,64]{1,0} tanh(%scaled)
-}
-"""
+""")
 
 
 @pytest.mark.slow
@@ -317,11 +314,10 @@ def filecheck(folder: Path, module: str = "reduced.hlo") -> int:
 
 @pytest.mark.slow
 def test_the_pytest_of_a_repro_fails_until_the_module_is_fixed(finding_repro: Path) -> None:
-    run = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_repro.py")
-    broken = run_in(finding_repro, *run)
+    broken = run_in(finding_repro, *TEST)
     assert broken.returncode == 1
     assert "this reshape moves bytes" in broken.stdout
-    fixed = run_in(finding_repro, *run, HLO_MODULE="fixed.hlo")
+    fixed = run_in(finding_repro, *TEST, HLO_MODULE="fixed.hlo")
     assert fixed.returncode == 0, fixed.stdout
 
 
@@ -349,23 +345,23 @@ def test_the_test_for_xla_runs_the_pass_on_the_module(finding_repro: Path) -> No
 
 
 def test_a_module_with_the_end_of_a_raw_string_gets_another_delimiter(tmp_path: Path) -> None:
-    path = tmp_path / "m.hlo"
-    path.write_text(
-        "HloModule m\nENTRY e {\n  p = f32[2] parameter(0)\n"
-        '  ROOT r = (f32[2]) custom-call(p, p), custom_call_target="f(x)", '
-        "output_to_operand_aliasing={{0}: (7, {})}\n}\n"
-    )
+    lines = """
+  p = f32[2] parameter(0)
+  ROOT r = (f32[2]) custom-call(p, p), custom_call_target="f(x)",
+      output_to_operand_aliasing={{0}: (7, {})}"""
+    path = written(tmp_path / "m.hlo", entry(lines))
     result = repro(path, "-o", tmp_path / "out", "--jax", "0.11.2")
     assert result.exit_code == 0, result.output
     assert ')hlo";' in (tmp_path / "out" / "repro_test.cc").read_text()
 
 
 def test_several_findings_get_a_directory_each(tmp_path: Path) -> None:
-    path = tmp_path / "m.hlo"
-    path.write_text(
-        "HloModule m\nENTRY e {\n  p = f32[2] parameter(0)\n  a = f32[3] negate(p)\n"
-        "  b = f32[4] cosine(p)\n  ROOT r = (f32[3], f32[4]) tuple(a, b)\n}\n"
-    )
+    lines = """
+  p = f32[2] parameter(0)
+  a = f32[3] negate(p)
+  b = f32[4] cosine(p)
+  ROOT r = (f32[3], f32[4]) tuple(a, b)"""
+    path = written(tmp_path / "m.hlo", entry(lines))
     rule = "wrong-result-shape"
     result = repro(path, f"{rule}:a", f"{rule}:b", "-o", tmp_path / "out", "--jax", "0.11.2")
     assert result.exit_code == 0, result.output
@@ -386,11 +382,9 @@ def test_the_files_of_a_crash_show_it(tmp_path: Path) -> None:
     assert "layout_normalization.cc:431" in script.stdout
     report = (folder / "REPORT.md").read_text()
     assert "The pass `layout_normalization` ends the compilation. The message comes from" in report
-    run = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_repro.py")
-    assert run_in(folder, *run, PYTHON=str(OLD_JAX)).returncode == 1
-    fine = tmp_path / "fine.hlo"
-    fine.write_text("HloModule m\nENTRY e {\n  ROOT p = f32[2]{0} parameter(0)\n}\n")
-    fixed = run_in(folder, *run, PYTHON=str(OLD_JAX), HLO_MODULE=str(fine))
+    assert run_in(folder, *TEST, PYTHON=str(OLD_JAX)).returncode == 1
+    fine = written(tmp_path / "fine.hlo", FINE)
+    fixed = run_in(folder, *TEST, PYTHON=str(OLD_JAX), HLO_MODULE=str(fine))
     assert fixed.returncode == 0, fixed.stdout
 
 
@@ -407,13 +401,12 @@ def test_the_files_of_changed_values_show_it(tmp_path: Path) -> None:
     tools = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     script = run_in(folder, "sh", "run.sh", PYTHON=str(OLD_JAX), PATH=tools)
     assert "error[values-changed]" in script.stdout, script.stdout + script.stderr
-    run = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_repro.py")
-    broken = run_in(folder, *run, PYTHON=str(OLD_JAX))
+    broken = run_in(folder, *TEST, PYTHON=str(OLD_JAX))
     assert broken.returncode == 1
     assert "error[values-changed]" in broken.stdout
     assert filecheck(folder) == 0
     fine = written(tmp_path / "fine.hlo", DOT)
-    fixed = run_in(folder, *run, PYTHON=str(OLD_JAX), HLO_MODULE=str(fine))
+    fixed = run_in(folder, *TEST, PYTHON=str(OLD_JAX), HLO_MODULE=str(fine))
     assert fixed.returncode == 0, fixed.stdout
     assert "RunAndCompareTwoModules" in (folder / "repro_test.cc").read_text()
     report = (folder / "REPORT.md").read_text()

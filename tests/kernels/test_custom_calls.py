@@ -26,7 +26,6 @@ from hlo_lint.kernels.custom_calls import (
     GemmConfig,
     MosaicCall,
     PallasTritonCall,
-    Payload,
     PayloadError,
     TritonCall,
     decode_payload,
@@ -78,9 +77,7 @@ def instructions(text: str) -> Iterator[Instruction]:
 @cache
 def carrier_of(case: str) -> Instruction:
     """The one instruction of a case that carries something."""
-    (found,) = (
-        one for one in instructions(text_in(dump_of(case))) if decode_payload(one) is not None
-    )
+    (found,) = filter(decode_payload, instructions(text_in(dump_of(case))))
     return found
 
 
@@ -164,16 +161,10 @@ def test_a_mosaic_kernel_keeps_its_bytecode() -> None:
 
 def test_a_gemm_says_its_dimensions() -> None:
     path = next((DUMPS / "gpu-jax0.11.2" / "cublaslt_fission").glob("*gpu_after_opt*ions.txt"))
-    (gemm,) = (
-        one for one in map(decode_payload, instructions(text_in(path))) if one and is_gemm(one)
-    )
-    assert isinstance(gemm, GemmConfig)
+    payloads = map(decode_payload, instructions(text_in(path)))
+    (gemm,) = (one for one in payloads if isinstance(one, GemmConfig))
     assert (gemm.target, gemm.alpha, gemm.beta) == ("__cublas$lt$matmul", 1, 0)
     assert gemm.dimensions == DotDimensions((0,), (1,), (0,), (2,))
-
-
-def is_gemm(payload: Payload) -> bool:
-    return isinstance(payload, GemmConfig)
 
 
 @pytest.mark.parametrize(
@@ -281,10 +272,8 @@ def test_xla_reads_what_was_written_and_prints_it_the_same() -> None:
     for case in TRITON_CASES:
         instruction, payload = carrier_of(case), call_of(case)
         payload = triton.with_message(payload, payload.message + wire.varint_field(99, 1).raw)
-        before, after = (
-            instruction.attributes["backend_config"],
-            encode_payload(instruction, payload),
-        )
+        before = instruction.attributes["backend_config"]
+        after = encode_payload(instruction, payload)
         # An older release does not know how a newer one spells a mesh.
         text = re.sub(r" sharding=\{mesh\S+ \[\{\}\]\},", "", text_in(dump_of(case)))
         texts.append(re.sub(r" sharding=\{mesh.*?\]\},", "", text).replace(before, after))
@@ -325,9 +314,8 @@ def test_a_backslash_begins_an_escape(unescape: Callable[[str], bytes], text: st
 def test_a_dictionary_may_come_in_quotes_and_goes_back_into_them() -> None:
     printed = carrier_of("add_wrong_ffi").attributes["backend_config"]
     quoted = f'"{c_escape(printed.encode())}"'
-    instruction = custom_call(
-        f', custom_call_target="triton_kernel_call_ffi", backend_config={quoted}'
-    )
+    target = 'custom_call_target="triton_kernel_call_ffi"'
+    instruction = custom_call(f", {target}, backend_config={quoted}")
     call = decode_payload(instruction)
     assert isinstance(call, TritonCall)
     assert call == call_of("add_wrong_ffi")

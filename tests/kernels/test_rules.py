@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import hlo_lint
+from hlo_lint import Instruction
 from hlo_lint.analysis.rewrite import Rewrite
 from hlo_lint.hlo.attributes.plain import Alias
 from hlo_lint.kernels.calls import triton_calls
@@ -63,13 +64,17 @@ def test_every_payload_is_in_the_table() -> None:
 FIXABLE = [case for case, found in FOUND.items() if LIST in found or "error tma" in str(found)]
 
 
+def carrier_in(text: str) -> Instruction:
+    """The one instruction of a text that carries a payload."""
+    (call,) = filter(decode_payload, hlo_lint.parse(text).instructions())
+    return call
+
+
 def test_a_result_in_a_donated_parameter_gets_memory_of_its_own() -> None:
     assert not any(file.edits for file in hlo_lint.fix(PAYLOADS / "donated_ffi").files)
     fixed = hlo_lint.fix(PAYLOADS / "donated_ffi", unsafe_fixes=True)  # it costs a fill
     (file,) = (file for file in fixed.files if file.edits)
-    (call,) = (
-        i for i in hlo_lint.parse(file.after).instructions() if decode_payload(i) is not None
-    )
+    call = carrier_in(file.after)
     last = len(call.operands) - 1
     assert call.attribute("output_to_operand_aliasing") == (Alias((), last, ()),)
     assert found_in_text(file.after) == []
@@ -96,9 +101,7 @@ def test_a_mended_payload_is_clean_and_nothing_else_changes(case: str) -> None:
     (edit,) = file.edits
     start, end = edit.span
     assert file.after == file.before[:start] + edit.text + file.before[end:]
-    (call,) = (
-        i for i in hlo_lint.parse(file.after).instructions() if decode_payload(i) is not None
-    )
+    call = carrier_in(file.after)
     assert call.attributes["backend_config"] == edit.text
 
 
@@ -119,9 +122,7 @@ SIZE = 4096
         ([(1, 2, SIZE), (1, 3, SIZE)], ["autotuned-aliases-differ"]),  # there is no buffer 3
     ],
 )
-def test_the_launcher_saves_a_pair_of_equal_addresses(
-    pairs: list[tuple[int, int, int]], found: list[str]
-) -> None:
+def test_equal_addresses_are_saved(pairs: list[tuple[int, int, int]], found: list[str]) -> None:
     (path,) = (PAYLOADS / "add_right_legacy").glob("*_gpu_after_optimizations.txt")
     module = hlo_lint.parse(path.read_text())
     ((call, payload),) = triton_calls(module)

@@ -217,20 +217,15 @@ def test_a_size_that_is_known_at_run_time_only_is_not_proven() -> None:
     assert not strongest_proof(*map(hlo_lint.parse, texts)).holds
 
 
-CALLS = """HloModule m
-
-f {
-  t = token[] after-all()
-  i = (f32[4], token[]) infeed(t)
-  ROOT r = f32[4] get-tuple-element(i), index=0
-}
-
-ENTRY e {
+CALLS = entry(
+    """
   a = f32[4] call(), to_apply=f
   b = f32[4] call(), to_apply=f
   ROOT r = (f32[4], f32[4]) tuple(a, b)
-}
-"""
+""",
+    "f { t = token[] after-all() i = (f32[4], token[]) infeed(t)\n"
+    "  ROOT r = f32[4] get-tuple-element(i), index=0 }\n\n",
+)
 
 
 @pytest.mark.parametrize(
@@ -244,9 +239,8 @@ ENTRY e {
 def test_calls_that_act_outside_keep_their_number_and_order(root: str) -> None:
     after = CALLS.replace("ROOT r = (f32[4], f32[4]) tuple(a, b)", root)
     assert not strongest_proof(hlo_lint.parse(CALLS), hlo_lint.parse(after)).holds
-    assert strongest_proof(
-        hlo_lint.parse(CALLS), hlo_lint.parse(CALLS.replace("a, b", "a , b"))
-    ).holds
+    same = CALLS.replace("a, b", "a , b")
+    assert strongest_proof(hlo_lint.parse(CALLS), hlo_lint.parse(same)).holds
 
 
 FACTORED = entry("""
@@ -261,16 +255,10 @@ FACTORED = entry("""
 @pytest.mark.slow
 def test_xla_cpu_runs_both_modules() -> None:
     pytest.importorskip("jaxlib")
-    twice = FACTORED.replace(
-        "y = f32[4] OPERATION(x)", "n = f32[4] negate(x)\n  y = f32[4] negate(n)"
-    )
+    once, twice = "y = f32[4] negate(x)", "n = f32[4] negate(x)\n  y = f32[4] negate(n)"
     plain, negated, doubled = (
-        hlo_lint.parse(text)
-        for text in (
-            FACTORED.replace("OPERATION", "copy"),
-            FACTORED.replace("OPERATION", "negate"),
-            twice,
-        )
+        hlo_lint.parse(FACTORED.replace("y = f32[4] OPERATION(x)", line))
+        for line in ("y = f32[4] copy(x)", once, twice)
     )
     proof = strongest_proof(plain, doubled)
     assert proof.level is Level.EXECUTED
