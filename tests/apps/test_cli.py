@@ -279,11 +279,6 @@ def test_the_caret_stands_right_on_lines_that_are_not_shown_as_they_are(text: st
     assert "\x1b" not in out
 
 
-def test_a_pipe_gets_colours_by_force_alone(crash: Path) -> None:
-    assert b"\x1b" not in run("check", "crash").output
-    assert b"\x1b[1;31merror[reshape-moves-data]" in run("check", "crash", FORCE_COLOR="1").output
-
-
 def test_where_there_is_no_terminal_a_slow_step_is_a_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -320,48 +315,6 @@ def test_nothing_is_said_of_a_clean_file(words: str) -> None:
 
 
 # JSON
-
-NONE = type(None)
-FINDING: dict[str, type | tuple[type, ...]] = {
-    "rule": str,
-    "fingerprint": str,
-    "severity": str,
-    "message": str,
-    "path": str,
-    "line": int,
-    "column": int,
-    "end_line": int,
-    "end_column": int,
-    "module": str,
-    "computation": (str, NONE),
-    "instruction": (str, NONE),
-    "pipeline": (str, NONE),
-    "step": (int, NONE),
-    "introduced_by": (dict, NONE),
-    "resolved_by": (dict, NONE),
-    "seen_in": (int, NONE),
-    "origin": (dict, NONE),
-    "notes": list,
-    "fix": (dict, NONE),
-}
-
-
-@pytest.mark.parametrize("args", [("loose.hlo",), ("loose.hlo", *NEXT), ("broken.hlo",)])
-def test_every_field_of_the_json_has_its_type(args: tuple[str, ...]) -> None:
-    write("loose.hlo")
-    write("broken.hlo", LOOSE.replace("reshape(%p)", "reshape(%p"))
-    findings = check_json(*args).findings
-    assert findings
-    for found in findings:
-        assert list(found) == list(FINDING)
-        assert all(isinstance(found[name], kind) for name, kind in FINDING.items())
-        assert found["severity"] in ("error", "warning", "info")
-
-
-def test_columns_count_characters_not_bytes() -> None:
-    write("loose.hlo", LOOSE.replace("reshape(", "reshape(/* né */").encode())
-    (found,) = check_json("loose.hlo").findings
-    assert (found["column"], found["end_column"]) == (47, 49)
 
 
 def test_the_json_of_a_clean_run_is_the_same_object_without_findings() -> None:
@@ -440,9 +393,7 @@ def test_names_with_blanks_and_strange_letters_are_paths_like_any() -> None:
         (("--select", "layout", "--ignore", "reshape-moves-data"), set()),
     ],
 )
-def test_rules_are_chosen_by_names_families_and_lists(
-    args: tuple[str, ...], rules: set[str]
-) -> None:
+def test_rules_are_chosen_by_name_family_and_list(args: tuple[str, ...], rules: set[str]) -> None:
     write("both.hlo", LOOSE + "garbage")
     ran = check_json(*args, "both.hlo")
     assert {found["rule"] for found in ran.findings} == rules
@@ -829,9 +780,7 @@ def test_what_is_piped_and_fixed_has_its_name_too() -> None:
 
 def test_colours_are_forced_and_forbidden() -> None:
     write("loose.hlo")
-    assert b"\x1b[1;33mwarning" in run("check", "--color", "always", "loose.hlo").output
     assert b"\x1b[" in run("check", "--color", "always", "loose.hlo", NO_COLOR="1").output
-    assert b"\x1b" not in run("check", "--color", "never", "loose.hlo", FORCE_COLOR="1").output
     assert "\x1b" not in on_terminal("check", "--color", "never", "loose.hlo")
     write("noise.txt", bytes(range(256)) * 20)
     assert "\x1b[" in run("fix", "--color", "always", "noise.txt").errors

@@ -10,11 +10,9 @@ import pytest
 
 import hlo_lint
 from hlo_lint.analysis.stage import parse_stage
-from hlo_lint.apps.targets import as_dump
 from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.engine.memo import RunMemo
-from hlo_lint.engine.runner import Checker, Task
 from hlo_lint.engine.stages import Stages
 from hlo_lint.engine.timeline import Occurrence, Timeline
 from hlo_lint.engine.views import checks_of
@@ -211,13 +209,6 @@ def test_a_rule_that_asks_for_a_stage_alone_is_refused() -> None:
 
     with pytest.raises(RuleError, match="must ask for"):
         checks_of(Confused())
-
-
-def test_a_text_is_checked_as_a_file_of_no_run() -> None:
-    rule = UnscheduledModules()
-    dump = as_dump(TEXT)
-    (found,) = Checker(Task([rule])).check_dump(dump).diagnostics
-    assert (found.message, found.line) == ("in m", 4)
 
 
 # Stages that somebody states

@@ -105,12 +105,6 @@ def test_a_copy_to_another_type_rounds() -> None:
     assert equal_graphs(*(entry(rounded.replace("OPCODE", it)) for it in ("copy", "convert")))
 
 
-def test_another_operand_is_another_graph() -> None:
-    nodes = Nodes()
-    other = PLAIN.replace("add(x, x)", "subtract(x, x)")
-    assert lowered(other, nodes).graph is not lowered(PLAIN, nodes).graph
-
-
 def test_a_loop_is_one_node_whatever_its_computations_are_called() -> None:
     text = counted(
         {"x": "f32[4]"},
@@ -489,9 +483,7 @@ def test_a_convolution_that_is_a_dot_computes_the_same(name: str, xla: XlaCpu) -
         ("8,3,9 9,8,5 9,3,5", "f0b_0io->b0f", "size=9 pad=1_1 lhs_dilate=4 rhs_reversal=1"),
     ],
 )
-def test_an_f64_convolution_runs_as_dots(
-    shapes: str, labels: str, window: str, xla: XlaCpu
-) -> None:
+def test_f64_convolutions_run_as_dots(shapes: str, labels: str, window: str, xla: XlaCpu) -> None:
     text = convolution(shapes, labels, window)
     program = lowered(text)
     assert program.graph.roots[0].opcode == "convolution"
