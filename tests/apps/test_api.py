@@ -108,18 +108,9 @@ def loose(tmp_path: Path) -> Path:
 
 
 def test_every_kind_of_target_gives_the_same_finding(loose: Path) -> None:
-    targets = (
-        LOOSE,
-        LOOSE.encode(),
-        hlo_lint.parse(LOOSE),
-        loose,
-        str(loose),
-        [loose],
-        (str(loose),),
-        loose.parent,
-        hlo_lint.open_dump(loose),
-    )
-    found = [lint_one(target) for target in targets]
+    texts = (LOOSE, LOOSE.encode(), hlo_lint.parse(LOOSE))
+    paths = (loose, str(loose), [loose], (str(loose),), loose.parent, hlo_lint.open_dump(loose))
+    found = [lint_one(target) for target in (*texts, *paths)]
     assert {(f.rule, f.severity, f.line, f.column, f.message) for f in found} == {
         ("reshape-moves-data", Severity.WARNING, 5, 39, found[0].message)
     }
@@ -316,18 +307,16 @@ def test_an_empty_dump_says_that_a_module_is_not_there(tmp_path: Path) -> None:
 
 
 def test_operands_say_which_element_of_which_instruction_is_read(graph: Module) -> None:
-    assert graph.entry is not None
-    twice = present(graph.entry.instruction("%twice"))
+    twice = graph["main"]["%twice"]
     plain, element = twice.operands
     assert (plain.name, plain.shape_index, str(plain.shape)) == ("a", (), "f32[4]{0}")
     assert (element.name, element.shape_index) == ("pair", (1, 1))
-    assert element.instruction is graph.entry.instruction("pair")
+    assert element.instruction is graph["main"]["pair"]
     assert str(element.shape) == "f32[4]{0}"
 
 
 def test_an_operand_that_nobody_defines_is_known_by_name_only(graph: Module) -> None:
-    pair = present(present(graph.entry).instruction("pair"))
-    nested = pair.operands[1]
+    nested = graph["main"]["pair"].operands[1]
     assert (nested.name, nested.instruction, nested.shape) == ("nested", None, None)
 
 
@@ -336,13 +325,8 @@ def test_users_are_named_once_and_through_elements_of_tuples(graph: Module) -> N
         instruction.name: [user.name for user in instruction.users]
         for instruction in present(graph.entry).instructions
     }
-    assert users == {
-        "a": ["pair", "twice"],
-        "b": [],
-        "pair": ["twice"],
-        "twice": ["out"],
-        "out": [],
-    }
+    read = {"a": ["pair", "twice"], "pair": ["twice"], "twice": ["out"]}
+    assert users == {"b": [], "out": [], **read}
 
 
 def test_parameters_come_in_the_order_of_their_numbers(graph: Module) -> None:
@@ -353,27 +337,24 @@ def test_parameters_come_in_the_order_of_their_numbers(graph: Module) -> None:
 def test_more_than_ten_parameters_keep_their_order() -> None:
     lines = [f"  %p{number} = s32[] parameter({number})" for number in reversed(range(12))]
     module = hlo_lint.parse("\n".join(["HloModule m\n", "ENTRY %e {", *lines, "}"]) + "\n")
-    assert [p.name for p in present(module.entry).parameters] == [
-        f"p{number}" for number in range(12)
-    ]
+    names = [p.name for p in present(module.entry).parameters]
+    assert names == [f"p{number}" for number in range(12)]
 
 
 def test_called_computations_root_and_entry_are_found(graph: Module) -> None:
-    assert graph.entry is not None
-    twice = present(graph.entry.instruction("twice"))
-    assert (graph.entry.name, present(graph.entry.root).name) == ("main", "out")
-    assert twice.called_computations == ("body",)
+    entry = graph.entry_computation
+    assert (entry.name, present(entry.root).name) == ("main", "out")
+    assert entry["twice"].called_computations == ("body",)
     assert graph.computation("%body") is graph.computations[0]
     assert [c.name for c in graph.nonfusion_computations] == ["main"]
 
 
 def test_attributes_are_text_until_one_is_asked_for(graph: Module) -> None:
-    assert graph.entry is not None
-    pair = present(graph.entry.instruction("pair"))
+    pair = graph["main"]["pair"]
     assert pair.attributes == {"metadata": '{op_name="pair" stack_frame_id=1}'}
     assert getattr(pair.attribute("metadata"), "op_name", None) == "pair"
     assert pair.attribute("dimensions") is None
-    assert list(present(graph.entry.root).attributes) == ["control-predecessors"]
+    assert list(graph["main"]["out"].attributes) == ["control-predecessors"]
 
 
 def test_the_header_says_its_attributes_and_whether_it_is_scheduled(graph: Module) -> None:

@@ -583,9 +583,7 @@ def reshaped(x):
         ("reshaped", "dies: kernels.py:18: INTERNAL: Mosaic failed to compile TPU kernel: infer-"),
     ],
 )
-def test_tpu_kernels_compile_or_end_in_mosaics_words(
-    tmp_path: Path, function: str, said: str
-) -> None:
+def test_tpu_kernels_compile_or_mosaic_says_why(tmp_path: Path, function: str, said: str) -> None:
     (tmp_path / "kernels.py").write_text(TPU_KERNELS)
     python = f"--python={next(iter(TPU_COMPILERS.values())).path}"
     command = ("--target=v5e", python, f"kernels.py:{function}", "--shape=f32[256,256]")

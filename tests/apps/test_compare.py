@@ -61,19 +61,17 @@ def test_the_second_command_shows_what_the_pass_did_otherwise() -> None:
 
 def test_a_scatter_across_the_layout_is_not_called_faster(tmp_path: Path) -> None:
     """openxla/xla#47203: fewer bytes and kernels, and five times slower."""
-    text = """HloModule jit_f, is_scheduled=true
-
-add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }
-
-ENTRY e {
+    text = summing(
+        """
   p = f32[%s]{1,0} parameter(0)
   i = s32[64,1]{1,0} parameter(1)
   u = f32[64,%s]{2,1,0} parameter(2)
   %s
   ROOT r = f32[%s]{1,0} scatter(p, i, u), update_window_dims={1,2}, inserted_window_dims={}, \
 scatter_dims_to_operand_dims={%s}, index_vector_dim=1, to_apply=add
-}
-"""
+""",
+        header=", is_scheduled=true",
+    )
     rows = text % ("128,256", "1,256", "n = f32[128,256]{1,0} negate(p)", "128,256", "0")
     columns = text % ("256,128", "256,1", "", "256,128", "1")
     for name, module in (("rows.hlo", rows), ("columns.hlo", columns)):

@@ -57,7 +57,7 @@ ENTRY %main (a: f32[4,8]) -> (s32[], f32[8]) {
   ROOT %loop = (s32[], f32[8]{0}) while(%start), condition=%condition, body=%body
 }
 """
-SHORT = """\
+FIRST = """\
 HloModule first
 
 add {
@@ -69,21 +69,9 @@ ENTRY e {
   x = f32[8] parameter(0)
   ROOT f = f32[8] map(x), dimensions={0}, to_apply=add
 }
-
-// -----
-
-HloModule second
-
-add {
-  x = f32[] parameter(0)
-  ROOT r = f32[] abs(x)
-}
-
-ENTRY e {
-  x = f32[8] parameter(0)
-  ROOT f = f32[8] map(x), dimensions={0}, to_apply=add
-}
 """
+SECOND = FIRST.replace("first", "second").replace("negate", "abs")
+SHORT = f"{FIRST}\n// -----\n\n{SECOND}"
 NO_EDGE = (types.Position(0, 0), types.Position(0, 0))
 
 

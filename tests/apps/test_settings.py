@@ -577,9 +577,7 @@ def test_a_pyproject_whose_table_is_none_is_refused() -> None:
         ("a = 1\n", ("z",), (1, 1)),
     ],
 )
-def test_a_key_has_its_place(
-    text: str, keys: tuple[str | int, ...], place: tuple[int, int]
-) -> None:
+def test_a_key_has_a_place(text: str, keys: tuple[str | int, ...], place: tuple[int, int]) -> None:
     assert locate(text, keys) == place
 
 

@@ -31,18 +31,6 @@ def marked(seen: Screen) -> list[str]:
     ]
 
 
-def reshape(name: str, attributes: str = "") -> str:
-    """A text whose reshape moves bytes, with a long name and more after it."""
-    return f"""HloModule m
-
-ENTRY %e {{
-  %{name} = f32[8,3]{{1,0}} parameter(0)
-  ROOT %r = f32[4,2,3]{{0,1,2}} reshape(%{name}){attributes}
-  %b = f32[24]{{0}} bitcast(%{name})
-}}
-"""
-
-
 # Excerpts, and the carets below them
 
 
@@ -60,7 +48,9 @@ def test_the_caret_stands_under_its_target_at_any_width(columns: int) -> None:
 @pytest.mark.parametrize("length", [40, 70, 200])
 def test_a_caret_is_no_longer_than_what_is_shown(columns: int, length: int) -> None:
     name = "p" * length
-    write("long.hlo", reshape(name, ', metadata={op_name="' + "x" * 300 + '"}'))
+    metadata = ', metadata={op_name="' + "x" * 300 + '"}'
+    text = LOOSE.replace("reshape(%p)", f"reshape(%p){metadata}")
+    write("long.hlo", text.replace("%p", f"%{name}"))
     seen = screen(columns, "check", "long.hlo")
     (target,) = marked(seen)
     (row,) = (line for line in seen.lines if line.startswith("5 |"))
@@ -74,7 +64,7 @@ def test_a_caret_is_no_longer_than_what_is_shown(columns: int, length: int) -> N
 
 @pytest.mark.parametrize("name", ["変数" * 30, "\x1b[31m" * 9, "e\u0301" * 60, "é" * 100])
 def test_the_caret_counts_columns_not_characters(name: str) -> None:
-    write("odd.hlo", reshape("p").replace("ROOT", f"/*{name}*/ ROOT"))
+    write("odd.hlo", LOOSE.replace("ROOT", f"/*{name}*/ ROOT"))
     seen = screen(80, "check", "odd.hlo")
     assert marked(seen) == ["%p"]
 
@@ -140,7 +130,7 @@ def test_a_path_is_not_folded_so_that_it_can_be_clicked() -> None:
 
 
 def several() -> None:
-    write("a.hlo", reshape("p") + "\n" + LOOSE.replace("HloModule m", "HloModule n"))
+    write("a.hlo", LOOSE + "\n" + LOOSE.replace("HloModule m", "HloModule n"))
     write("b.hlo", CLEAN)
     write("c.hlo", "HloModule c\n\nENTRY e {\n  ROOT p = f32[2]{0} add(q, q)\n}\n")
 

@@ -9,15 +9,12 @@ import pytest
 from hlo_lint import Bad, Computation, Finding, Findings, Fix, Good, Instruction, Module, Rule
 from hlo_lint.analysis.rewrite import Rewrite
 from hlo_lint.apps.testing import check_example, check_examples, check_page
+from tests.texts import entry
 
-NEGATES = """
-HloModule negates
-
-ENTRY e {
+NEGATES = entry("""
   p = f32[8]{0} parameter(0)
   ROOT n = f32[8]{0} negate(p)  // error
-}
-"""
+""")
 COPIES = NEGATES.replace("negate(p)  // error", "copy(p)")
 
 
@@ -53,7 +50,7 @@ def test_a_rule_that_does_what_it_says_passes() -> None:
     [
         (Good(NEGATES.replace("  // error", "")), r"marks the lines none; found:\n  5: a negation"),
         (Bad(COPIES.replace("copy(p)", "copy(p)  // error")), "marks the lines 5; found: none"),
-        (Bad(COPIES), "bad example 1 .HloModule negates. marks no line"),
+        (Bad(COPIES), "bad example 1 .HloModule m. marks no line"),
         (Bad(NEGATES, fixed=NEGATES), r"(?s)another text.*-  ROOT n = .*negate.*\+  ROOT n = "),
     ],
 )

@@ -12,15 +12,13 @@ import hlo_lint
 from hlo_lint.engine.fingerprints import IDENTITY_DIGITS
 from tests.conftest import DUMPS, FIXTURES
 from tests.renumbering import another_run, renumbered
+from tests.texts import entry
 
-TWO = """HloModule two
-
-ENTRY %e (p: f32[8,3]) -> f32[4,2,3] {
+TWO = entry("""
   %p = f32[8,3]{1,0} parameter(0)
   %b = f32[4,2,3]{0,1,2} reshape(%p)
   ROOT %c = f32[4,2,3]{0,1,2} reshape(%p)
-}
-"""
+""")
 
 
 @cache
@@ -60,7 +58,7 @@ def test_equal_findings_are_numbered_in_the_order_of_the_text() -> None:
     ("old", "new"),
     [
         ("f32[8,3]", "f32[4,6]"),
-        ("HloModule two", "HloModule three"),
+        ("HloModule m", "HloModule n"),
         ("{0,1,2} reshape(%p)\n}", '{0,1,2} reshape(%p), metadata={op_name="f/reshape"}\n}'),
     ],
 )

@@ -103,9 +103,7 @@ def _broken(fixed: str) -> list[str]:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("operand", "result"), SHAPES)
-def test_the_rest_stays_and_fixing_twice_is_fixing_once(
-    operand: str, result: str, form: str
-) -> None:
+def test_the_rest_stays_and_a_second_fix_is_empty(operand: str, result: str, form: str) -> None:
     text = module(operand, result)
     fixed = hlo_lint.fix(text, before=NEXT, form=form).text
     lines = text.split("\n")

@@ -590,9 +590,7 @@ def test_attributes_are_told_apart(tail: str) -> None:
         (", a=1, b", "expected `, name=value`", 5, ", b"),
     ],
 )
-def test_what_cannot_be_told_apart_stands_under_no_name(
-    tail: str, message: str, offset: int, left: str
-) -> None:
+def test_what_is_left_stands_under_no_name(tail: str, message: str, offset: int, left: str) -> None:
     assert {name: tail[a:b] for name, (a, b) in split_attributes(tail).items()} == {
         "a": "1",
         "": left,

@@ -4,6 +4,7 @@ import pytest
 
 import hlo_lint
 from hlo_lint.hlo.constants import constant_integers
+from tests.texts import entry
 
 
 @pytest.mark.parametrize(
@@ -28,12 +29,13 @@ def test_dimensions_that_the_array_lacks_are_none(
 
 
 def test_a_concatenation_of_constants_is_along_its_dimension() -> None:
-    module = hlo_lint.parse(
-        "HloModule m\n\nENTRY e {\n  a = s32[2,1] constant({ {1}, {3} })\n"
-        "  b = s32[2,1] constant({ {2}, {4} })\n"
-        "  ROOT c = s32[2,2] concatenate(a, b), dimensions={1}\n}\n"
-    )
-    assert constant_integers(module.entry_computation.root_instruction) == [1, 2, 3, 4]
+    text = entry("""
+  a = s32[2,1] constant({ {1}, {3} })
+  b = s32[2,1] constant({ {2}, {4} })
+  ROOT c = s32[2,2] concatenate(a, b), dimensions={1}
+""")
+    root = hlo_lint.parse(text).entry_computation.root_instruction
+    assert constant_integers(root) == [1, 2, 3, 4]
 
 
 def test_a_search_for_users_and_the_table_of_all_agree() -> None:

@@ -277,9 +277,7 @@ ROWS = ArrayShape("bf16", (2, 4, 6), TILED)
         (ROWS, ArrayShape("bf16", (2, 24), TILED._replace(minor_to_major=(1, 0))), False),
     ],
 )
-def test_what_packs_alike_is_told_from_other_arrays(
-    a: ArrayShape, b: ArrayShape, alike: bool
-) -> None:
+def test_what_packs_alike_is_told_from_the_rest(a: ArrayShape, b: ArrayShape, alike: bool) -> None:
     assert reshape_is_bitcast(a, b, ignore_element_type=True)
     assert packs_alike(a, b) is packs_alike(b, a) is alike
 
@@ -401,7 +399,7 @@ def test_an_aligned_array_forgets_all_but_its_order(pair: Pair, fact: Facts, dyn
 @pytest.mark.slow
 @every_case
 @given(pairs(), facts, flags)
-def test_carried_facts_keep_each_bit_of_an_aligned_array(
+def test_carried_facts_keep_the_bits_of_aligned_arrays(
     pair: Pair, fact: Facts, dynamic: int
 ) -> None:
     a = dressed(pair[0], fact, dynamic)
@@ -418,9 +416,7 @@ def test_carried_facts_keep_each_bit_of_an_aligned_array(
 
 @every_case
 @given(arrays(), facts, flags)
-def test_facts_carried_to_equal_dimensions_are_all_the_facts(
-    shape: ArrayShape, fact: Facts, dynamic: int
-) -> None:
+def test_equal_dimensions_take_over_all_facts(shape: ArrayShape, fact: Facts, dynamic: int) -> None:
     source = dressed(shape, fact, dynamic)
     bare = ArrayShape(source.dtype, source.dims, Layout(source.minor_to_major))
     assert carry_layout_facts(source, bare) == source

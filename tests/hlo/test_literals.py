@@ -14,6 +14,7 @@ from hlo_lint.hlo.grammar import grammar_parser, trees
 from hlo_lint.hlo.parser.literals import ELIDED, LiteralError, LiteralValue, read_literal
 from hlo_lint.hlo.shape import ArrayShape, parse_array, parse_shape
 from tests.conftest import completed
+from tests.texts import entry
 
 numpy = pytest.importorskip("numpy")
 pytest.importorskip("ml_dtypes")
@@ -210,12 +211,9 @@ def test_ten_megabytes_are_one_array() -> None:
 
 
 def test_an_instruction_has_its_literal() -> None:
-    module = hlo_lint.parse(
-        "HloModule m\n\nENTRY e {\n"
-        "  a = s32[2]{0} constant({1, 2})\n  ROOT b = s32[2]{0} negate(a)\n}\n"
-    )
-    assert module.entry is not None
-    constant, negate = module.entry.instructions
+    lines = "  a = s32[2]{0} constant({1, 2})\n  ROOT b = s32[2]{0} negate(a)"
+    module = hlo_lint.parse(entry(lines))
+    constant, negate = module.entry_computation
     value = constant.literal
     assert isinstance(value, numpy.ndarray)
     assert value.tolist() == [1, 2]

@@ -131,9 +131,7 @@ def test_the_program_prints_what_the_format_says(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_whatever_a_dump_says_the_output_is_utf_8_no_terminal_obeys(
-    name: str, evil: Report
-) -> None:
+def test_whatever_a_dump_says_output_is_utf_8_no_terminal_obeys(name: str, evil: Report) -> None:
     text = render(evil, name)
     text.encode()
     assert all(character.isprintable() or character == "\n" for character in text)

@@ -140,9 +140,7 @@ def test_filters_and_search_choose_findings(opened: Open, forced_page: Path) -> 
     assert cards.count() == 0
 
 
-def test_what_a_pass_resolved_is_marked_in_list_and_timeline(
-    opened: Open, forced_page: Path
-) -> None:
+def test_what_was_resolved_is_marked_in_list_and_line(opened: Open, forced_page: Path) -> None:
     page = opened(forced_page)
     page.locator("#list a", has_text="reshape-moves-data").click()
     assert "pass fusion-wrapper of pre-scheduling-passes, step 0057" in text_in(page, ".facts")

@@ -19,8 +19,9 @@ from hlo_lint.report.messages import meanings, messages_of, rules_for
 from hlo_lint.rules.registry import all_rules, rule_entries
 from hlo_lint.text.errors import UsageError
 from tests.commands import invoke
-from tests.conftest import FIXTURES, new_folder
+from tests.conftest import FIXTURES, new_folder, written
 from tests.rules.test_pipeline import CAUSES
+from tests.texts import entry
 
 
 def explain(asked: str, piped: str | None = None) -> Result:
@@ -155,21 +156,16 @@ def test_each_listed_pass_is_of_a_release() -> None:
 
 
 def test_the_instructions_of_a_message_are_looked_up_in_the_dump(tmp_path: Path) -> None:
-    dump = tmp_path / "f.hlo"
-    dump.write_text(
-        "HloModule f\n\n"
-        "%fused (p: f32[4]) -> f32[4] {\n"
-        "  %p = f32[4]{0} parameter(0)\n"
-        "  ROOT %slice.13.1 = f32[4]{0} negate(%p), "
-        'metadata={source_file="model.py" source_line=12}\n'
-        "}\n\n"
-        "ENTRY %main (x: f32[4]) -> f32[4] {\n"
-        "  %x = f32[4]{0} parameter(0)\n"
-        "  ROOT %loop_fusion = f32[4]{0} fusion(%x), kind=kLoop, calls=%fused\n"
-        "}\n"
-    )
-    log = tmp_path / "run.log"
-    log.write_text("loc(\"slice.13.1\"): 'scf.if' op along control flow edge\n")
+    fused = """%fused {
+  %p = f32[4]{0} parameter(0)
+  ROOT %slice.13.1 = f32[4]{0} negate(%p), metadata={source_file="model.py" source_line=12}
+}
+
+"""
+    call = "ROOT %loop_fusion = f32[4]{0} fusion(%x), kind=kLoop, calls=%fused"
+    dump = written(tmp_path / "f.hlo", entry(f"  %x = f32[4]{{0}} parameter(0)\n  {call}", fused))
+    said = "loc(\"slice.13.1\"): 'scf.if' op along control flow edge\n"
+    log = written(tmp_path / "run.log", said)
     said = invoke("explain", log, dump).output
     assert f"%slice.13.1: {dump}:5\n" in said
     assert "from: model.py:12\n" in said
@@ -189,12 +185,12 @@ def test_words_that_anyone_says_are_no_message_of_xla(said: str) -> None:
 
 
 def test_a_message_without_names_leads_to_the_kernels_that_may_say_it(tmp_path: Path) -> None:
+    text = entry("""
+  %x = f32[4]{0} parameter(0)
+  ROOT %call.1 = f32[4]{0} custom-call(%x), custom_call_target="__gpu$xla.gpu.triton", \
+metadata={source_file="model.py" source_line=7}""")
     dump = tmp_path / "module_0001.jit_f.sm_9.0_gpu_after_optimizations.txt"
-    dump.write_text(
-        "HloModule f\n\nENTRY %main (x: f32[4]) -> f32[4] {\n  %x = f32[4]{0} parameter(0)\n"
-        '  ROOT %call.1 = f32[4]{0} custom-call(%x), custom_call_target="__gpu$xla.gpu.triton", '
-        'metadata={source_file="model.py" source_line=7}\n}\n'
-    )
+    dump.write_text(text)
     said = "RESOURCE_EXHAUSTED: Shared memory size limit exceeded: requested 9, available: 8"
     shown = invoke("explain", said, dump).output
     assert f"%call.1: {dump}:5\n" in shown

@@ -62,9 +62,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     ],
     ids=lambda arguments: arguments[0],
 )
-def test_output_to_a_device_leaves_it_a_device(
-    arguments: tuple[str, ...], module: Path, tmp_path: Path
-) -> None:
+def test_a_device_stays_a_device(arguments: tuple[str, ...], module: Path, tmp_path: Path) -> None:
     node = tmp_path / "null"
     os.mknod(node, stat.S_IFCHR | 0o666, os.makedev(1, 3))
     words = [{"IN": str(module), "OUT": str(node)}.get(word, word) for word in arguments]

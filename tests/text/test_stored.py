@@ -147,9 +147,7 @@ def test_fix_refuses_to_write_what_is_compressed(tmp_path: Path, name: str) -> N
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-def test_without_zstandard_its_extra_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_zstandard_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "zstandard", None)
     path = tmp_path / "m.hlo.zst"
     path.write_bytes(zstandard.compress(b"HloModule m\n"))

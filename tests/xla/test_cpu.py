@@ -23,23 +23,11 @@ SUM = entry("""
   yes = pred[] constant(true)
   ROOT r = (f32[2], bf16[2], pred[]) tuple(sum, y, yes)
 """)
-ENDLESS = """HloModule m
-
-condition {
-  p = s32[] parameter(0)
-  ROOT yes = pred[] constant(true)
-}
-
-body {
-  p = s32[] parameter(0)
-  ROOT same = s32[] copy(p)
-}
-
-ENTRY e {
-  p = s32[] parameter(0)
-  ROOT w = s32[] while(p), condition=condition, body=body
-}
-"""
+ENDLESS = entry(
+    "  p = s32[] parameter(0)\n  ROOT w = s32[] while(p), condition=condition, body=body",
+    "condition { p = s32[] parameter(0) ROOT yes = pred[] constant(true) }\n"
+    "body { p = s32[] parameter(0) ROOT same = s32[] copy(p) }\n",
+)
 HUGE = entry("""
   p = f32[] parameter(0)
   ROOT b = f32[9000000000] broadcast(p), dimensions={}

@@ -14,6 +14,7 @@ from hlo_lint.xla.child import Child, ChildError
 from hlo_lint.xla.compiler import XlaCompiler, compiled, load_compiler
 from hlo_lint.xla.limits import ChildLimits
 from tests.conftest import completed, written
+from tests.texts import entry
 
 RELEASES = os.environ.get("HLO_LINT_RELEASES", "")
 PYTHONS = sorted(Path(RELEASES).glob("hlo_lint/jax-*/bin/python")) if RELEASES else []
@@ -25,13 +26,10 @@ pytestmark = [
     pytest.mark.skipif(not PYTHONS, reason="no releases: HLO_LINT_RELEASES"),
 ]
 
-GOOD = """HloModule m
-
-ENTRY e {
+GOOD = entry("""
   a = f32[128,128]{1,0} parameter(0)
   ROOT b = f32[128,128]{1,0} tanh(a)
-}
-"""
+""")
 BAD = GOOD.replace("ROOT b = f32[128,128]", "ROOT b = f32[128,64]")
 
 

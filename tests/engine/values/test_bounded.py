@@ -12,6 +12,7 @@ from hlo_lint.engine.values.lowering.lower import Lowering
 from hlo_lint.engine.values.validate import validate_dumps
 from hlo_lint.xla.cpu import XlaCpu
 from tests.engine.values.test_validate import changed, run_of
+from tests.texts import summing
 
 pytestmark = pytest.mark.slow
 
@@ -21,21 +22,13 @@ least { p = s32[] parameter(0) q = s32[] parameter(1) ROOT r = s32[] minimum(p, 
 
 later { p = s32[] parameter(0) ROOT q = s32[] parameter(1) }
 
-both {
-  p = s32[] parameter(0)
-  q = s32[] parameter(1)
-  r = s32[] parameter(2)
-  s = s32[] parameter(3)
+both { p = s32[] parameter(0) q = s32[] parameter(1) r = s32[] parameter(2) s = s32[] parameter(3)
   t = s32[] minimum(p, r)
   u = s32[] add(q, s)
   ROOT v = (s32[], s32[]) tuple(t, u)
 }
 
-above {
-  p = s32[] parameter(0)
-  q = s32[] parameter(1)
-  r = s32[] parameter(2)
-  s = s32[] parameter(3)
+above { p = s32[] parameter(0) q = s32[] parameter(1) r = s32[] parameter(2) s = s32[] parameter(3)
   ROOT greater = pred[] compare(p, q), direction=GT
 }
 
@@ -170,23 +163,16 @@ def test_what_it_reads_beyond_the_sizes_is_not_known(line: str, reason: str) -> 
         Lowering(hlo_lint.parse(text_of(line)), Nodes()).program()
 
 
-PADDED = """HloModule m
-
-add {{ p = f32[] parameter(0) q = f32[] parameter(1) ROOT r = f32[] add(p, q) }}
-
-ENTRY e {{
-  x = f32[<=6] parameter(0)
-  zero = f32[] constant(0)
-{lines}
-}}
-"""
-BEFORE = PADDED.format(
-    lines="""  n = f32[<=6] exponential(x)
+PADDED = "  x = f32[<=6] parameter(0)\n  zero = f32[] constant(0)\n"
+BEFORE = summing(
+    PADDED
+    + """  n = f32[<=6] exponential(x)
   s = f32[] reduce(n, zero), dimensions={0}, to_apply=add
   ROOT r = (f32[<=6], f32[]) tuple(n, s)"""
 )
-AFTER = PADDED.format(
-    lines="""  p = (f32[6], s32[]) custom-call(x), custom_call_target="PadToStatic"
+AFTER = summing(
+    PADDED
+    + """  p = (f32[6], s32[]) custom-call(x), custom_call_target="PadToStatic"
   whole = f32[6] get-tuple-element(p), index=0
   size = s32[] get-tuple-element(p), index=1
   n = f32[6] exponential(whole)

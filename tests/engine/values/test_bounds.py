@@ -13,12 +13,8 @@ PROGRAM = """HloModule m
 
 add {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }}
 
-difference {{
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  n = f32[] negate(b)
-  ROOT c = f32[] add(a, n)
-}}
+difference {{ a = f32[] parameter(0) b = f32[] parameter(1) n = f32[] negate(b)
+  ROOT c = f32[] add(a, n) }}
 
 ENTRY e {{
   x = f32[8] parameter(0)
@@ -70,11 +66,7 @@ def test_a_division_by_what_is_more_than_0_is_smooth(expression: str, smooth: bo
 
 FOLDS = """HloModule m
 
-fold {{
-  a = {dtype}[] parameter(0)
-  b = {dtype}[] parameter(1)
-  ROOT c = {dtype}[] {opcode}(a, b)
-}}
+fold {{ a = {dtype}[] parameter(0) b = {dtype}[] parameter(1) ROOT c = {dtype}[] {opcode}(a, b) }}
 
 ENTRY e {{
   x = {source}[8,4] parameter(0)
@@ -91,9 +83,7 @@ ENTRY e {{
     ("opcode", "source", "loses"),
     [("maximum", "bf16", False), ("add", "bf16", True), ("maximum", "f32", True)],
 )
-def test_a_maximum_in_its_operands_type_loses_nothing(
-    opcode: str, source: str, loses: bool
-) -> None:
+def test_a_maximum_in_an_operands_type_is_exact(opcode: str, source: str, loses: bool) -> None:
     nodes = Nodes()
     ours, theirs = (
         FOLDS.format(

@@ -24,13 +24,9 @@ def ran(xla: XlaCpu, text: str, *inputs: Any) -> list[NDArray[Any]]:
 
 
 STEP = """HloModule m
-step {
-  x = f32[2] parameter(0)
-  c = f32[2] parameter(1)
-  s = f32[2] add(x, c)
+step { x = f32[2] parameter(0) c = f32[2] parameter(1) s = f32[2] add(x, c)
   d = f32[2] multiply(s, x)
-  ROOT t = (f32[2], f32[2]) tuple(d, s)
-}
+  ROOT t = (f32[2], f32[2]) tuple(d, s) }
 """
 
 

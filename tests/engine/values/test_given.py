@@ -16,12 +16,11 @@ from hlo_lint.engine.values.given import read_inputs
 from hlo_lint.text.errors import DumpError, UsageError
 from hlo_lint.xla.cpu import XlaCpu
 from tests.oracle.xla import Oracle, oracles
+from tests.texts import entry
 
 pytestmark = pytest.mark.slow
 
-TEXT = """\
-HloModule m
-ENTRY e {
+TEXT = entry("""
   a = s4[3]{0} parameter(0)
   b = pred[9]{0} parameter(1)
   c = f32[2,3]{0,1} parameter(2)
@@ -35,8 +34,7 @@ ENTRY e {
   k = f64[] parameter(10)
   l = u64[1]{0} parameter(11)
   ROOT r = s64[2]{0} negate(d)
-}
-"""
+""")
 ARRAYS: list[NDArray[Any]] = [
     np.array([-3, 2, 7], ml_dtypes.int4),
     np.array([1, 0, 0, 1, 1, 0, 0, 0, 1], bool),

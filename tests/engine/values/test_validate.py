@@ -47,13 +47,11 @@ LOOP = counted(
 
 def run_of(texts: list[str]) -> list[PassDump]:
     """Dumps of one run, each text after a pass of its own."""
-    paths = [
-        Path(f"module_0001.m.{step:04d}.all.after_pass{step}.before_pass{step + 1}.txt")
-        for step in range(len(texts))
-    ]
-    return [
-        PassDump.of(parse_file(text, path), path) for text, path in zip(texts, paths, strict=True)
-    ]
+    dumps = []
+    for step, text in enumerate(texts):
+        path = Path(f"module_0001.m.{step:04d}.all.after_pass{step}.before_pass{step + 1}.txt")
+        dumps.append(PassDump.of(parse_file(text, path), path))
+    return dumps
 
 
 def changed(validation: Validation) -> list[str]:
@@ -837,9 +835,7 @@ def test_a_module_that_xla_refuses_after_one_that_runs_is_a_change(xla: XlaCpu) 
 
 
 @pytest.mark.parametrize("all_steps", [False, True])
-def test_an_invalid_module_is_a_change_and_an_unknown_one_is_not(
-    xla: XlaCpu, all_steps: bool
-) -> None:
+def test_an_invalid_module_is_a_change_an_unknown_one_is_not(xla: XlaCpu, all_steps: bool) -> None:
     right = "HloModule m\n\nENTRY e {\n  x = f32[4,2] parameter(0)\n  ROOT r = RESULT\n}\n"
     wrong = right.replace("RESULT", "f32[2,3] reshape(x)")
     unknown = right.replace("RESULT", 'f32[4,2] custom-call(x), custom_call_target="f"')
@@ -857,19 +853,14 @@ def test_an_invalid_module_is_a_change_and_an_unknown_one_is_not(
 
 
 def test_a_group_that_does_not_meet_infinities_of_another_one_is_no_change(xla: XlaCpu) -> None:
-    head = """HloModule m
-
-ENTRY e {
+    head = """
   a = f32[4,2] parameter(0)
   b = f32[2,2,2] parameter(1)
   n = s32[2] parameter(2)
 """
-    whole = (
-        head
-        + """  ROOT r = f32[4,2] ragged-dot(a, b, n), lhs_contracting_dims={1},
-      rhs_contracting_dims={1}, lhs_ragged_dims={0}, rhs_group_dims={0}
-}
-"""
+    product = "ragged-dot(a, b, n), lhs_contracting_dims={1}, rhs_contracting_dims={1}"
+    whole = entry(
+        f"{head}  ROOT r = f32[4,2] {product}, lhs_ragged_dims={{0}}, rhs_group_dims={{0}}"
     )
     parts = "".join(
         f"""  n{at} = s32[1] slice(n), slice={{[{at}:{at + 1}]}}
@@ -880,7 +871,7 @@ ENTRY e {
 """
         for at in range(2)
     )
-    split = f"""{head}{parts}  i = s32[4,2] iota(), iota_dimension=0
+    split = entry(f"""{head}{parts}  i = s32[4,2] iota(), iota_dimension=0
   both = s32[] add(s0, s1)
   e0 = s32[4,2] broadcast(s0), dimensions={{}}
   e1 = s32[4,2] broadcast(both), dimensions={{}}
@@ -890,8 +881,7 @@ ENTRY e {
   z = f32[4,2] broadcast(zero), dimensions={{}}
   o = f32[4,2] select(l1, d1, z)
   ROOT r = f32[4,2] select(l0, d0, o)
-}}
-"""
+""")
     assert changed(validate_dumps("m", run_of([whole, split]), xla)) == []
     wrong = split.replace("select(l0, d0, o)", "select(l0, d1, o)")
     assert changed(validate_dumps("m", run_of([whole, wrong]), xla)) == ["after_pass1"]
