@@ -394,10 +394,6 @@ def test_a_stack_frame_is_followed_to_its_callers() -> None:
     assert frames.stack(99) == ()
 
 
-def test_a_module_without_tables_has_no_frames(graph: Module) -> None:
-    assert graph.stack_frames.stack(1) == ()
-
-
 def test_a_computation_becomes_a_graph_of_names(graph: Module) -> None:
     found = present(graph.entry).to_networkx()
     assert set(found.edges) == {("a", "pair"), ("a", "twice"), ("pair", "twice"), ("twice", "out")}

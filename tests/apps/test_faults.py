@@ -25,6 +25,7 @@ pytestmark = [
 ]
 
 CLI = (sys.executable, "-m", "hlo_lint")
+PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
 SEVERAL = str(DUMPS / "gpu-jax0.10.2")
 
 
@@ -72,8 +73,7 @@ def test_after_a_kill_each_file_is_whole_and_the_next_run_leaves_nothing(tmp_pat
 
 
 def test_two_fixes_of_one_tree_at_a_time_leave_it_fixed(tree: Path, fixed: str) -> None:
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with started(fix(tree), **pipes) as one, started(fix(tree), **pipes) as other:
+    with started(fix(tree), **PIPES) as one, started(fix(tree), **PIPES) as other:
         both = one, other
         outputs = [process.communicate()[1] for process in both]
     for process, errors in zip(both, outputs, strict=True):
@@ -245,8 +245,7 @@ def test_a_signal_at_any_moment_leaves_whole_files(name: str, tree: Path, fixed:
     for _ in range(10):
         for path in tree.iterdir():
             path.write_text(MODULE)
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        with started(fix(tree), **pipes) as process:
+        with started(fix(tree), **PIPES) as process:
             wait_until_signals_are_handled(process)
             time.sleep(draw.uniform(0, duration))
             process.send_signal(number)
