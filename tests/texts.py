@@ -39,11 +39,9 @@ def counted(
     """
     whole = f"(s32[], {', '.join(state.values())})"
     head = f"  p = {whole} parameter(0)\n  i = s32[] get-tuple-element(p), index=0\n"
+    elements = enumerate(state.items(), 1)
     lines = [
-        *(
-            f"{name} = {kind} get-tuple-element(p), index={at}"
-            for at, (name, kind) in enumerate(state.items(), 1)
-        ),
+        *(f"{name} = {kind} get-tuple-element(p), index={at}" for at, (name, kind) in elements),
         *("one = s32[] constant(1)", "next = s32[] add(i, one)", turn.strip()),
         f"ROOT t = {whole} tuple(next, {results})",
     ]

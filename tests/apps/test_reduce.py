@@ -22,7 +22,7 @@ from hlo_lint.rules.base import Bad, Rule
 from hlo_lint.rules.registry import all_rules
 from hlo_lint.text.errors import DumpError, UsageError
 from tests.commands import invoke
-from tests.conftest import DUMPS, ROOT, completed, new_folder, present, written
+from tests.conftest import DUMPS, ROOT, completed, new_folder, present, started, written
 from tests.texts import entry
 
 RELEASES = os.environ.get("HLO_LINT_RELEASES", "")

@@ -17,7 +17,7 @@ from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.registry import find_rule
 from tests.apps.test_cli import run, write
 
-pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
+pytestmark = pytest.mark.usefixtures("here")
 PARAMETER = "  %p = f32[8]{0} parameter(0)\n"
 
 
