@@ -1,1 +1,1 @@
-"""The programs people start: command line, language server, jax and pytest."""
+"""The programs that people start: command line, language server, hooks into jax, pytest plug-in."""

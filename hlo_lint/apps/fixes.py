@@ -1,4 +1,4 @@
-"""Apply the fixes of findings, and report the findings that remain."""
+"""Fixes of findings, with a report of the findings that remain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`validate --kernels`: compile each kernel of final modules alone, and judge its results."""
+"""`validate --kernels`: a verdict on each kernel of the final modules, compiled alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turn the inputs of `lint` and `fix` into dumps: paths, texts, modules, jax's stages."""
+"""Dumps from the inputs of `lint` or `fix`: paths, texts, modules, jax's stages."""
 
 from __future__ import annotations
 

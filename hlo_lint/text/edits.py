@@ -1,4 +1,4 @@
-"""Edits of a text, fixes as sets of edits, and regions for other programs."""
+"""Fixes as sets of edits of a text."""
 
 from __future__ import annotations
 

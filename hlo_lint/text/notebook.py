@@ -1,4 +1,4 @@
-"""HTML fragments for notebooks, for the `_repr_html_` methods of findings and reports.
+"""HTML fragments that notebooks show for findings or reports.
 
 A notebook shows its input as is, so every text is escaped, and fragments have no scripts.
 """

@@ -1,5 +1,4 @@
-"""Files at URLs that fsspec supports, `s3://bucket/dumps`: copied to the local disk, and shown by
-their URLs."""
+"""Local copies of files at URLs that fsspec supports, `s3://bucket/dumps`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lossless text: any bytes in, the same bytes out, and positions in them."""
+"""Lossless text: any bytes in, the same bytes out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""XLA:CPU of the installed jaxlib, in a child process with limits on time and memory.
+"""XLA:CPU of the installed jaxlib, in a child process with limits.
 
     with XlaCpu() as xla:
         results = xla.run(text, inputs)

@@ -1,4 +1,4 @@
-"""Baselines as files: `check --write-baseline` and `check --prune-baseline`."""
+"""Baselines as files, which `check --write-baseline` writes, or prunes with `--prune-baseline`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hlo-lint capture`: compile a program for a chip that need not be present, and check it."""
+"""`hlo-lint capture`: a check of a program for a chip that need not be present."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hlo-lint config`: the settings, where they come from, and the schema of the file."""
+"""`hlo-lint config`: the settings, with the file that each comes from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of a program, as a page: where it died, why, and what to run next."""
+"""The page about a program that died: its last line, the reason, the next command."""
 
 from __future__ import annotations
 

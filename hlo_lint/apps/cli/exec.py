@@ -1,4 +1,4 @@
-"""`hlo-lint exec`: runs a program with its compiles dumped, and checks the dumps."""
+"""`hlo-lint exec`: a check of every module that a program compiles while it runs."""
 
 from __future__ import annotations
 

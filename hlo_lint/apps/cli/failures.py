@@ -1,4 +1,4 @@
-"""The failures of a command: each prints a line on standard error and sets the exit status."""
+"""Failures of a command: for each a line on standard error, with an exit status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program that `hlo-lint exec` runs: its start, its output, and its end by force."""
+"""The process of a program under `hlo-lint exec`: its start, its output, its end by force."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hlo-lint match`: finds a pattern of instructions, and its near misses."""
+"""`hlo-lint match`: the places of a pattern of instructions, or its near misses."""
 
 from __future__ import annotations
 

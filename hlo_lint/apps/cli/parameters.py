@@ -1,4 +1,4 @@
-"""Options and arguments of the command line that several commands share."""
+"""Parameters that several commands share."""
 
 from __future__ import annotations
 

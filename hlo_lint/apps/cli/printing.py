@@ -1,4 +1,4 @@
-"""Reports of a check, printed or written to a file as options and settings say."""
+"""Output of the report of a check, in the format that options or settings name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The `hlo-lint` program: its streams, its signals, and its exit status."""
+"""The `hlo-lint` program as a process: its streams, signals, exit status."""
 
 from __future__ import annotations
 

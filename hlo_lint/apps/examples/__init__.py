@@ -1,4 +1,4 @@
-"""Real dumps that come with the program, packed: for `hlo-lint example` and the docs."""
+"""Real dumps that come with the program, packed, for `hlo-lint example`."""
 
 from __future__ import annotations
 

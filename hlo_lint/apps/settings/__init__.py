@@ -1,4 +1,4 @@
-"""Settings: their keys, the files they are read from, and their effect on a run.
+"""Settings: keys, files, effect on a run.
 
 `keys` declares them; the reader, the JSON Schema and the table in the docs come from it.
 """

@@ -1,4 +1,4 @@
-"""The keys of a settings file: type, default and meaning."""
+"""The keys of a settings file, each with type, default, meaning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds the settings file of a run, and reads it."""
+"""The settings file of a run."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Findings of earlier runs, by the content of files, the rules and the settings."""
+"""Findings of earlier runs, by the content of files under the same rules with the same settings."""

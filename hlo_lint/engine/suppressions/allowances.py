@@ -1,4 +1,4 @@
-"""Allowances by rule, module, computation, op_name and path, for dumps without comments."""
+"""Allowances of the settings, by patterns of places, for dumps that nobody edits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Apply suppressions to findings, and report unused suppressions."""
+"""Findings under suppressions: allowed, reported, or about an unused suppression."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A hook of Python's start under `hlo-lint exec`: a process of a launcher has the dumps and the log
-of its rank, and inputs are recorded."""
+"""The hook of Python's start under `hlo-lint exec`: dumps by rank, recorded inputs."""
 
 import importlib
 import os
