@@ -128,9 +128,7 @@ def _mean(nodes: Nodes, row: Node, salt: int) -> Node:
         first, second = (_mean(nodes, half, salt + number) for number, half in enumerate(halves))
         return nodes.binary("add", first, second)
     numbers, weights = nodes.convert(row, "f32"), _weights(nodes, row.shape.dims, salt)
-    weighed = nodes.binary("multiply", numbers, weights)
-    if row.shape.dims:
-        weighed = nodes.reduced(weighed, "add", 0)
+    weighed = nodes.reduced(nodes.binary("multiply", numbers, weights), "add", 0)
     return nodes.binary("multiply", weighed, 1 / max(prod(row.shape.dims), 1))
 
 

@@ -282,19 +282,15 @@ class Nodes:
         """An elementwise operation that keeps the type."""
         return self.make(opcode, node.shape, (node,))
 
-    def reduced(
-        self, node: Node, opcode: str, first: float, axes: Sequence[int] | None = None
-    ) -> Node:
-        """A reduction over some dimensions, by default all; `first` is the neutral element."""
-        axes = range(node.shape.rank) if axes is None else axes
-        if not axes:
+    def reduced(self, node: Node, opcode: str, first: float) -> Node:
+        """A reduction over all dimensions; `first` is the neutral element."""
+        if not node.shape.dims:
             return node
         dtype = node.shape.dtype
         called = (("to_apply", self.combiner(opcode, dtype)),)
-        dims = tuple(size for axis, size in enumerate(node.shape.dims) if axis not in axes)
-        dimensions = (("dimensions", spelled_index(axes)),)
+        dimensions = (("dimensions", spelled_index(range(node.shape.rank))),)
         operands = node, self.scalar(first, dtype)
-        return self.make("reduce", ArrayShape(dtype, dims), operands, dimensions, called)
+        return self.make("reduce", ArrayShape(dtype, ()), operands, dimensions, called)
 
     def combiner(self, opcode: str, dtype: str) -> Graph:
         """The computation of a reduction by a binary operation."""
