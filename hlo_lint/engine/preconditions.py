@@ -43,10 +43,8 @@ def check_precondition(
     if end is None:
         _skip_unassigned(check, timeline, reporter)
         return
-    bound_occurrences = [
-        occurrence for occurrence in timeline.find(check) if occurrence.ref.position in bound
-    ]
-    histories = list(histories_of(bound_occurrences, timeline))
+    defects = (defect for defect in timeline.find(check) if defect.ref.position in bound)
+    histories = histories_of(defects, timeline)
     if before is None:  # no pass died of a defect that ended earlier
         for history in histories:
             if history.last != end and (resolved_by := history.resolving_pass()):

@@ -94,11 +94,6 @@ def _detail(node: Node, is_copy: bool) -> str:
     return " ".join(f"{n}" for n in numbers if is_copy and n and not 1 / FAR < n < FAR)
 
 
-def drops_rounding(before: Program, after: Program) -> bool:
-    """True if `after` has fewer conversions of a float to a narrower float and back."""
-    return sum(map(narrows, after.nodes)) < sum(map(narrows, before.nodes))
-
-
 def narrows(node: Node) -> bool:
     """True for a conversion of a float to a float with fewer digits."""
     if node.opcode != "convert" or not is_float(node.shape.dtype):
@@ -133,7 +128,7 @@ def hidden_difference(
         may_lose = _may_lose(before, gone, new)
         arrays = [side[number] for side in (*native, *wide)]
         if _is_exact(ours) and _is_exact(theirs):
-            if rounds_freely and drops_rounding(before, after):
+            if rounds_freely and sum(map(narrows, after.nodes)) < sum(map(narrows, before.nodes)):
                 continue
             difference = array_difference(arrays[0], arrays[1], _SAME, number)
         elif not may_lose and is_rounded(arrays[0]) and arrays[0].dtype.kind != "c":
