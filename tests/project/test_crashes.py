@@ -17,14 +17,9 @@ FOUND = {
     "enumerate(computation.rows) if type_of(row) == text))": "the texts are those of the rows",
     "rules/layout/gemm_layout_unsupported.py: next((dims for dims in groups.values() if "
     "remaining[0] in dims))": "the groups have each dimension",
-    "rules/memory/huge_constant.py: next((computation.at(number) for computation in "
-    "holding for number in computation.positions('constant') if "
-    "_size(type_of(computation.rows[number])) == largest))": "the largest of these sizes",
     "rules/pipeline/interface_changed.py: next((name for name in (*olds, *news) if name "
     "not in olds or name not in news))": "the keys differ",
     "rules/verifier/bad_collective.py: next(iter(groups.sizes))": "there is a single size",
-    "rules/verifier/broken_structure.py: next((number for number in range(last) if "
-    "number not in by_number))": "there are fewer numbers than the largest",
 }
 """Searches that cannot fail, each with the reason."""
 NUMBERS = {

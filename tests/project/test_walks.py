@@ -27,6 +27,7 @@ ALLOWED = {
     "engine/isolation/cut.py value": "each step is one copy up, none twice",
     "engine/reduce/draft.py swept": "each round takes computations out",
     "engine/values/lowering/collectives.py _operation": "nodes are made after what they read",
+    "engine/values/lowering/collectives.py converted": "nodes are made after what they read",
     "engine/values/lowering/cuts.py _mean": "the halves of a complex number",
     "engine/values/lowering/graph.py transpose": "none of these reads another",
     "analysis/shape_inference/module.py check_shape": "calls a function of its name",

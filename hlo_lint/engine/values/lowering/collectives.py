@@ -240,7 +240,9 @@ def _operation(graph: Graph) -> str | None:
     """
 
     def converted(node: Node) -> Node:
-        return converted(node.operands[0]) if node.opcode == "convert" else node
+        while node.opcode == "convert":
+            node = node.operands[0]
+        return node
 
     root = converted(graph.roots[0])
     sources = list(map(converted, root.operands))
