@@ -20,6 +20,8 @@ FOUND = {
     "rules/pipeline/interface_changed.py: next((name for name in (*olds, *news) if name "
     "not in olds or name not in news))": "the keys differ",
     "rules/verifier/bad_collective.py: next(iter(groups.sizes))": "there is a single size",
+    "rules/verifier/broken_structure.py: next((number for number in range(last) if "
+    "number not in by_number))": "there are fewer numbers than the largest",
 }
 """Searches that cannot fail, each with the reason."""
 NUMBERS = {
