@@ -69,9 +69,9 @@ class Cost(NamedTuple):
     peak: float
 
 
-def cost_of(command: Sequence[str | Path]) -> Cost | str:
+def cost_of(command: Sequence[str | Path], **variables: str) -> Cost | str:
     """The cost of a command, or why there is none: it failed, or took too long."""
-    environment = os.environ.copy()
+    environment = {**os.environ, **variables}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # pip writes it: to compile takes 0.3 s a run
     measured = [sys.executable, "-m", "benchmarks.measure", "command", *map(str, command)]
     done = subprocess.run(measured, cwd=ROOT, env=environment, stdout=subprocess.PIPE, check=True)

@@ -4,8 +4,8 @@
     python -m benchmarks.scale run FOLDER --jobs 1 --jobs 2 --dask 2
 
 `make` writes copies of dumps, as the folders of many ranks, in which every name is another one: no
-line of a copy stands in another. `run` checks a folder in each way, and prints a row for each; all
-must report the same bytes.
+line of a copy stands in another. `run` checks a folder in each way, without a cache, and prints a
+row for each; all must report the same bytes.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _executor(kind: str, count: Any) -> Iterator[Sequence[str]]:
 
 
 def _check(options: Sequence[str], folder: Path) -> None:
-    words = ["check", "--exit-zero", "--allow-empty", "--isolated", *options]
+    words = ["check", "--no-cache", "--exit-zero", "--allow-empty", "--isolated", *options]
     subprocess.run([sys.executable, "-m", "hlo_lint", *words, str(folder)], check=True)
 
 
