@@ -25,7 +25,7 @@ from hlo_lint.rules.base import Bad
 from hlo_lint.rules.registry import all_rules, find_rule
 from tests.conftest import DUMPS, FIXTURES, ROOT, present, started
 from tests.forks import forked
-from tests.texts import CLEAN, LOOSE
+from tests.texts import CLEAN, LOOSE, entry
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("here")]
 
@@ -189,11 +189,8 @@ def test_wrong_use_exits_2_and_says_so(words: str, says: str) -> None:
 
 
 def test_strict_reports_what_xla_refuses_as_errors() -> None:
-    text = (
-        "HloModule m\n\nENTRY e {\n  p = f32[4]{0} parameter(0)\n"
-        "  n = f32[4]{0} negate(p\n  ROOT t = f32[4]{0} transpose(p)\n}\n"
-    )
-    write("refused.hlo", text.encode())
+    lines = "  n = f32[4]{0} negate(p\n  ROOT t = f32[4]{0} transpose(p)"
+    write("refused.hlo", entry(f"  p = f32[4]{{0}} parameter(0)\n{lines}"))
     plain = run("check", "refused.hlo").out
     assert "parser-refuses" not in plain
     assert "warning[unreadable-text]" in plain

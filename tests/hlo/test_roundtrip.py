@@ -12,6 +12,7 @@ import hlo_lint
 from hlo_lint.text.source import decode, encode
 from tests.conftest import BROKEN, DUMPS, FIXTURES, ROUNDTRIP, UNSOUND, calls_of, hlo_files, present
 from tests.mutations import mutate
+from tests.texts import entry
 
 FOLDERS = (ROUNDTRIP, BROKEN, UNSOUND)
 ODDITIES = [path for folder in FOLDERS for path in sorted(folder.glob("*.hlo"))]
@@ -124,10 +125,7 @@ def test_a_text_decodes_and_encodes_to_itself_whatever_it_holds() -> None:
 
 @pytest.mark.parametrize("reference", ["%a#", "%a#b", "%a#0x", "#0", "%a##0", "%a#١"])
 def test_an_index_that_is_no_number_is_said(reference: str) -> None:
-    text = (
-        "HloModule m\n\nENTRY %e (a: f32[8]) -> f32[8] {\n  %a = f32[8]{0} parameter(0)\n"
-        f"  ROOT %n = f32[8]{{0}} negate({reference})\n}}\n"
-    )
+    text = entry(f"  %a = f32[8]{{0}} parameter(0)\n  ROOT %n = f32[8]{{0}} negate({reference})")
     assert [problem.start.line for problem in hlo_lint.parse(text).problems][:1] == [5]
     assert str(hlo_lint.lint(text, before="layout_normalization"))
 
@@ -148,7 +146,7 @@ def test_a_page_of_html_is_one_problem_though_its_scripts_have_braces() -> None:
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
 def test_a_file_in_utf_16_is_told(encoding: str) -> None:
-    data = "HloModule m\n\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}\n".encode(encoding)
+    data = entry("  ROOT p = f32[] parameter(0)").encode(encoding)
     module = hlo_lint.parse(data)
     assert encode(hlo_lint.emit(module)) == data
     assert [problem.message.partition(";")[0] for problem in module.problems] == ["this is UTF-16"]

@@ -13,6 +13,7 @@ from tests.apps.test_cli import run
 from tests.conftest import present, written
 from tests.report.conftest import FORCED, Open, text_in, write
 from tests.report.test_groups import TIES
+from tests.texts import entry
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -25,10 +26,7 @@ MANY = 400
 def equal_findings() -> str:
     """A module with `MANY` instructions that have too many operands."""
     wrong = "".join(f"  %n{at} = f32[8]{{0}} negate(%p, %p)\n" for at in range(MANY))
-    return (
-        "HloModule m\n\nENTRY %e (p: f32[8]) -> f32[8] {\n  %p = f32[8]{0} parameter(0)\n"
-        f"{wrong}  ROOT %r = f32[8]{{0}} copy(%p)\n}}\n"
-    )
+    return entry(f"  %p = f32[8]{{0}} parameter(0)\n{wrong}  ROOT %r = f32[8]{{0}} copy(%p)")
 
 
 # Cards
@@ -177,7 +175,7 @@ def wide_module(count: int) -> str:
     lines.append("  %a0 = f32[8]{0} negate(%p0)")
     lines += [f"  %a{at} = f32[8]{{0}} add(%a{at - 1}, %p{at})" for at in range(1, count)]
     lines.append(f"  ROOT %r = f32[8]{{0}} negate(%a{count - 1}, %p0)")
-    return "HloModule m\n\nENTRY %e {\n" + "\n".join(lines) + "\n}\n"
+    return entry("\n".join(lines))
 
 
 @pytest.mark.parametrize("viewport", [PHONE, WIDE])
