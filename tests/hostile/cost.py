@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -70,11 +69,9 @@ def run(hostile: Hostile, size: int, folder: Path) -> Run:
         out.open("wb") as stdout,
         errors.open("wb") as stderr,
     ):
+        command = [sys.executable, "-c", _LIMITED, str(used), "-m", "hlo_lint"]
         subprocess.run(
-            [
-                *(sys.executable, "-c", _LIMITED, str(used)),
-                *("-m", "hlo_lint", *hostile.command(path)),
-            ],
+            [*command, *hostile.command(path)],
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
@@ -83,14 +80,8 @@ def run(hostile: Hostile, size: int, folder: Path) -> Run:
         )
     status, seconds, megabytes = json.loads(used.read_text())
     status = os.waitstatus_to_exitcode(status)
-    report = out.read_text("utf-8", "replace")
-    return Run(
-        length,
-        seconds,
-        megabytes,
-        _says(report, errors.read_text("utf-8", "replace"), status),
-        status,
-    )
+    report, complaints = (file.read_text("utf-8", "replace") for file in (out, errors))
+    return Run(length, seconds, megabytes, _says(report, complaints, status), status)
 
 
 def _says(report: str, errors: str, status: int) -> str:
@@ -105,10 +96,7 @@ def _says(report: str, errors: str, status: int) -> str:
 
 def measure(hostile: Hostile) -> tuple[Hostile, Run]:
     """The cost of an input of its size."""
-    scratch = Path(tempfile.mkdtemp(prefix="hostile"))
-    try:
-        folder = scratch / "input"
+    with tempfile.TemporaryDirectory(prefix="hostile") as scratch:
+        folder = Path(scratch, "input")
         folder.mkdir()
         return hostile, run(hostile, hostile.size, folder)
-    finally:
-        shutil.rmtree(scratch)

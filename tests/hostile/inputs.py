@@ -101,7 +101,7 @@ def _around(
 
 
 def _grown(part: str, size: int) -> str:
-    """The part with the text in each `«text|between»` written N times, and the value of `10^N`.
+    """The part with the text in each `«text|between»` written N times, and the values of `10^N`, `$N`.
 
     `@` is the number of the text, from 0 on, `@+1` the next.
     """
@@ -114,7 +114,7 @@ def _grown(part: str, size: int) -> str:
             text.replace("@+1", str(i + 1)).replace("@", str(i)) for i in range(size)
         )
 
-    part = part.replace("10^N", str(10**size)) if "10^N" in part else part
+    part = part.replace("10^N", str(10**size)) if "10^N" in part else part.replace("$N", str(size))
     return re.sub("«(.*?)»", many, part, flags=re.DOTALL)
 
 
@@ -126,6 +126,7 @@ PARAMETER = "  %p = f32[8]{0} parameter(0)\n"
 COPY = "  ROOT %r = f32[8]{0} copy(%p)\n"
 _PARAMETER_ALONE = "  ROOT %p = f32[8]{0} parameter(0)\n"
 _SCHEDULED = ", is_scheduled=true"
+_GROUPS = "replica_groups={{0,1}}, to_apply=%add"
 _ADDER = (
     "%add (a: f32[], b: f32[]) -> f32[] {\n  %a = f32[] parameter(0)\n"
     "  %b = f32[] parameter(1)\n  ROOT %s = f32[] add(%a, %b)\n}\n"
@@ -190,34 +191,27 @@ _table(
 )
 
 
-@_input("a chain of control predecessors", 20_000)
-def _control_chain(size: int) -> str:
-    after = (f", control-predecessors={{{_link(i)}}}" if i else "" for i in range(size))
-    return _lines(
-        "".join(f"  %a.{i} = f32[8]{{0}} negate(%p){each}\n" for i, each in enumerate(after))
-    )
-
-
-def _link(number: int) -> str:
-    return f"%a.{number - 1}" if number else "%p"
+_START = "  %a.0 = f32[8]{0} negate(%p)\n"
+_table(
+    lambda lines: _lines(_START + lines),
+    (
+        "a chain of control predecessors",
+        20_000,
+        "«  %a.@+1 = f32[8]{0} negate(%p), control-predecessors={%a.@}\n»",
+    ),
+)
 
 
 @_input("a long chain of instructions", 50_000)
 def _chain(size: int) -> str:
-    lines = "".join(f"  %a.{i} = f32[8]{{0}} negate({_link(i)})\n" for i in range(size))
-    return _module(f"{PARAMETER}{lines}  ROOT %r = f32[8]{{0}} copy({_link(size)})\n")
+    lines = "«  %a.@+1 = f32[8]{0} negate(%a.@)\n»  ROOT %r = f32[8]{0} copy(%a.$N)\n"
+    return _module(_grown(PARAMETER + _START + lines, size))
 
 
 @_input("a chain written backwards", 8_000)
 def _backwards(size: int) -> str:
-    lines = [f"  %a.{i} = f32[8]{{0}} negate({_link(i)})\n" for i in reversed(range(size))]
-    return _module(f"  ROOT %r = f32[8]{{0}} copy({_link(size)})\n{''.join(lines)}{PARAMETER}")
-
-
-@_input("a cycle of instructions", 8_000)
-def _cycle(size: int) -> str:
-    lines = (f"  %a.{i} = f32[8]{{0}} negate(%a.{(i + 1) % size})\n" for i in range(size))
-    return _lines("".join(lines), _SCHEDULED)
+    head, _, lines = _chain(size).removesuffix("}\n").partition("{\n")
+    return "".join((head, "{\n", *reversed(lines.splitlines(keepends=True)), "}\n"))
 
 
 @_input("tuples in each other, by instructions", 2000, 16)
@@ -235,9 +229,8 @@ def _tuple_tower(size: int) -> str:
 @_input("copies of a wide tuple", 400, 8)
 def _wide_tuples(size: int) -> str:
     shape = _grown("(«f32[8]{0}|, »)", size)
-    return _lines(
-        _grown(f"  %t.0 = {shape} tuple(«%p|, »)\n«  %t.@+1 = {shape} copy(%t.@)\n»", size)
-    )
+    copies = f"«  %t.@+1 = {shape} copy(%t.@)\n»"
+    return _lines(_grown(f"  %t.0 = {shape} tuple(«%p|, »)\n{copies}", size))
 
 
 _PAIRS = "frontend_attributes={_xla_send_recv_source_target_pairs={{0,1},{1,@}}}"
@@ -258,6 +251,11 @@ _table(
         "  %w.@ = token[] send-done(%s.@), channel_id=@+1\n"
         "  %x.@ = (f32[8]{0}, token[]) recv-done(%v.@), channel_id=@+1\n»",
     ),
+    (
+        "a cycle of instructions",
+        8_000,
+        "«  %a.@ = f32[8]{0} negate(%a.@+1)\n»  %a.$N = f32[8]{0} negate(%a.0)\n",
+    ),
     small=32,
 )
 
@@ -272,15 +270,14 @@ _input("computations that nothing calls", 20_000)(
 )
 
 
+_BODY = " (q: f32[8]) -> f32[8] {\n  %q = f32[8]{0} parameter(0)\n"
+
+
 def _calls_below(lines: str, size: int) -> str:
     """Computations of which each but the first has these lines; `@` is the computation before."""
-    bodies = (
-        f"%f.{i} (q: f32[8]) -> f32[8] {{\n  %q = f32[8]{{0}} parameter(0)\n"
-        f"{lines.replace('@', str(i - 1))}}}\n"
-        for i in range(1, size)
-    )
-    last = f"  ROOT %c = f32[8]{{0}} call(%p), to_apply=%f.{size - 1}\n"
-    return _module(PARAMETER + last, before="".join(("%f.0" + _LEAF, *bodies)))
+    before = _grown(f"%f.0{_LEAF}«%f.@+1{_BODY}{lines}}}\n»", size)
+    last = f"  ROOT %c = f32[8]{{0}} call(%p), to_apply=%f.{size}\n"
+    return _module(PARAMETER + last, before=before)
 
 
 _input("a chain of calls", 10_000)(
@@ -292,34 +289,16 @@ _input("calls that double at each level", 5000, 32)(
         "  %b = f32[8]{0} call(%q), to_apply=%f.@\n  ROOT %c = f32[8]{0} call(%b), to_apply=%f.@\n",
     )
 )
-
-
-@_input("a cycle of calls", 10_000)
-def _call_cycle(size: int) -> str:
-    bodies = [
-        f"%f.{i} (q: f32[8]) -> f32[8] {{\n  %q = f32[8]{{0}} parameter(0)\n"
-        f"  ROOT %c = f32[8]{{0}} call(%q), to_apply=%f.{(i + 1) % size}\n}}\n"
-        for i in range(size)
-    ]
-    root = "  ROOT %c = f32[8]{0} call(%p), to_apply=%f.0\n"
-    return _module(PARAMETER + root, before="".join(bodies))
-
-
-@_input("loops in each other", 3000, 16)
-def _loops(size: int) -> str:
-    parts = [
-        "%cond (q: f32[8]) -> pred[] {\n  %q = f32[8]{0} parameter(0)\n"
-        f"  ROOT %c = pred[] constant(false)\n}}\n%b.0{_LEAF}"
-    ]
-    for i in range(1, size):
-        parts.append(
-            f"%b.{i} (q: f32[8]) -> f32[8] {{\n  %q = f32[8]{{0}} parameter(0)\n"
-            f"  ROOT %w = f32[8]{{0}} while(%q), condition=%cond, body=%b.{i - 1}\n}}\n"
-        )
-    last = f"  ROOT %w = f32[8]{{0}} while(%p), condition=%cond, body=%b.{size - 1}\n"
-    return _module(PARAMETER + last, before="".join(parts))
-
-
+_CONDITION = "\ncond { q = f32[8]{0} parameter(0) ROOT c = pred[] constant(false) }\n"
+_WHILE = "  ROOT %w = f32[8]{0} while(%q), condition=%cond, body=%f.@\n"
+_input("loops in each other", 3000, 16)(
+    lambda size: _calls_below(_WHILE, size).replace("\n", _CONDITION, 1)
+)
+_CALL = "  ROOT %c = f32[8]{0} call(%q), to_apply=%f."
+_table(
+    lambda before: _module(f"{PARAMETER}{_CALL.replace('q', 'p')}0\n", before=before),
+    ("a cycle of calls", 10_000, f"«%f.@{_BODY}{_CALL}@+1\n}}\n»%f.$N{_BODY}{_CALL}0\n}}\n"),
+)
 _table(
     lambda root: _module(f"{PARAMETER}  %i = s32[] constant(0)\n  {root}\n", before="%f" + _LEAF),
     (
@@ -861,13 +840,17 @@ def _tar_zst(size: int) -> bytes:
     return _zeros_in_tar(size, zstandard.ZstdCompressor(3).compressobj())
 
 
-@_input("files in a zip", 100, 8, file="dump.zip")
-def _zip(size: int) -> bytes:
+def _zipped(members: Mapping[str, bytes | str]) -> bytes:
     held = io.BytesIO()
     with zipfile.ZipFile(held, "w") as archive:
-        for i in range(size):
-            archive.writestr(f"f{i}.hlo", _module(PARAMETER))
+        for name, content in members.items():
+            archive.writestr(name, content)
     return held.getvalue()
+
+
+_input("files in a zip", 100, 8, file="dump.zip")(
+    lambda size: _zipped({f"f{i}.hlo": _module(PARAMETER) for i in range(size)})
+)
 
 
 # Protocol buffers
@@ -914,15 +897,16 @@ def _proto_instructions(size: int) -> bytes:
 # Baselines, reports and messages
 
 
-@_input(
-    "entries of a baseline", 50_000, 64, "check", "--strict", "--baseline", "@/b.json", "@/f.hlo"
-)
+_BASELINE = ("--baseline", "@/b.json", "@/f.hlo")
+
+
+@_input("entries of a baseline", 50_000, 64, *STRICT, *_BASELINE)
 def _baseline(size: int) -> dict[str, bytes | str]:
     entry = {"rule": "unreadable-text", "module": "m", "message": "x", "fingerprint": "0"}
     return {"b.json": json.dumps({"version": 2, "findings": [entry] * size}), "f.hlo": _ONE}
 
 
-_input("a baseline, nested", 100_000, 64, "check", "--baseline", "@/b.json", "@/f.hlo")(
+_input("a baseline, nested", 100_000, 64, "check", *_BASELINE)(
     lambda size: {"b.json": "[" * size + "]" * size, "f.hlo": _module(PARAMETER)}
 )
 
@@ -954,25 +938,14 @@ _table(
 )
 
 
-@_input(
-    "run: a file of values that promises 2^62 of them",
-    1,
-    1,
-    "run",
-    "--inputs",
-    "@/v.npz",
-    "@/f.hlo",
-)
+_RUN = ("run", "--inputs", "@/v.npz", "@/f.hlo")
+
+
+@_input("run: a file of values that promises 2^62 of them", 1, 1, *_RUN)
 def _npz(size: int) -> dict[str, bytes | str]:
-    header = (
-        f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({1 << 62},), }}".ljust(117) + "\n"
-    )
-    held = io.BytesIO()
-    with zipfile.ZipFile(held, "w") as archive:
-        archive.writestr(
-            "p.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
-        )
-    return {"v.npz": held.getvalue(), "f.hlo": _ONE}
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({1 << 62},), }}".ljust(117)
+    data = b"\x93NUMPY\x01\x00" + (118).to_bytes(2, "little") + header.encode() + b"\n"
+    return {"v.npz": _zipped({"p.npy": data}), "f.hlo": _ONE}
 
 
 _DIFF = ("diff", "@/a.hlo", "@/b.hlo")
@@ -1018,26 +991,19 @@ _input("validate: a long chain", 3_000, 32, "validate")(
 
 @_input("ranks: collectives of two processes", 2_000, 16, "ranks", "@/r0", "@/r1")
 def _rank_files(size: int) -> dict[str, bytes | str]:
-    calls = "".join(
-        f"  %c.{i} = f32[8]{{0}} all-reduce(%p), replica_groups={{{{0,1}}}}, to_apply=%add, channel_id={i + 1}\n"
-        for i in range(size)
-    )
-    text = _module(
-        PARAMETER + calls + "  ROOT %r = f32[8]{0} copy(%p)\n",
-        ", is_scheduled=true, num_partitions=2",
-        _ADDER,
-    )
-    apart = text.replace(
-        "all-reduce(%p), replica_groups={{0,1}}, to_apply=%add, channel_id=2\n", "copy(%p)\n"
-    )
+    reduced = f"all-reduce(%p), {_GROUPS}, channel_id="
+    calls = _grown(f"«  %c.@ = f32[8]{{0}} {reduced}@+1\n»", size)
+    text = _module(PARAMETER + calls + COPY, f"{_SCHEDULED}, num_partitions=2", _ADDER)
+    apart = text.replace(f"{reduced}2\n", "copy(%p)\n")
     return {f"r0/{FINAL}": text, f"r1/{FINAL}": apart}
 
 
 _input("run: a long chain", 10_000, 32, "run")(_chain)
-_input("run: an array of 10^N elements", 15, 3, "run")(
-    lambda size: (
-        f"HloModule m\n\nENTRY %e () -> f32[{10**size}] {{\n  ROOT %i = f32[{10**size}]{{0}} iota(), iota_dimension=0\n}}\n"
-    )
+_table(
+    lambda shape: f"HloModule m\n\nENTRY e {{\n  ROOT i = {shape} iota(), iota_dimension=0\n}}\n",
+    ("run: an array of 10^N elements", 15, "f32[10^N]{0}"),
+    small=3,
+    arguments=("run",),
 )
 _input("reduce: reshapes", 300, 8, "reduce", "-j", "2", "--finding", "reshape-moves-data")(
     _reshapes
@@ -1048,10 +1014,8 @@ _input("report: many dumps", 500, 16, "report", "-o", "/dev/null")(_short_chains
 
 @_input("bisect: many dumps", 200, 8, "bisect", "@/a", "@/b")
 def _bisect(size: int) -> dict[str, bytes | str]:
-    a, b = (
-        _passes(size, lambda i: _chain(50)),
-        _passes(size, lambda i: _chain(50 + (i > size // 2))),
-    )
+    a = _passes(size, lambda i: _chain(50))
+    b = _passes(size, lambda i: _chain(50 + (i > size // 2)))
     return {f"{name}/{file}": text for name, d in (("a", a), ("b", b)) for file, text in d.items()}
 
 
@@ -1061,7 +1025,6 @@ _LOOP = (
     "%l (x: f32[8]) -> f32[8] {\n  %x = f32[8]{0} parameter(0)\n"
     "  ROOT %n = f32[8]{0} negate(%x)\n}\n"
 )
-_GROUPS = "replica_groups={{0,1}}, to_apply=%add"
 _KEPT = 'metadata={op_name="jit(f)/@"}, frontend_attributes={a="@"}'
 STEPS = {
     "all-reduces with new names": (

@@ -15,9 +15,7 @@ SAMPLE = Random(0).sample(INPUTS, 16)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("hostile", SAMPLE, ids=lambda hostile: hostile.name)
-def test_a_tenth_of_an_input_of_the_table_is_within_bounds(
-    hostile: Hostile, tmp_path: Path
-) -> None:
+def test_a_tenth_of_an_input_is_within_bounds(hostile: Hostile, tmp_path: Path) -> None:
     folder = tmp_path / "input"
     folder.mkdir()
     cost = run(hostile, max(hostile.small, hostile.size // 10), folder)
