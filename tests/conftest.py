@@ -45,6 +45,14 @@ def completed(command: Sequence[str | Path], **options: Any) -> subprocess.Compl
     return subprocess.run(command, capture_output=True, text=True, **options)
 
 
+def program(path: Path) -> Path:
+    """A script of the shell that is `hlo-lint`."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m hlo_lint "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
     """A folder that one of the processes of pytest-xdist makes for all of them."""
     import os

@@ -103,9 +103,7 @@ def only_error(path: Path, rules: list[str] | None = None) -> hlo_lint.Diagnosti
 
 
 @pytest.mark.parametrize(("folder", "guilty"), CRASHES.items())
-def test_a_crash_has_one_root_cause_and_names_the_pass_it_died_in(
-    dumps: Path, folder: str, guilty: str
-) -> None:
+def test_a_crash_has_one_cause_and_names_its_pass(dumps: Path, folder: str, guilty: str) -> None:
     finding = only_error(dumps / folder)
     assert finding.instruction is not None
     assert present(finding.introduced_by).pass_name == guilty

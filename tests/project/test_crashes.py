@@ -52,9 +52,7 @@ def _nodes() -> Sequence[tuple[str, ast.Call | ast.Attribute]]:
 
 
 @pytest.mark.parametrize(("function", "reasons"), [("next", FOUND), ("int", NUMBERS)])
-def test_searches_have_a_default_and_numbers_a_length(
-    function: str, reasons: dict[str, str]
-) -> None:
+def test_a_search_has_a_default_a_number_a_length(function: str, reasons: dict[str, str]) -> None:
     calls = {
         f"{file}: {ast.unparse(node)}"
         for file, node in _nodes()

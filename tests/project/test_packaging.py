@@ -23,7 +23,8 @@ import hlo_lint_hunt
 from hlo_lint.dumps.directory import FIXED
 from hlo_lint.report.html.page import GRAPH_LIBRARIES
 from hlo_lint.report.links import SITE
-from tests.conftest import CRASH, ROOT, made_once, present
+from tests.conftest import CRASH, ROOT, completed, made_once, present
+from tests.texts import entry
 
 pytestmark = pytest.mark.slow
 
@@ -75,14 +76,12 @@ def test_the_wheel_carries_what_is_no_python(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     for grammar in (ROOT / "grammars").glob("*.lark"):
         assert f"hlo_lint/grammars/{grammar.name}" in names
-    assert "hlo_lint/dumps/pipelines/gpu-jax0.10.0.txt" in names
-    assert "hlo_lint/apps/jax/capture/targets/h200.pbtxt" in names
-    assert "hlo_lint/py.typed" in names
-    assert "hlo_lint/apps/examples/crash.tar.xz" in names
-    for part in ("html", "css", "js"):
-        assert f"hlo_lint/report/html/page.{part}" in names
-    for script in ("graph.js", *GRAPH_LIBRARIES):
-        assert f"hlo_lint/report/html/{script}" in names
+    page = ("page.html", "page.css", "page.js", "graph.js", *GRAPH_LIBRARIES)
+    for name in (
+        *("dumps/pipelines/gpu-jax0.10.0.txt", "apps/jax/capture/targets/h200.pbtxt"),
+        *("py.typed", "apps/examples/crash.tar.xz", *(f"report/html/{file}" for file in page)),
+    ):
+        assert f"hlo_lint/{name}" in names
 
 
 def test_the_hunt_is_installed_beside_it(wheel: Path, wheel_of_the_hunt: Path, run: Run) -> None:
@@ -123,8 +122,8 @@ def test_a_newcomer_does_what_the_readme_begins_with(wheel: Path, run: Run, tmp_
     assert page.startswith("<!DOCTYPE html>")
     assert "reshape-moves-data" in page
     # A shape that only the grammar reads: the wheel's own copy of it is what is found.
-    odd = "HloModule m\n\nENTRY e {\n  p = f32[8,3]{0,1:T(8,128)} parameter(0)\n"
-    (tmp_path / "odd.hlo").write_text(odd + "  ROOT r = f32[24]{0} reshape(p)\n}\n")
+    odd = "  p = f32[8,3]{0,1:T(8,128)} parameter(0)\n  ROOT r = f32[24]{0} reshape(p)"
+    (tmp_path / "odd.hlo").write_text(entry(odd))
     said = run("hlo-lint check odd.hlo --output-format concise").stdout
     assert re.fullmatch(r"\S+: warning\[reshape-moves-data\]: .*\n", said)
     print(f"a newcomer needs {time.monotonic() - begun:.0f} s")
@@ -227,7 +226,7 @@ print(len(names))
 
 
 def test_every_module_can_be_imported_where_posix_is_not() -> None:
-    ran = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, cwd=ROOT)
+    ran = completed([sys.executable, "-c", WITHOUT], cwd=ROOT)
     assert ran.returncode == 0, ran.stderr
     assert int(ran.stdout) > 400
 

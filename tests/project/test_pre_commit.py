@@ -17,23 +17,16 @@ from markdown_it import MarkdownIt
 from hlo_lint import __version__
 from tests.conftest import CRASH, DUMPS, ROOT, made_once
 from tests.docs import GOLDENS
+from tests.texts import entry
 
 pytestmark = pytest.mark.slow
 
-SHIPPED = (
-    ".pre-commit-hooks.yaml",
-    "LICENSE",
-    "README.md",
-    "grammars",
-    "hlo_lint",
-    "pyproject.toml",
-)
-CLEAN = "HloModule m\n\nENTRY %e {\n  ROOT %p = f32[8]{0} parameter(0)\n}\n"
+SHIPPED = ".pre-commit-hooks.yaml LICENSE README.md grammars hlo_lint pyproject.toml".split()
 MOVES = (GOLDENS / "reshape.hlo").read_text("utf-8")
 FILES = {
     # the bitcast shows that layouts are assigned: else nothing would be edited
     "reshape.hlo": MOVES.replace("\n}\n", "\n  %flat = f32[24]{0} bitcast(%x)\n}\n"),
-    "clean.hlo": CLEAN,
+    "clean.hlo": entry("  ROOT %p = f32[8]{0} parameter(0)"),
     "other.hlo": 'module @jit_f { func.func @main() attributes {hlo = "no"} { return } }\n',
     "notes.txt": "HloModule is what a module begins with\n",
 }
@@ -56,6 +49,11 @@ class Ran:
         """`Passed`, `Failed` or `Skipped`."""
         (line,) = (line for line in self.out.splitlines() if line.startswith(f"{title}..."))
         return line.rpartition(".")[2].removeprefix("(no files to check)")
+
+    @property
+    def hooks(self) -> list[str]:
+        """The outcomes of both hooks, the one that fixes first."""
+        return [self.hook("hlo-lint fix"), self.hook("hlo-lint")]
 
     @property
     def shown(self) -> str:
@@ -166,10 +164,8 @@ def test_try_repo_does_what_the_page_shows(project: Project) -> None:
     files = ("--files", "reshape.hlo")
     ran = project.pre_commit("try-repo", str(project.checkout), "hlo-lint", *files)
     assert ran.status == 1
-    assert (
-        f"$ pre-commit try-repo ../hlo_lint hlo-lint --files reshape.hlo\n{ran.shown}"
-        == (blocks("console")[1])
-    )
+    command = "$ pre-commit try-repo ../hlo_lint hlo-lint --files reshape.hlo\n"
+    assert f"{command}{ran.shown}" == blocks("console")[1]
     assert project.git("status", "--short") == ""
 
 
@@ -181,14 +177,14 @@ def test_a_commit_is_stopped_until_what_the_fix_wrote_is_added(project: Project)
     project.git("add", "-A")
     second = project.pre_commit("run", "--all-files")
     assert second.status == 0, second.out
-    assert [second.hook("hlo-lint fix"), second.hook("hlo-lint")] == ["Passed", "Passed"]
+    assert second.hooks == ["Passed", "Passed"]
 
 
 def test_both_hooks_together_print_each_finding_once(project: Project) -> None:
     (project.path / "stays.hlo").write_text(MOVES, "utf-8")  # no layouts: nothing is edited
     project.git("add", "-A")
     ran = project.pre_commit("run", "--files", "stays.hlo", "clean.hlo")
-    assert [ran.hook("hlo-lint fix"), ran.hook("hlo-lint")] == ["Passed", "Failed"]
+    assert ran.hooks == ["Passed", "Failed"]
     assert ran.out.count("[reshape-moves-data]") == 1
 
 
@@ -201,7 +197,7 @@ def test_a_file_without_hlo_is_skipped_whatever_its_name(project: Project) -> No
 def test_settings_exclude_what_pre_commit_names(project: Project) -> None:
     (project.path / "hlo_lint.toml").write_text('exclude = ["reshape.hlo"]\n')
     ran = project.pre_commit("run", "--all-files")
-    assert [ran.hook("hlo-lint fix"), ran.hook("hlo-lint")] == ["Passed", "Passed"]
+    assert ran.hooks == ["Passed", "Passed"]
 
 
 def test_a_commit_without_hlo_is_no_business_of_the_hooks(project: Project) -> None:
@@ -209,7 +205,7 @@ def test_a_commit_without_hlo_is_no_business_of_the_hooks(project: Project) -> N
     project.git("add", "-A")
     ran = project.pre_commit("run")
     assert ran.status == 0
-    assert [ran.hook("hlo-lint fix"), ran.hook("hlo-lint")] == ["Skipped", "Skipped"]
+    assert ran.hooks == ["Skipped", "Skipped"]
 
 
 def test_a_dump_is_checked_as_a_whole_where_its_folder_is_given(project: Project) -> None:

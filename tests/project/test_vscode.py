@@ -34,11 +34,10 @@ ENGINE = {
     name: version for name, version in PACKAGE["devDependencies"].items() if "vscode-" in name
 }
 """The packages that read a grammar."""
+FOLDERS = "gpu-jax0.11.2/cublaslt_fission", "gpu-jax0.11.2/short_text", "cpu-jax0.10.2/mlp_train"
 TEXTS = [
     next(CRASH.glob("*.after_autotuner.*")),
-    next((DUMPS / "gpu-jax0.11.2" / "cublaslt_fission").glob("*after_optimizations.txt")),
-    next((DUMPS / "gpu-jax0.11.2" / "short_text").glob("*after_optimizations.txt")),
-    next((DUMPS / "cpu-jax0.10.2" / "mlp_train").glob("*after_optimizations.txt")),
+    *(next((DUMPS / folder).glob("*after_optimizations.txt")) for folder in FOLDERS),
 ]
 
 
@@ -68,12 +67,8 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def tokens_of(modules: Path, path: Path) -> list[list[Token]]:
     script = str(ROOT / "tests" / "tokenize.js")
-    ran = subprocess.run(
-        ["node", script, str(modules), str(GRAMMAR), str(path)], capture_output=True, check=True
-    )
-    return [
-        [Token(*each) for each in json.loads(line)] for line in ran.stdout.decode().splitlines()
-    ]
+    ran = completed(["node", script, str(modules), str(GRAMMAR), str(path)], check=True)
+    return [[Token(*each) for each in json.loads(line)] for line in ran.stdout.split("\n") if line]
 
 
 def all_of(tokens: list[Token], scope: str) -> list[str]:
@@ -120,12 +115,8 @@ def scopes(modules: Path, tmp_path: Path, text: str) -> list[tuple[str, str]]:
     """Each token with its innermost scope, blanks left out."""
     path = tmp_path / "a.hlo"
     path.write_text(text)
-    tokens = [token for line in tokens_of(modules, path) for token in line]
-    return [
-        (token.text.strip(), token.scopes[-1].removesuffix(".hlo"))
-        for token in tokens
-        if token.text.strip()
-    ]
+    tokens = (token for line in tokens_of(modules, path) for token in line if token.text.strip())
+    return [(token.text.strip(), token.scopes[-1].removesuffix(".hlo")) for token in tokens]
 
 
 def test_each_part_of_an_instruction_has_a_scope_of_its_own(modules: Path, tmp_path: Path) -> None:
@@ -135,29 +126,17 @@ def test_each_part_of_an_instruction_has_a_scope_of_its_own(modules: Path, tmp_p
         "  ROOT %r = (f32[8,<=3]{1,0:T(8,128)}, /*index=1*/pred[]) fusion(%p#1, %c), "
         'kind=kLoop, calls=%f, metadata={op_name="a\\"b" n=-1.5e-3}, x=true // why',
     )
-    for part in (
-        ("ROOT", "storage.modifier.root"),
-        ("%r", "variable.other.definition"),
-        ("=", "keyword.operator.assignment"),
-        ("f32", "storage.type"),
-        ("8", "constant.numeric.dimension"),
-        ("<=", "keyword.operator.bound"),
-        ("1", "constant.numeric.layout"),
-        ("T", "storage.modifier.layout"),
-        ("index=1", "comment.block"),
-        ("pred", "storage.type"),
-        ("fusion", "support.function.opcode"),
-        ("%p", "variable.other.operand"),
-        ("#1", "constant.numeric.element"),
-        ("kind", "entity.other.attribute-name"),
-        ("calls", "entity.other.attribute-name"),
-        ("%f", "entity.name.function.call"),
-        ('\\"', "constant.character.escape"),
-        ("-1.5e-3", "constant.numeric"),
-        ("true", "constant.language"),
-        ("why", "comment.line.double-slash"),
-    ):
-        assert part in found
+    parts = """
+ROOT storage.modifier.root | %r variable.other.definition | = keyword.operator.assignment
+f32 storage.type | 8 constant.numeric.dimension | <= keyword.operator.bound
+1 constant.numeric.layout | T storage.modifier.layout | index=1 comment.block | pred storage.type
+fusion support.function.opcode | %p variable.other.operand | #1 constant.numeric.element
+kind entity.other.attribute-name | calls entity.other.attribute-name
+%f entity.name.function.call | \\" constant.character.escape | -1.5e-3 constant.numeric
+true constant.language | why comment.line.double-slash
+"""
+    for part in parts.strip().replace("\n", " | ").split(" | "):
+        assert tuple(part.split()) in found
 
 
 def test_modules_comments_and_directives_have_theirs(modules: Path, tmp_path: Path) -> None:
@@ -235,13 +214,8 @@ def test_the_extension_is_one_script_without_modules_of_node(extension: Path) ->
     assert extension.stat().st_size < 200_000
     # Nothing but VS Code itself and modules of Node is left to load.
     wanted = set(re.findall(r'require\("([^"]+)"\)', script))
-    builtin = json.loads(
-        subprocess.run(
-            ["node", "-p", 'JSON.stringify(require("module").builtinModules)'],
-            capture_output=True,
-            check=True,
-        ).stdout
-    )
+    code = 'JSON.stringify(require("module").builtinModules)'
+    builtin = json.loads(completed(["node", "-p", code], check=True).stdout)
     assert wanted - {name.removeprefix("node:") for name in builtin} <= {"vscode"}
 
 
