@@ -340,9 +340,7 @@ def test_another_release_computes_it_wrong(name: str) -> None:
         ("pooling_gradient", "jax-0.10.2-tpu", "v5e", "pipeline_emitter.cc"),
     ],
 )
-def test_a_compiler_for_a_chip_does_not_take_it(
-    name: str, environment: str, target: str, message: str
-) -> None:
+def test_compilers_for_chips_fail(name: str, environment: str, target: str, message: str) -> None:
     from hlo_lint.apps.jax.capture.targets import target_of
     from hlo_lint.xla.compiler import XlaCompiler
 

@@ -319,14 +319,12 @@ def test_a_printed_shape_that_cannot_be_is_named(
 
 
 @pytest.mark.parametrize(("opcode", "operands", "tail", "printed"), rows(RIGHT))
-def test_what_xla_lets_through_is_right(
-    opcode: str, operands: str, tail: str, printed: str
-) -> None:
+def test_what_xla_accepts_is_right(opcode: str, operands: str, tail: str, printed: str) -> None:
     assert complaints(opcode, operands, tail, printed) == ()
 
 
 @pytest.mark.parametrize(("opcode", "operands", "tail", "printed"), rows(UNKNOWN))
-def test_what_the_text_does_not_say_is_not_known(
+def test_what_no_text_says_is_not_known(
     opcode: str, operands: str, tail: str, printed: str
 ) -> None:
     assert inferred(opcode, operands, tail) is Open.UNKNOWN

@@ -284,9 +284,7 @@ def test_metadata_that_was_cut_lists_nothing(text: str) -> None:
         ("cpu-jax0.11.2/as_proto", []),
     ],
 )
-def test_the_release_is_recognised_from_the_names_of_passes(
-    case: str, expected: list[str], tmp_path: Path
-) -> None:
+def test_a_release_is_known_by_its_passes(case: str, expected: list[str], tmp_path: Path) -> None:
     assert releases(DUMPS / case)[0] == expected
     elsewhere = copy_of(DUMPS / case, tmp_path / "gpu-jax0.10.2" / "cublaslt_fission")
     assert releases(elsewhere)[0] == expected
@@ -309,9 +307,7 @@ def test_a_run_of_one_pass_fits_several_releases_its_own_among_them(case: str) -
         ("nonsense.after_pipeline-start.before_y", []),
     ],
 )
-def test_one_file_is_recognised_by_the_pass_it_names(
-    name: str, expected: list[str], tmp_path: Path
-) -> None:
+def test_a_file_is_recognised_by_its_pass(name: str, expected: list[str], tmp_path: Path) -> None:
     path = tmp_path / f"module_0001.jit_f.0100.{name}.txt"
     path.write_text(BAD)
     assert releases(path) == [expected]
@@ -402,18 +398,14 @@ def test_before_a_reshape_decomposer_the_reshape_is_repaired() -> None:
 
 
 @pytest.mark.parametrize("case", NO_DECOMPOSER[:2], ids=title)
-def test_the_next_pass_in_a_name_shows_that_the_decomposer_was_left_out(
-    case: Path, tmp_path: Path
-) -> None:
+def test_the_next_pass_in_a_name_shows_that_a_pass_was_left_out(case: Path, tmp_path: Path) -> None:
     """These releases name the next pass that runs, so no debug options are needed."""
     (found,) = hlo_lint.lint(without_options(case, tmp_path)).findings
     assert found.severity is Severity.ERROR
     assert present(found.introduced_by).pass_name == "layout-assignment"
 
 
-def test_where_the_name_shows_no_disabled_pass_a_crash_without_options_is_a_warning(
-    tmp_path: Path,
-) -> None:
+def test_where_no_name_shows_a_disabled_pass_a_crash_without_options_warns(tmp_path: Path) -> None:
     """Release 0.11.2 names the next pass of the list, whether or not it is disabled."""
     (found,) = hlo_lint.lint(without_options(NO_DECOMPOSER[2], tmp_path)).findings
     assert found.severity is Severity.WARNING
@@ -526,9 +518,7 @@ def test_the_finding_stands_at_the_first_dump_in_which_it_binds(crash: Path) -> 
 
 
 @pytest.mark.parametrize("bad", [range(17, 30), range(17), (25,)])
-def test_a_reshape_that_is_gone_from_the_last_dump_killed_nobody(
-    bad: Container[int], crash: Path
-) -> None:
+def test_a_reshape_that_is_gone_at_the_end_killed_nobody(bad: Container[int], crash: Path) -> None:
     assert hlo_lint.lint(rewrite(crash, bad), ["reshape-moves-data"]).findings == ()
 
 
@@ -576,9 +566,7 @@ def test_where_every_change_was_dumped_a_pass_met_the_last_dump_of_its_pipeline(
 
 
 @pytest.mark.parametrize("case", CASES, ids=title)
-def test_a_transition_leads_from_an_earlier_dump_outside_of_a_pass_to_one_behind_it(
-    case: Path,
-) -> None:
+def test_a_transition_leads_from_a_dump_outside_of_a_pass_to_one_behind_it(case: Path) -> None:
     for transition in (
         each for compilation in open_dump(case) for each in compilation.transitions()
     ):
@@ -592,7 +580,7 @@ def test_a_transition_leads_from_an_earlier_dump_outside_of_a_pass_to_one_behind
 
 
 @pytest.mark.parametrize("midst", ["negate", "abs"])
-def test_a_pipeline_that_left_no_dump_as_a_pass_is_not_the_next_pass(
+def test_a_pipeline_without_a_dump_as_a_pass_is_not_the_next_pass(
     tmp_path: Path, midst: str
 ) -> None:
     options = next(CRASH.glob("*.debug_options"))
@@ -618,9 +606,7 @@ def test_where_one_pass_was_dumped_only_a_name_makes_a_transition() -> None:
     assert pairs(compilation) == [(0, 1), (2, 3), (4, 5)]
 
 
-def test_without_debug_options_the_dumps_tell_if_every_change_was_dumped(
-    crash: Path, tmp_path: Path
-) -> None:
+def test_without_options_dumps_tell_if_every_change_is_there(crash: Path, tmp_path: Path) -> None:
     known = pairs(main_pipeline(crash))
     next(crash.glob("*.debug_options")).unlink()
     assert pairs(main_pipeline(crash)) == known
@@ -642,9 +628,7 @@ def reasons(dump: Dump | Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", ["x.hlo", "x.txt", "module_0001.jit_f.before_optimizations.txt"])
 @pytest.mark.parametrize("target", ["nothing", "itself"])
-def test_a_link_that_leads_nowhere_is_skipped_by_name(
-    name: str, target: str, tmp_path: Path
-) -> None:
+def test_a_link_to_nothing_is_skipped_by_name(name: str, target: str, tmp_path: Path) -> None:
     (tmp_path / name).symlink_to(name if target == "itself" else target)
     assert name in reasons(tmp_path)
 

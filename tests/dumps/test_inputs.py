@@ -181,9 +181,7 @@ def test_a_file_that_a_profiler_writes_of_one_program_is_read() -> None:
     "pattern",
     ["dump/*.snapshot.*.pb", "unoptimized/*_snapshot.pb", "unoptimized_text/*_snapshot.txt"],
 )
-def test_snapshots_alone_are_read_once_for_each_module(
-    folder: Path, tmp_path: Path, pattern: str
-) -> None:
+def test_snapshots_alone_are_read_once_a_module(folder: Path, tmp_path: Path, pattern: str) -> None:
     for path in folder.glob(pattern):
         shutil.copy(path, tmp_path)
         again = path.name.replace("_0000.", "_0002.").replace("snapshot.", "snapshot.9")
@@ -224,7 +222,7 @@ COMPRESS: dict[str, Callable[[bytes], bytes]] = {
 @pytest.mark.parametrize(
     "kind", ["zip", "tar", "tar.gz", "tar.xz", "tar.zst", "tar.bz2", "gz", "xz", "zst"]
 )
-def test_what_is_packed_is_read_as_a_file_and_on_standard_input(
+def test_packed_files_are_read_by_name_and_as_input(
     folder: Path, tmp_path: Path, kind: str
 ) -> None:
     text = one(folder, f"dump/{FINAL}.txt")
@@ -277,9 +275,7 @@ def test_what_is_no_hlo_and_has_rules_of_its_own_is_read(paths: list[str], rule:
         ("exported.bin", "MLIR as bytecode, as jax.export keeps it"),
     ],
 )
-def test_what_is_not_read_is_named_with_the_call_that_gives_hlo(
-    folder: Path, name: str, what: str
-) -> None:
+def test_what_is_not_read_is_named_with_a_call_for_hlo(folder: Path, name: str, what: str) -> None:
     status, said = checked(folder / name)
     assert status == 1
     call = 'jax.jit(f).lower(…).as_text(dialect="hlo")'

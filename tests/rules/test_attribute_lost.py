@@ -106,8 +106,6 @@ STEPS = (
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_lost_attribute_is_found_where_it_should_have_arrived(
-    step: Bad | Good, tmp_path: Path
-) -> None:
+def test_a_lost_attribute_is_found_where_it_should_arrive(step: Bad | Good, tmp_path: Path) -> None:
     found = hlo_lint.lint(write_example(step, tmp_path), ["attribute-lost"]).findings
     assert [each.line for each in found] == (step.marked if isinstance(step, Bad) else [])

@@ -181,9 +181,7 @@ ELEMENTWISE = re.compile(
 
 
 @pytest.mark.parametrize("name", ["attention", "cublaslt_fission"])
-def test_each_operation_of_a_real_dump_is_found_once_it_is_turned(
-    name: str, tmp_path: Path
-) -> None:
+def test_each_operation_of_a_dump_is_found_once_it_is_turned(name: str, tmp_path: Path) -> None:
     (source,) = (DUMPS / "gpu-jax0.11.2" / name).glob("*gpu_after_optimizations.txt")
     text = source.read_text()
     places = list(ELEMENTWISE.finditer(text))
@@ -205,8 +203,6 @@ def test_each_operation_of_a_real_dump_is_found_once_it_is_turned(
         ("f32[4,4,4]{2,1,0}", "1,2,0", "f32[4,16] by dimensions={1,0}"),
     ],
 )
-def test_a_move_between_equal_shapes_shows_its_permutation(
-    type_text: str, dimensions: str, shown: str
-) -> None:
+def test_a_move_shows_its_permutation(type_text: str, dimensions: str, shown: str) -> None:
     (move,) = moves(hlo_lint.parse(transposing(type_text, type_text, dimensions)))
     assert str(move) == shown

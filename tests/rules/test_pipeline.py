@@ -146,9 +146,7 @@ def test_an_order_is_broken_by_what_it_forbids(contract: Contract, order: Order)
 
 
 @pytest.mark.parametrize(("contract", "order"), ORDERS, ids=title)
-def test_an_order_is_about_passes_that_some_release_runs_together(
-    contract: Contract, order: Order
-) -> None:
+def test_an_order_is_of_passes_that_a_release_runs(contract: Contract, order: Order) -> None:
     if unlisted_passes().isdisjoint((*order.first, *order.then)):
         lists = [release for release in pass_lists() if release.backend in contract.backends]
         names = [{name for _, name in release.passes} for release in lists]
@@ -250,9 +248,7 @@ def cut_early(crash: Path) -> None:
             path.unlink()
 
 
-def test_an_unexplained_death_is_a_warning_and_says_which_passes_it_may_have_been(
-    crash: Path,
-) -> None:
+def test_an_unexplained_death_is_a_warning_and_lists_its_suspects(crash: Path) -> None:
     cut_early(crash)
     (found,) = hlo_lint.lint(crash).findings
     assert (found.rule, found.severity) == ("compilation-died", Severity.WARNING)
@@ -282,7 +278,7 @@ def test_a_mended_dump_of_a_death_is_still_that_of_a_death(crash: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [["-o"], ["--in-place"]], ids=str)
-def test_a_dump_that_fix_wrote_is_not_that_of_a_death(
+def test_a_fixed_dump_is_not_that_of_a_death(
     options: list[str], crash: Path, tmp_path: Path
 ) -> None:
     fixed = crash if options == ["--in-place"] else tmp_path / "fixed"
@@ -419,9 +415,7 @@ backend_config={"cudnn_fmha_backend_config":{"dropout_rate":0.0}}
         ("e {", "e {", False),
     ],
 )
-def test_the_workspace_of_a_cudnn_call_is_no_silent_change(
-    old: str, new: str, resized: bool
-) -> None:
+def test_the_workspace_of_cudnn_is_no_silent_change(old: str, new: str, resized: bool) -> None:
     after = hlo_lint.parse(ATTENTION.replace(old, new))
     assert resizes_only_workspaces(hlo_lint.parse(ATTENTION), after) is resized
 
@@ -700,9 +694,7 @@ def changes_of_meaning(folder: Path, *texts: str) -> int:
 
 
 @pytest.mark.parametrize(("before", "after", "count"), [("nan", "-nan", 0), ("nan", "1", 1)])
-def test_a_nan_is_a_value_that_equals_itself(
-    before: str, after: str, count: int, tmp_path: Path
-) -> None:
+def test_a_nan_equals_itself(before: str, after: str, count: int, tmp_path: Path) -> None:
     texts = (
         entry(f"""
   p = f32[] parameter(0)

@@ -46,9 +46,7 @@ DECLARED = [(check, rule, bad) for rule in RULES for check, bad in rule.rows.ite
 
 
 @pytest.mark.parametrize(("row", "rule", "bad"), DECLARED, ids=[row for row, _, _ in DECLARED])
-def test_only_one_rule_finds_the_example_of_a_row(
-    row: str, rule: Rule, bad: Bad, tmp_path: Path
-) -> None:
+def test_only_one_rule_finds_a_row(row: str, rule: Rule, bad: Bad, tmp_path: Path) -> None:
     path = written(tmp_path / "example.txt", bad.source)
     found = hlo_lint.lint(path, ["verifier"]).findings
     assert {finding.rule for finding in found} == {rule.name()}
@@ -287,9 +285,7 @@ def test_a_violation_of_equal_computations_is_reported_in_each() -> None:
 
 
 @pytest.mark.parametrize(("layout", "checks"), [("{2,1,0}", set()), ("", {"gather-shape"})])
-def test_windows_of_updates_may_be_turned_where_layouts_are_assigned(
-    layout: str, checks: set[str]
-) -> None:
+def test_windows_of_updates_may_be_turned_under_a_layout(layout: str, checks: set[str]) -> None:
     lines = f"""
   p = f32[8,4] parameter(0)
   i = s32[2,2] parameter(1)
@@ -304,9 +300,7 @@ def test_windows_of_updates_may_be_turned_where_layouts_are_assigned(
 
 
 @pytest.mark.parametrize("counts", [(4, 8, 4), (8, 4, 8)])
-def test_equal_collectives_are_judged_by_the_counts_of_their_module(
-    counts: tuple[int, ...],
-) -> None:
+def test_collectives_are_judged_by_the_counts_of_their_module(counts: tuple[int, ...]) -> None:
     verifier = Verifier()
     for count in counts:
         text = entry("""
