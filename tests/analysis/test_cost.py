@@ -13,7 +13,7 @@ from hlo_lint.analysis.roofline import gpu_device, tpu_device, tpu_of_dump
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.hlo.parser.module import parse_file
 from tests.conftest import DUMPS, FIXTURES, ROOT, present
-from tests.texts import entry
+from tests.texts import counted, entry
 
 TARGETS = ROOT / "hlo_lint" / "apps" / "jax" / "capture" / "targets"
 
@@ -85,47 +85,24 @@ def test_flops_and_bytes_are_those_of_xla() -> None:
             assert ours.bytes == pytest.approx(theirs["bytes accessed"], rel=0.05), name
 
 
-LOOP = entry(
-    """
-  x = f32[8,8] parameter(0)
-  zero = s32[] constant(0)
-  t = (s32[], f32[8,8]) tuple(zero, x)
-  w = (s32[], f32[8,8]) while(t), condition=condition, body=body
-  ROOT r = f32[8,8] get-tuple-element(w), index=1
-""",
-    """\
-body {
-  p = (s32[], f32[8,8]) parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  x = f32[8,8] get-tuple-element(p), index=1
-  one = s32[] constant(1)
-  next = s32[] add(i, one)
-  y = f32[8,8] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  ROOT t = (s32[], f32[8,8]) tuple(next, y)
-}
-
-condition {
-  p = (s32[], f32[8,8]) parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  limit = s32[] constant(LIMIT)
-  ROOT less = pred[] compare(i, limit), direction=LT
-}
-
-""",
-)
+def loop(limit: int = 10) -> str:
+    """A loop whose body multiplies two matrices."""
+    dot = "y = f32[8,8] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    around = "  x = f32[8,8] parameter(0)\n  ROOT w = LOOP(x)"
+    return counted({"x": "f32[8,8]"}, dot, "y", around, limit)
 
 
 def test_a_loop_counts_as_often_as_it_runs() -> None:
-    five, ten = (costs(LOOP.replace("LIMIT", limit)) for limit in ("5", "10"))
+    five, ten = costs(loop(5)), costs(loop())
     assert ten.total.flops == 2 * five.total.flops == 10 * (2 * 8**3 + 2)
-    assert costs(LOOP.replace("LIMIT", "10"), loops_once=True).total.flops == 2 * 8**3 + 2
+    assert costs(loop(), loops_once=True).total.flops == 2 * 8**3 + 2
 
 
 def test_a_loop_of_unknown_length_counts_once_and_is_named() -> None:
-    unknown = LOOP.replace("constant(LIMIT)", "get-tuple-element(p), index=0")
+    unknown = loop().replace("constant(10)", "get-tuple-element(p), index=0")
     assert costs(unknown).total.flops == 2 * 8**3 + 2
     assert [loop.name for loop in costs(unknown).unknown_loops] == ["w"]
-    assert not costs(LOOP.replace("LIMIT", "10")).unknown_loops
+    assert not costs(loop()).unknown_loops
 
 
 def fusion(result: str, lines: str, operands: str = "p, i") -> str:

@@ -230,33 +230,11 @@ def test_same_types_on_other_devices_or_in_another_order_diverge(
 
 def loop(trips: int, collectives: int = 1, reduction: str = "add") -> str:
     """A loop over all-reduces; its limit is its trip count."""
-    lines = (f"x{at + 1} = {SUM}(x{at}), channel_id=1, {ALL}" for at in range(collectives))
-    body = "\n  ".join(lines)
-    loop = f"""\
-body {{
-  s = (s32[], f32[8]{{0}}) parameter(0)
-  i = s32[] get-tuple-element(s), index=0
-  x0 = f32[8]{{0}} get-tuple-element(s), index=1
-  one = s32[] constant(1)
-  j = s32[] add(i, one)
-  {body}
-  ROOT t = (s32[], f32[8]{{0}}) tuple(j, x{collectives})
-}}
-
-condition {{
-  s.1 = (s32[], f32[8]{{0}}) parameter(0)
-  i.1 = s32[] get-tuple-element(s.1), index=0
-  limit = s32[] constant({trips})
-  ROOT c = pred[] compare(i.1, limit), direction=LT
-}}
-
-"""
-    return entry(
-        "zero = s32[] constant(0)",
-        "first = (s32[], f32[8]{0}) tuple(zero, p)",
-        "ROOT w = (s32[], f32[8]{0}) while(first), condition=condition, body=body",
-        before=SUMS.replace("add(a", f"{reduction}(a") + loop,
-    )
+    lines = (f"  x{at + 1} = {SUM}(x{at}), channel_id=1, {ALL}\n" for at in range(collectives))
+    around = "  p = f32[8]{0} parameter(0)\n  ROOT w = LOOP(p)"
+    text = texts.counted({"x0": "f32[8]{0}"}, "".join(lines), f"x{collectives}", around, trips)
+    before = SUMS.replace("add(a", f"{reduction}(a")
+    return text.replace("\n\n", f", is_scheduled=true\n\n{before}", 1)
 
 
 def test_collectives_of_a_loop_count_in_each_iteration(tmp_path: Path) -> None:

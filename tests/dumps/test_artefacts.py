@@ -424,20 +424,13 @@ def test_messages_without_bottom_are_cut_off() -> None:
 NEW_LOG = """\
 instruction_profiles {
   hlo_fingerprint: "a4e6"
-  config_profiles {
-    config { backend: TRITON backend_config { triton { block_m: 64 num_warps: 4 } } }
-    run_time { nanos: 4256 }
-  }
+  config_profiles { run_time { nanos: 4256 }
+    config { backend: TRITON backend_config { triton { block_m: 64 num_warps: 4 } } } }
   config_profiles {
     config { backend: CUBLASLT_FISSION backend_config { gemm { algorithm: 1 } } }
-    run_time { seconds: 1 nanos: 496 }
-    scratch_bytes: 33554432
-  }
-  failed_configs {
-    config { backend: TRITON backend_config { triton { block_m: 16 } } }
-    kind: COMPILATION_FAILED
-    message: "RESOURCE_EXHAUSTED: \\"registers\\""
-  }
+    run_time { seconds: 1 nanos: 496 } scratch_bytes: 33554432 }
+  failed_configs { config { backend: TRITON backend_config { triton { block_m: 16 } } }
+    kind: COMPILATION_FAILED message: "RESOURCE_EXHAUSTED: \\"registers\\"" }
   hlo_text: "%gemm_fusion_dot.2 = f32[2]{0} fusion(%p), kind=kCustom"
 }
 """
@@ -448,26 +441,17 @@ logs {
     [type.googleapis.com/xla.HloInstructionProto] { name: "gemm_fusion_dot.2" opcode: "fusion" }
   }
   results { run_time { nanos: 4256 } triton { block_m: 64 num_warps: 4 } }
-  results {
-    gemm { algorithm: 1 }
-    scratch_bytes: 33554432
-    run_time { seconds: 1 nanos: 496 }
-  }
-  results {
-    failure { kind: COMPILATION_FAILED msg: "RESOURCE_EXHAUSTED: \\"registers\\"" }
-    run_time { }
-    triton { block_m: 16 }
-  }
+  results { gemm { algorithm: 1 } scratch_bytes: 33554432 run_time { seconds: 1 nanos: 496 } }
+  results { run_time { } triton { block_m: 16 }
+    failure { kind: COMPILATION_FAILED msg: "RESOURCE_EXHAUSTED: \\"registers\\"" } }
 }
 """
 
 NEW_RESULTS = """\
 entries {
   key { target { device: "d" hlo_fingerprint: "a4e6" } environment { codegen_version: "c" } }
-  value {
-    optimal_config { backend: NATIVE_EMITTER backend_config { native_emitter { } } }
-    optimal_backend_version: "v1"
-  }
+  value { optimal_backend_version: "v1"
+    optimal_config { backend: NATIVE_EMITTER backend_config { native_emitter { } } } }
 }
 """
 
@@ -476,12 +460,8 @@ version: 3
 results {
   device: "d"
   hlo: "{\\n  tmp_0 = f16[4]{0} parameter(0)\\n}"
-  result {
-    other {
-      name: "NATIVE_EMITTER"
-      config { [type.googleapis.com/xla.autotuner.BackendConfig] { native_emitter { } } }
-    }
-  }
+  result { other { name: "NATIVE_EMITTER"
+    config { [type.googleapis.com/xla.autotuner.BackendConfig] { native_emitter { } } } } }
   version: 52
 }
 """
