@@ -54,9 +54,7 @@ class Editor:
 
         general = types.GeneralClientCapabilities(position_encodings=[encoding])
         capable = types.ClientCapabilities(
-            workspace=capabilities.workspace,
-            text_document=capabilities.text_document,
-            general=general,
+            capabilities.workspace, capabilities.text_document, general=general
         )
         self.started = self.wait(self._start(types.InitializeParams(capabilities=capable)))
 
@@ -144,10 +142,8 @@ class Editor:
 
     def definition(self, uri: str, position: types.Position) -> types.Range | None:
         """The places where a name is given."""
-        named = types.TextDocumentIdentifier(uri)
-        found = self.wait(
-            self.client.text_document_definition_async(types.DefinitionParams(named, position))
-        )
+        params = types.DefinitionParams(types.TextDocumentIdentifier(uri), position)
+        found = self.wait(self.client.text_document_definition_async(params))
         assert found is None or isinstance(found, types.Location)
         return None if found is None else found.range
 
@@ -155,11 +151,8 @@ class Editor:
         self, uri: str, position: types.Position, *, declaration: bool = True
     ) -> list[types.Range]:
         """The places where a name is read, and where it is given."""
-        params = types.ReferenceParams(
-            context=types.ReferenceContext(include_declaration=declaration),
-            text_document=types.TextDocumentIdentifier(uri),
-            position=position,
-        )
+        named, context = types.TextDocumentIdentifier(uri), types.ReferenceContext(declaration)
+        params = types.ReferenceParams(context, named, position)
         found = self.wait(self.client.text_document_references_async(params))
         return [place.range for place in found or ()]
 
@@ -171,10 +164,6 @@ class Editor:
         named = types.TextDocumentIdentifier(uri)
         params = types.CodeActionParams(named, where, context)
         found = self.wait(self.client.text_document_code_action_async(params))
-        actions = [each for each in found or () if isinstance(each, types.CodeAction)]
-        return [
-            each
-            if each.edit is not None
-            else self.wait(self.client.code_action_resolve_async(each))
-            for each in actions
-        ]
+        resolve = self.client.code_action_resolve_async
+        actions = (each for each in found or () if isinstance(each, types.CodeAction))
+        return [each if each.edit is not None else self.wait(resolve(each)) for each in actions]

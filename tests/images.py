@@ -6,7 +6,6 @@ no test compares them.
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,12 +16,12 @@ from typing import TYPE_CHECKING
 from hlo_lint import lint, open_dump
 from hlo_lint.report.html.page import render_html
 from tests.conftest import CRASH, FIXTURES, ROOT
+from tests.report.conftest import CHROMIUM
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 IMAGES = ROOT / "docs" / "images"
-NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
 @contextmanager
@@ -30,11 +29,10 @@ def opened(page: Path, fragment: str) -> Iterator[Page]:
     """A page in a browser, at the part of it that the fragment names."""
     from playwright.sync_api import sync_playwright
 
-    program = next(filter(None, map(shutil.which, NAMES)), None)
-    if program is None:
+    if not CHROMIUM:
         sys.exit("no Chromium is found: apt-get install chromium")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         shown = browser.new_page(viewport={"width": 1280, "height": 960})
         shown.goto(page.as_uri() + fragment)
         yield shown

@@ -29,7 +29,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, completed
 
 BLOCK = re.compile(
     r"(?:`(?P<file>[\w./-]+)`:\n\n|<!-- exit (?P<status>\d+) -->\n"
@@ -121,16 +121,8 @@ def _python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         "JAX_PLATFORMS": "cpu",
         "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
     }
-    return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=PATIENCE_IN_SECONDS,
-        check=False,
-    )
+    command, options = [sys.executable, *arguments], {"cwd": folder, "env": environment}
+    return completed(command, **options, errors="replace", timeout=PATIENCE_IN_SECONDS)
 
 
 def _run_programs(page: Path) -> None:

@@ -10,8 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from hlo_lint.apps.cli.main import cli
+from hlo_lint.apps.jax.capture.targets import target_of
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.text.errors import DumpError
+from hlo_lint.xla.compiler import XlaCompiler
 from hlo_lint.xla.cpu import devices_of
 from hlo_lint.xla.limits import NoTimeLeft
 from hlo_lint.xla.parser import XlaParser
@@ -289,6 +291,14 @@ def test_a_pass_of_a_pipeline_is_judged_alone(pass_name: str, outcome: str) -> N
     assert verdict.outcome == outcome
 
 
+def python_of(environment: str) -> Path:
+    """The Python of an environment that has a compiler for chips."""
+    python = Path(os.environ["HLO_LINT_RELEASES"]) / "hlo_lint" / environment / "bin" / "python"
+    if not python.exists():
+        pytest.skip(f"{environment} is not installed")
+    return python
+
+
 _SHOW = """
 import json, sys
 from hlo_lint_hunt.show import run
@@ -341,16 +351,9 @@ def test_another_release_computes_it_wrong(name: str) -> None:
     ],
 )
 def test_compilers_for_chips_fail(name: str, environment: str, target: str, message: str) -> None:
-    from hlo_lint.apps.jax.capture.targets import target_of
-    from hlo_lint.xla.compiler import XlaCompiler
-
-    folder = Path(os.environ["HLO_LINT_RELEASES"]) / "hlo_lint" / environment
-    if not folder.exists():
-        pytest.skip(f"{environment} is not installed")
-    chip = target_of(target)
-    text = found_text(name)
+    chip, text = target_of(target), found_text(name)
     platform = "tpu" if chip.is_tpu else "cuda"
-    with XlaCompiler(folder / "bin" / "python", platform=platform) as compiler:
+    with XlaCompiler(python_of(environment), platform=platform) as compiler:
         ending = compiler.compile(text, chip.description, devices=devices_of(text))
     assert ending.crashed
     assert re.search(message, ending.message)
@@ -374,13 +377,7 @@ def test_compilers_for_chips_fail(name: str, environment: str, target: str, mess
     ],
 )
 def test_what_a_compiler_for_a_gpu_writes_is_wrong(name: str, note: str, tmp_path: Path) -> None:
-    from hlo_lint.apps.jax.capture.targets import target_of
-    from hlo_lint.xla.compiler import XlaCompiler
-
-    python = Path(os.environ["HLO_LINT_RELEASES"]) / "hlo_lint" / "jax-0.11.2" / "bin" / "python"
-    if not python.exists():
-        pytest.skip("jax-0.11.2 is not installed")
-    text = found_text(name)
+    python, text = python_of("jax-0.11.2"), found_text(name)
     flags = f"--xla_dump_to={tmp_path} --xla_gpu_dump_llvmir=true --xla_dump_emitter_re=.*"
     with XlaCompiler(python, platform="cuda") as compiler:
         assert compiler.compile(text, target_of("h200").description, flags).status == "ok"

@@ -11,8 +11,9 @@ import pytest
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.gaps import EARLIER
 from tests.conftest import FIXTURES, written
+from tests.texts import entry
 
-TEXT = "HloModule jit_f\n\nENTRY e {\n  ROOT c = s32[] constant(0)\n}\n"
+TEXT = entry("  ROOT c = s32[] constant(0)")
 FIRST = ("0000.a.after_pipeline-start.before_x", "0001.a.after_x.before_y", "0002.a.after_y")
 SECOND = ("0000.a.after_pipeline-start.before_x", "0001.a.after_z.before_y")
 

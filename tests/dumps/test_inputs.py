@@ -77,13 +77,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("inputs")
     (folder / "model.py").write_text(PROGRAM)
     compiled(folder, 1, f"{EVERYTHING} --xla_dump_to=dump")
-    for flag, name in (
-        ("", "unoptimized"),
-        (" --xla_dump_hlo_as_text", "unoptimized_text"),
-        (" --xla_dump_hlo_as_proto", "unoptimized_proto"),
-    ):
-        flags = f"--xla_dump_hlo_unoptimized_snapshots{flag} --xla_dump_to={name}"
-        compiled(folder, 1, flags)
+    snapshots = "--xla_dump_hlo_unoptimized_snapshots --xla_dump_to=unoptimized"
+    for kind in ("", "_text", "_proto"):
+        flag = f" --xla_dump_hlo_as{kind}" if kind else ""
+        compiled(folder, 1, f"{snapshots}{kind}{flag}")
     return folder
 
 
@@ -105,6 +102,12 @@ def one(folder: Path, pattern: str) -> Path:
 def checked(*words: object, data: bytes | None = None) -> tuple[int, str]:
     ran = CliRunner().invoke(cli, ["check", "--isolated", *map(str, words)], input=data)
     return ran.exit_code, ran.stdout
+
+
+def assert_read(*words: object, data: bytes | None = None) -> None:
+    """One file is read, without findings."""
+    status, said = checked(*words, data=data)
+    assert (status, "no findings in 1 file, 1 module of HLO" in said) == (0, True), said
 
 
 def modules_in(path: Path) -> list[str]:
@@ -172,9 +175,7 @@ def test_the_buffer_assignment_of_a_protocol_buffer_is_that_of_the_text(folder: 
 def test_a_file_that_a_profiler_writes_of_one_program_is_read() -> None:
     folder = FIXTURES / "profiled_programs"
     assert modules_in(one(folder, "*.hlo_proto.pb")) == ["jit_step"]
-    status, said = checked(folder)
-    assert status == 0, said
-    assert "no findings in 1 file, 1 module of HLO" in said
+    assert_read(folder)
 
 
 @pytest.mark.parametrize(
@@ -211,12 +212,8 @@ def zstd(data: bytes) -> bytes:
     return compress(data)
 
 
-COMPRESS: dict[str, Callable[[bytes], bytes]] = {
-    "gz": gzip.compress,
-    "xz": lzma.compress,
-    "zst": zstd,
-    "bz2": bz2.compress,
-}
+COMPRESS: dict[str, Callable[[bytes], bytes]]
+COMPRESS = {"gz": gzip.compress, "xz": lzma.compress, "zst": zstd, "bz2": bz2.compress}
 
 
 @pytest.mark.parametrize(
@@ -239,9 +236,8 @@ def test_packed_files_are_read_by_name_and_as_input(
             archive.add(text, text.name)
         compress = COMPRESS.get(kind.removeprefix("tar").removeprefix("."), bytes)
         packed.write_bytes(compress(content.getvalue()))
-    for words, data in (((packed,), None), (("-",), packed.read_bytes())):
-        status, said = checked(*words, data=data)
-        assert (status, "no findings in 1 file, 1 module of HLO" in said) == (0, True), said
+    assert_read(packed)
+    assert_read("-", data=packed.read_bytes())
 
 
 def test_hlo_in_a_log_and_in_a_page_of_markdown_is_read(folder: Path) -> None:
@@ -249,8 +245,7 @@ def test_hlo_in_a_log_and_in_a_page_of_markdown_is_read(folder: Path) -> None:
     log = "".join(f"[rank0]: {line}\n" for line in ("before", *text.splitlines()))
     page = f"What I see:\n\n```hlo\n{text}```\n\nIs this right?\n"
     for data in (log, page):
-        status, said = checked("-", data=data.encode())
-        assert (status, "no findings in 1 file, 1 module of HLO" in said) == (0, True), said
+        assert_read("-", data=data.encode())
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from hlo_lint.dumps.layout_evidence import Evidence, evidence_in
 from hlo_lint.hlo.parser.module import parse_file
+from tests.texts import entry
 
 jax = pytest.importorskip("jax")
 jnp, linalg = jax.numpy, jax.numpy.linalg
@@ -48,22 +49,19 @@ def test_the_order_of_a_custom_call(
     constraints: str, opcode: str, order: str, bind: bool | None
 ) -> None:
     body = PINNED.format(constraints=constraints, opcode=opcode, order=order)
-    assert evidence_in(parse_file(f"HloModule m\n\nENTRY e {{{body}}}\n")).binds is bind
+    assert evidence_in(parse_file(entry(body))).binds is bind
 
 
 CALLED = """\
 HloModule m
 
-{computation} {{
-  x = f32[2,3]{{1,0}} parameter(0)
-  ROOT y = f32[2,3]{{1,0}} negate(x)
-}}
+{computation} {{ x = f32[2,3]{{1,0}} parameter(0) ROOT y = f32[2,3]{{1,0}} negate(x) }}
 
 ENTRY e {{
   p = f32[2,3]{{1,0}} parameter(0)
   c = f32[2,3]{{0,1}} copy(p)
   d = f32[2,3]{{1,0}} copy(c)
-  {line}
+  k = f32[2,3]{{1,0}} {line}
   ROOT n = f32[2,3]{{1,0}} negate(k)
 }}
 """
@@ -73,15 +71,12 @@ ENTRY e {{
 @pytest.mark.parametrize(
     ("line", "evidence"),
     [
-        ("k = f32[2,3]{1,0} negate(d)", Evidence.NOT_INFERRED),
-        ("k = f32[2,3]{1,0} call(d), to_apply=f", Evidence.UNASSIGNED),
-        (
-            'k = f32[2,3]{1,0} call(d), to_apply=f, frontend_attributes={inlineable="false"}',
-            Evidence.NOT_INFERRED,
-        ),
-        ("k = f32[2,3]{1,0} call(d), to_apply=parallel_f", Evidence.NOT_INFERRED),
-        ('k = f32[2,3]{1,0} custom-call(d), custom_call_target="Sharding"', Evidence.UNASSIGNED),
-        ("k = f32[2,3]{1,0} fusion(d), kind=kLoop, calls=f", Evidence.LATER_PASSES),
+        ("negate(d)", Evidence.NOT_INFERRED),
+        ("call(d), to_apply=f", Evidence.UNASSIGNED),
+        ('call(d), to_apply=f, frontend_attributes={inlineable="false"}', Evidence.NOT_INFERRED),
+        ("call(d), to_apply=parallel_f", Evidence.NOT_INFERRED),
+        ('custom-call(d), custom_call_target="Sharding"', Evidence.UNASSIGNED),
+        ("fusion(d), kind=kLoop, calls=f", Evidence.LATER_PASSES),
     ],
 )
 def test_what_passes_remove_before_layout_assignment_decides(line: str, evidence: Evidence) -> None:

@@ -10,7 +10,7 @@ from hlo_lint.dumps.crash import find_crash_site
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.names import parse_name
 from hlo_lint.engine.stages import Stages
-from tests.conftest import DUMPS, present, written
+from tests.conftest import DUMPS, present
 
 RENUMBERED = DUMPS / "tpu-jax0.10.2" / "renumbered"
 
@@ -41,9 +41,6 @@ def test_the_pass_list_fits_and_the_stage_is_that_of_tpu() -> None:
     final = present(compilation.final)
     stage = Stages(compilation).of(final, final.module)
     assert (stage.backend, stage.mixed_precision, stage.layouts) == ("tpu", True, True)
-
-
-def test_nothing_is_found_in_what_compiled() -> None:
     assert hlo_lint.lint(RENUMBERED, resolved=True).findings == ()
 
 
@@ -65,11 +62,8 @@ def test_a_compilation_that_died_is_not_blamed_on_what_only_gpus_demand(tmp_path
     (found,) = hlo_lint.lint(tmp_path).findings
     assert (found.rule, found.severity.value) == ("compilation-died", "warning")
     assert found.notes[0].startswith("next came dce of xla-partitioner")
-
-
-def test_a_loose_text_with_tiles_owes_no_gpu_pass_anything(tmp_path: Path) -> None:
-    path = written(tmp_path / "loose.hlo", RESHAPE)
-    assert hlo_lint.lint(path).findings == ()
+    # A loose text with tiles owes no pass of a GPU anything.
+    assert hlo_lint.lint(RESHAPE).findings == ()
 
 
 def test_of_an_unknown_release_the_next_pass_is_the_one_that_died(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,10 +13,9 @@ from hlo_lint import __all__
 from hlo_lint.apps.cli.main import cli
 from hlo_lint.rules.registry import all_rules
 from tests.conftest import ROOT, completed, made_once
+from tests.report.conftest import CHROMIUM
 
 pytestmark = pytest.mark.slow
-
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 pytest.importorskip("furo", reason="the site needs the extra `docs`")
 
@@ -43,11 +41,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_page_is_there(site: Path) -> None:
-    pages = {
-        path.relative_to(ROOT / "docs").with_suffix("") for path in (ROOT / "docs").rglob("*.md")
-    }
+    docs = ROOT / "docs"
     made = {path.relative_to(site).with_suffix("") for path in site.rglob("*.html")}
-    assert pages <= made
+    assert {path.relative_to(docs).with_suffix("") for path in docs.rglob("*.md")} <= made
 
 
 def test_every_rule_has_a_page_with_its_examples(site: Path) -> None:
@@ -90,11 +86,11 @@ def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
         assert not re.search(r"url\(\s*[\"']?(?:https?:)?//|@import", path.read_text("utf-8")), path
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium to search in")
+@pytest.mark.skipif(not CHROMIUM, reason="there is no Chromium to search in")
 def test_the_search_finds_a_rule(site: Path, tmp_path: Path) -> None:
     done = completed(
         [
-            str(CHROMIUM),
+            CHROMIUM,
             *("--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}"),
             *("--virtual-time-budget=10000", "--dump-dom"),
             f"{(site / 'search.html').as_uri()}?q=reshape",

@@ -48,6 +48,7 @@ class {name}(_Named):
             yield Finding(call, "a custom call")
 '''
 
+SOME_CALL = {"calls.py": RULE.format(name="SomeCall")}
 Build = Callable[..., Path]
 
 
@@ -118,12 +119,12 @@ def test_rules_below_a_package_are_rules_of_its_entry_points_family(install: Bui
 
 @pytest.mark.parametrize(("isolated", "status"), [("1", 2), ("0", 0), ("", 0)])
 def test_isolation_leaves_them_out(install: Build, isolated: str, status: int) -> None:
-    site = install({"calls.py": RULE.format(name="SomeCall")})
+    site = install(SOME_CALL)
     assert run(site, "explain", "some-call", isolated=isolated).returncode == status
 
 
 def test_isolated_checks_leave_them_out(install: Build) -> None:
-    site = install({"calls.py": RULE.format(name="SomeCall")})
+    site = install(SOME_CALL)
     for jobs in ("1", "2"):
         command = ("check", str(CRASH), "--jobs", jobs, "--output-format", "concise")
         assert "some-call" in run(site, *command).stdout
@@ -131,7 +132,7 @@ def test_isolated_checks_leave_them_out(install: Build) -> None:
 
 
 def test_a_wheel_on_the_path_is_looked_into(build: Build) -> None:
-    wheel = build({"calls.py": RULE.format(name="SomeCall")})
+    wheel = build(SOME_CALL)
     assert "some-call" in run(wheel, "rules").stdout
 
 
@@ -144,7 +145,7 @@ def test_a_package_that_cannot_be_imported_is_named(install: Build) -> None:
     assert run(site, "check", str(CRASH), isolated="1").returncode == 1
 
 
-SILENT = RULE.replace('    """A custom call."""\n', "")
+SILENT = {"calls.py": SOME_CALL["calls.py"].replace('    """A custom call."""\n', "")}
 
 
 @pytest.mark.parametrize(
@@ -155,14 +156,10 @@ SILENT = RULE.replace('    """A custom call."""\n', "")
             "team_rules",
             "two rules are named reshape-moves-data: in hlo_lint and in team-rules 1.2",
         ),
-        (
-            {"calls.py": RULE.format(name="SomeCall")},
-            "team_rules.calls:SomeCall",
-            "must name a module",
-        ),
+        (SOME_CALL, "team_rules.calls:SomeCall", "must name a module"),
         ({}, "team_rules", "has no rules"),
         (
-            {"calls.py": SILENT.format(name="SomeCall")},
+            SILENT,
             "team_rules",
             "team-rules 1.2 (entry point team = team_rules): SomeCall has no docstring",
         ),
@@ -180,8 +177,8 @@ def test_a_package_of_wrong_rules_is_refused(
 
 
 def test_two_packages_with_one_name_are_both_named(install: Build) -> None:
-    install({"calls.py": RULE.format(name="SomeCall")})
-    site = install({"calls.py": RULE.format(name="SomeCall")}, target="crew_rules", name="crew")
+    install(SOME_CALL)
+    site = install(SOME_CALL, target="crew_rules", name="crew")
     said = refusal(site)
     assert "in crew-rules 1.2" in said
     assert "in team-rules 1.2" in said
