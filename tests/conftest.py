@@ -10,6 +10,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# The same cases on each machine, however busy it is; `make fuzz` draws others.
+settings.register_profile(
+    "same", derandomize=True, deadline=None, database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)  # fmt: skip
+settings.load_profile("same")
 
 ROOT = Path(__file__).parent.parent
 FIXTURES = ROOT / "fixtures"

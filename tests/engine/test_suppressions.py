@@ -448,7 +448,7 @@ def baseline_of(target: Path | str, path: Path, *, reason: str = "") -> Path:
 
 
 @given(factor=st.integers(1, 9), offset=st.integers(0, 90), steps=st.integers(1, 900))
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 def test_a_baseline_outlasts_another_run(
     tmp_path_factory: pytest.TempPathFactory, factor: int, offset: int, steps: int
 ) -> None:

@@ -329,7 +329,7 @@ def test_devices_of_a_hostile_size_are_not_listed() -> None:
         device_numbers(found.devices)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.integers(1, 4), min_size=1, max_size=4).flatmap(
         lambda dims: st.tuples(st.just(dims), st.permutations(range(len(dims))))
@@ -498,7 +498,7 @@ def offset_of_error(name: str, text: str) -> int:
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.sampled_from(KNOWN),
     st.text("{}[]()<=,:'\"xT0123mesh device_sharding_ids?%-/*\ud800", max_size=24)

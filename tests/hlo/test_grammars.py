@@ -507,7 +507,7 @@ def test_a_large_tuple_reads_each_spelling_once() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.text("()[]{},:<=?*#TES0129f32b token/*\ud800", max_size=20) | st.text(max_size=8))
 def test_any_text_is_a_shape_or_a_shape_error(text: str) -> None:
     try:

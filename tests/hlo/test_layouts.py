@@ -36,7 +36,7 @@ Pair = tuple[ArrayShape, ArrayShape]
 Facts = tuple[str, Layout]
 """An element type, and layout fields that XLA's predicates do not look at."""
 
-every_case = settings(derandomize=True, deadline=None, database=None, max_examples=250)
+every_case = settings(max_examples=250)
 
 
 # Memory, with plain loops

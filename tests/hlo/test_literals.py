@@ -153,7 +153,7 @@ def _nested(child: Tree[Token] | Token) -> object:
     return [_nested(each) for each in child.children]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.integers(1, 3), max_size=3),
     st.sampled_from(["s32", "f32", "f64", "pred", "u8"]),
@@ -188,7 +188,7 @@ def test_the_grammar_takes_what_printers_write() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.sampled_from(["f32[]", "f32[2]", "s32[2,2]", "pred[1]", "c64[1]", "(f32[], s32[1])"]),
     st.text("{}(), 0123.e-naif/*x\n", max_size=24) | st.text(max_size=6),

@@ -125,7 +125,7 @@ def test_lines_that_are_read_together_are_what_reading_each_gives() -> None:
         assert _by_line(text) == _one_by_one(text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(seed=st.integers(0, 1 << 32))
 @example(seed=1430)  # an attribute without a value at the end of a line
 def test_an_odd_line_changes_none_that_are_read_together(seed: int) -> None:
@@ -135,7 +135,7 @@ def test_an_odd_line_changes_none_that_are_read_together(seed: int) -> None:
     assert _by_line(text) == _one_by_one(text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(seed=st.integers(0, 1 << 32))
 @example(seed=234217)  # a string that begins in the header and ends below it
 @example(seed=81327)  # an instruction right after the metadata of another

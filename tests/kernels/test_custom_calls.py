@@ -55,7 +55,7 @@ PAYLOADS = FIXTURES / "payloads"
 CASES = sorted(path.name for path in PAYLOADS.iterdir())
 TRITON_CASES = [case for case in CASES if case not in ("pallas_triton", "mosaic")]
 
-every_case = settings(derandomize=True, deadline=None, database=None, max_examples=100)
+every_case = settings(max_examples=100)
 needs_jaxlib = pytest.mark.skipif(find_spec("jaxlib") is None, reason="no jaxlib to read with")
 needs_jax = pytest.mark.skipif(find_spec("jax") is None, reason="no jax to read MLIR with")
 

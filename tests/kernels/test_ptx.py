@@ -476,7 +476,7 @@ def whole(ptx: Ptx) -> bool:
 
 @pytest.mark.slow
 @given(st.text())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_any_text_is_read(text: str) -> None:
     assert whole(read_ptx(text))
 
@@ -491,7 +491,7 @@ PIECES = st.sampled_from(
 
 @pytest.mark.slow
 @given(st.lists(PIECES, max_size=60))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_any_heap_of_pieces_is_read(pieces: list[str]) -> None:
     heap = " ".join(pieces)
     assert whole(read_ptx(heap))
@@ -500,7 +500,7 @@ def test_any_heap_of_pieces_is_read(pieces: list[str]) -> None:
 
 @pytest.mark.slow
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_kernel_with_a_piece_torn_out_is_read(data: st.DataObject) -> None:
     text = kernel(data.draw(st.sampled_from(["xla_three_stages.ptx", "triton_sm90_tma_store.ptx"])))
     start = data.draw(st.integers(0, len(text)))
@@ -597,7 +597,7 @@ def computations(draw: st.DrawFn) -> tuple[list[str], list[int]]:
 
 @pytest.mark.slow
 @given(computations())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_range_holds_what_every_thread_computes(computation: tuple[list[str], list[int]]) -> None:
     lines, values = computation
     last = max(int(name) for name in re.findall(r"%r(\d+)", " ".join(lines)))

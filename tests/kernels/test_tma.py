@@ -301,7 +301,7 @@ def strides_wrong(descriptor: Descriptor) -> list[TmaViolation]:
 
 
 @pytest.mark.slow
-@settings(derandomize=True, deadline=None, database=None, max_examples=400)
+@settings(max_examples=400)
 @given(descriptors())
 def test_a_repair_leaves_no_wrong_stride_and_touches_nothing_else(before: Descriptor) -> None:
     after = repair(before)
@@ -474,7 +474,7 @@ def test_a_log_cut_anywhere_is_read_without_a_crash(name: str) -> None:
 
 
 @pytest.mark.slow
-@settings(derandomize=True, deadline=None, database=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.data())
 def test_a_log_with_any_character_changed_is_read_without_a_crash(data: st.DataObject) -> None:
     text = text_of(data.draw(st.sampled_from(NAMES)))

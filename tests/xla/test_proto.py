@@ -30,7 +30,7 @@ needs_protobuf = pytest.mark.skipif(
     find_spec("jaxlib") is None or find_spec("google") is None,
     reason="jaxlib or protobuf is not installed",
 )
-every_case = settings(derandomize=True, deadline=None, database=None, max_examples=200)
+every_case = settings(max_examples=200)
 
 
 def test_there_are_protos_of_both_kinds() -> None:
