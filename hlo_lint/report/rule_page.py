@@ -31,7 +31,9 @@ def render_page(rule: Rule) -> str:
             f"## Options\n\nIn `[tool.hlo_lint.rules.{rule.name()}]`:\n\n" + "\n".join(lines)
         )
     if rule.evidence:
-        parts.append("## Evidence\n\n" + "\n".join(f"- {piece}" for piece in rule.evidence))
+        reports = [f"Public reports: {rule.reports}."] if rule.reports else []
+        lines = [f"- {piece}" for piece in (*rule.evidence, *reports)]
+        parts.append("## Evidence\n\n" + "\n".join(lines))
     for example in rule.examples:
         title = "## Bad" if isinstance(example, Bad) else "## Good"
         parts.append(f"{title}\n\n{_text_of(example)}")

@@ -371,6 +371,8 @@ class Rule:
     examples: ClassVar[tuple[Bad | Good, ...]] = ()
     evidence: ClassVar[tuple[RuleEvidence, ...]] = ()
     """Proof that the defect does harm; each rule of hlo_lint has at least one."""
+    reports: ClassVar[str] = ""
+    """Public reports of the defect: projects and numbers, or commits of fixes."""
     entry_point: ClassVar[str] = ""
     """The entry point of a rule of another package (`plugins.py`)."""
 

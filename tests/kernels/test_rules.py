@@ -40,6 +40,7 @@ FOUND = {
     "pallas_triton": [],
     "shared_with_operand_legacy": ["error custom-call-overlaps-operand"],
     "partial_ffi": ["error kernel-misses-result"],
+    "sliced_ffi": ["error alias-lost-in-fusion", "error operand-misaligned"],
 }
 
 

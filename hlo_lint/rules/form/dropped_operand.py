@@ -5,7 +5,8 @@ from __future__ import annotations
 from hlo_lint.hlo.ir import Computation
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
 from hlo_lint.hlo.records import opcode_of, operands_of, references_of
-from hlo_lint.rules.base import Bad, Finding, Findings, Good, MeasuredHarm, Rule, Severity
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity
+from hlo_lint.rules.evidence import WrongValues
 from hlo_lint.text.patterns import late
 
 _without_brackets = late(r"\[[^][(){}]*\]|\{[^][(){}]*\}|\([^][(){}]*\)").sub
@@ -23,11 +24,7 @@ class DroppedOperand(Rule):
     always_reported = True
     skip_fusion_bodies = False
     subsumes = frozenset({"wrong-result-shape"})
-    evidence = (
-        MeasuredHarm(
-            "XLA's parser of jaxlib 0.12.0.1 reads the bad example with fewer operands than it has."
-        ),
-    )
+    evidence = (WrongValues(),)
     examples = (
         Bad.entry("ROOT n = f32[8]{0} add(f32[8]{0} p, f32[8]{0}, p)  // error"),
         Good.entry("""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hlo_lint.rules.base import Bad, Good, MeasuredHarm, Rule, Severity
+from hlo_lint.rules.base import Bad, Good, Rule, Severity
+from hlo_lint.rules.evidence import Counted
 
 
 class UnusedAllowance(Rule):
@@ -22,7 +23,7 @@ class UnusedAllowance(Rule):
     """
 
     severity = Severity.WARNING
-    evidence = (MeasuredHarm("Without the comment, the bad example has the same findings."),)
+    evidence = (Counted("findings hidden", 0, 1),)
     examples = (
         Bad.entry(
             """

@@ -7,7 +7,8 @@ from hlo_lint.analysis.layout_mismatches import is_descending
 from hlo_lint.hlo.arrays import operand_array, result_array
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape
-from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity, Stage
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity, Stage
+from hlo_lint.rules.evidence import MeasuredHarm
 
 _PROGRAM = """
 ROOT f = c64[4,16]{{{order}}} fft(c64[4,16]{{{order}}} p), fft_type=FFT, fft_length={{16}}  // error
@@ -25,7 +26,8 @@ class FftOffDenseOrder(Rule):
     """
 
     opcodes = frozenset({"fft"})
-    evidence = (PublicReport("jax-ml/jax#22484"),)
+    evidence = (MeasuredHarm("XLA:CPU ended at `IsMonotonicWithDim0Major`.", "", 0),)
+    reports = "jax-ml/jax#22484"
     examples = (Bad.final(_PROGRAM.format(order="0,1")), Good.final(_PROGRAM.format(order="1,0")))
 
     def check(self, module: Module, stage: Stage) -> Findings:

@@ -8,7 +8,8 @@ from hlo_lint.hlo.arrays import operand_array, result_array
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.layouts import compose, inverse, normalize
 from hlo_lint.hlo.shape import ArrayShape, spelled_index
-from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Stage
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Stage
+from hlo_lint.rules.evidence import MeasuredHarm
 from hlo_lint.text.edits import Fix
 
 
@@ -28,7 +29,8 @@ class TransposeOffNormalForm(Rule):
     """
 
     opcodes = frozenset({"transpose"})
-    evidence = (PublicReport("openxla/xla#17276"),)
+    evidence = (MeasuredHarm("XLA:GPU computed wrong products.", "", 0),)
+    reports = "openxla/xla#17276"
     examples = (
         Bad.final(
             "ROOT t = s8[4,2,3]{2,1,0} transpose(s8[2,3,4]{0,2,1} p), dimensions={2,0,1}  // error",

@@ -7,7 +7,8 @@ from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.hlo.attributes.shapes import ProgramShape
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.shape import ArrayShape, part, spelled_index
-from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule
+from hlo_lint.rules.evidence import RefusedByXla
 
 _PROGRAM = """
 HloModule m, input_output_alias={{ {{}}: (0, {{}}, may-alias) }}, \
@@ -28,7 +29,8 @@ class AliasAcrossMemories(Rule):
 
     mentions = ("input_output_alias=",)
     subsumes = frozenset({"bad-aliasing"})
-    evidence = (PublicReport("openxla/xla#29270"),)
+    evidence = (RefusedByXla("have the same color", "gpu 0.10.0", "none"),)
+    reports = "openxla/xla#29270"
     examples = (
         Bad.entry(_PROGRAM.format(parameter="")),
         Good.entry(_PROGRAM.format(parameter=":S(5)")),

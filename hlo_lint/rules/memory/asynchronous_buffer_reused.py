@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from hlo_lint.analysis.async_chains import async_chains, has_async
 from hlo_lint.analysis.memory_accesses import Accesses, MemoryAccess, Race
 from hlo_lint.hlo.ir import Module
-from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, PublicReport, Rule
+from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, Rule
+from hlo_lint.rules.evidence import MeasuredHarm
 
 if TYPE_CHECKING:  # loaded where a module has asynchronous operations
     from hlo_lint.dumps.artefacts.buffer_assignment import BufferAssignment
@@ -56,7 +57,13 @@ class AsynchronousBufferReused(Rule):
     """
 
     mentions = ("-start", "-done", "send", "recv")
-    evidence = (PublicReport("NVIDIA/Fuser (memory, there shared, reused while a copy fills it)"),)
+    evidence = (
+        MeasuredHarm(
+            "`tests/rules/test_races.py` compares the rule with the uses that XLA lists, on dumps "
+            "in which a value was moved into memory in flight.",
+            example=0,
+        ),
+    )
     examples = (
         Bad.entry(_DURING, artefacts=_ON_SOURCE),
         Bad.entry(_DURING, artefacts=_ON_RESULT),

@@ -12,7 +12,8 @@ from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.kinds import types_of
 from hlo_lint.hlo.opcodes import wrapped_opcode
 from hlo_lint.hlo.shape import HOST_MEMORY, Shape, arrays
-from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity, Stage
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity, Stage
+from hlo_lint.rules.evidence import RefusedByXla
 
 _CARRIES: Final = frozenset(
     "add-dependency after-all async-done async-start async-update bitcast call conditional copy "
@@ -51,11 +52,8 @@ class ComputesOnHostMemory(Rule):
     severity = Severity.WARNING
     skip_fusion_bodies = False
     mentions = ("S(5)", *_ON_HOST)
-    evidence = (
-        PublicReport("openxla/xla#40519"),
-        PublicReport("openxla/xla#25767"),
-        PublicReport("openxla/xla#34565"),
-    )
+    evidence = (RefusedByXla("CompileTimeHostOffloadOutputLocationMismatch", example=4),)
+    reports = "openxla/xla#40519, openxla/xla#25767, openxla/xla#34565"
     examples = (
         Bad.entry("""
             b = f32[2,4]{1,0:S(5)} bitcast(f32[8]{0:S(5)} p)

@@ -15,7 +15,7 @@ from hlo_lint.hlo.constants import constant_integers
 from hlo_lint.hlo.ir import Computation, Instruction, Operand
 from hlo_lint.hlo.opcodes import FIRST_INDEX
 from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, Rule, Severity
-from hlo_lint.rules.evidence import PublicReport
+from hlo_lint.rules.evidence import WrongValues
 
 _PROGRAM = """
 f {{
@@ -23,9 +23,9 @@ f {{
   i = s32[] parameter(1)
   one = s32[] constant(1)
   next = s32[] add(i, one)
-  d = f32[8]{{0}} dynamic-slice(x, {index}), dynamic_slice_sizes={{8}}
+  d = f32[8]{{0}} dynamic-slice(x, i), dynamic_slice_sizes={{8}}
   n = f32[8]{{0}} negate(d)
-  ROOT u = f32[16]{{0}} dynamic-update-slice(x, n, i)
+  ROOT u = f32[16]{{0}} dynamic-update-slice(x, n, {index})
 }}
 ROOT r = f32[16]{{0}} fusion(f32[16]{{0}} p, s32[] i), kind=kLoop, calls=f  // error
 """
@@ -80,7 +80,8 @@ class FusedUpdateReadsElsewhere(Rule):
 
     severity = Severity.WARNING
     opcodes = frozenset({"dynamic-update-slice"})
-    evidence = (PublicReport("openxla/xla#49176"), PublicReport("jax-ml/jax#39100"))
+    evidence = (WrongValues(),)
+    reports = "openxla/xla#49176, jax-ml/jax#39100"
     examples = (
         Bad.entry(_PROGRAM.format(index="next")),
         Bad.entry(_CONSTANT.format(columns="1:3")),

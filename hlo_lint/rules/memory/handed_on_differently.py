@@ -13,7 +13,8 @@ from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.kinds import types_of
 from hlo_lint.hlo.opcodes import TUPLES
 from hlo_lint.hlo.shape import HOST_MEMORY, ArrayShape, Index, Shape, leaves, part, spelled_index
-from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity, Stage
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity, Stage
+from hlo_lint.rules.evidence import RefusedByXla
 
 _HANDS_ON: Final = TUPLES | {"copy-done", "opt-barrier"}
 _CALLS: Final = ("call", "conditional", "fusion", "while")
@@ -35,7 +36,8 @@ class HandedOnDifferently(Rule):
 
     severity = Severity.WARNING
     mentions = ("S(", "<=", "?")
-    evidence = (PublicReport("openxla/xla#20006"), PublicReport("tensorflow/tensorflow#53685"))
+    evidence = (RefusedByXla("Expected instruction to have shape equal to s32[8]{0}", example=1),)
+    reports = "openxla/xla#20006, tensorflow/tensorflow#53685"
     examples = (
         Bad.entry("ROOT t = (f32[8]{0}, f32[8]{0:S(5)}) tuple(f32[8]{0} p, f32[8]{0} q)  // error"),
         Bad.entry(

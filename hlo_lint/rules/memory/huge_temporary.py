@@ -13,7 +13,7 @@ from hlo_lint.hlo.kinds import types_of
 from hlo_lint.hlo.records import opcode_of, type_of
 from hlo_lint.hlo.shape import ArrayShape, shape_or_none
 from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, Rule, Severity
-from hlo_lint.rules.evidence import PublicReport
+from hlo_lint.rules.evidence import Counted
 from hlo_lint.rules.options import Option
 from hlo_lint.text.phrases import first_of, sized
 
@@ -43,7 +43,8 @@ class HugeTemporary(Rule):
         "Smallest reported value, in bytes per partition: half of a large GPU's memory.",
         least=1,
     )
-    evidence = (PublicReport("jax-ml/jax#23548"),)
+    evidence = (Counted("bytes accessed", 103280541696, 3422552064),)
+    reports = "jax-ml/jax#23548"
     examples = (
         Bad.entry("""
             b = f32[512,4096,4096] broadcast(f32[4096,4096] p), dimensions={1,2}  // error

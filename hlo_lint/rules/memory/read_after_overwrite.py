@@ -9,7 +9,7 @@ from hlo_lint.analysis.calls import uncalled_computations
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import Index, spelled_index
 from hlo_lint.rules.base import Bad, Compilation, FinalModule, Findings, Good, Rule
-from hlo_lint.rules.evidence import PublicReport
+from hlo_lint.rules.evidence import WrongValues
 from hlo_lint.rules.findings import Finding, Severity
 
 _COPIED: Final = "after_removing_unnecessary_copies"
@@ -111,7 +111,8 @@ class ReadAfterOverwrite(Rule):
         "set-dimension-size while".split()
     )
     mentions = ("output_to_operand_aliasing=", "input_output_alias=")
-    evidence = (PublicReport("openxla/xla@dadbe2c566"),)
+    evidence = (WrongValues(),)
+    reports = "openxla/xla@dadbe2c566"
     examples = (
         Bad.entry(_PROGRAM.format(first=_UPDATE, second=_READ)),
         Good.entry(_PROGRAM.format(first=_READ, second=_UPDATE)),

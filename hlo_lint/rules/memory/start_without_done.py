@@ -22,7 +22,8 @@ class StartWithoutDone(Rule):
     Without a done, the program may end, or reuse the memory, while a copy or a collective is still
     running. XLA's verifier requires a done of the same operation after each start
     (`xla/service/hlo_verifier.cc`), but it does not run on texts written by a tool or a person, or
-    after the last pass.
+    after the last pass. The verifier's rules check operands and types; this rule follows starts
+    into loops, calls and tuples.
     """
 
     mentions = ("-start", "-update", "-done", "send", "recv")

@@ -13,7 +13,8 @@ from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.opcodes import COMMUNICATES
 from hlo_lint.hlo.records import attributes_of, opcode_of
-from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity
+from hlo_lint.rules.evidence import WrongValues
 from hlo_lint.text.phrases import listed
 
 _COUNTS: Final = ("num_partitions", "replica_count")
@@ -67,7 +68,8 @@ class AttributeLost(Rule):
 
     subsumes = frozenset({"meaning-changed"})
     severity = Severity.WARNING
-    evidence = (PublicReport("openxla/xla@6f330cb8d3"), PublicReport("openxla/xla@078ac5263c"))
+    evidence = (WrongValues(15),)
+    reports = "openxla/xla@6f330cb8d3, openxla/xla@078ac5263c"
     examples = (
         Bad.step("""
             - k = f32[8] negate(f32[8] p)

@@ -31,7 +31,7 @@ class ChangeWithoutEffect(Rule):
     """
 
     severity = Severity.INFO
-    evidence = (PublicReport("openxla/xla#17257"),)
+    evidence = (PublicReport("openxla/xla#17257", "releases/gpu-jax0.9.0.tar.xz"),)
     examples = (
         Bad.step(_KEPT, beside=_OPTIONS),
         Good.step(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from hlo_lint.analysis.control_orders import lost_orders
 from hlo_lint.analysis.pass_pairs import PassPair
-from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity
+from hlo_lint.rules.evidence import Counted
 
 
 class ControlDependencyLost(Rule):
@@ -27,7 +28,8 @@ class ControlDependencyLost(Rule):
     """
 
     severity = Severity.WARNING
-    evidence = (PublicReport("openxla/xla#21680 (call-inliner)"),)
+    evidence = (Counted("calls out of order", 1, 0, other=None),)
+    reports = "openxla/xla#21680"
     examples = (
         Bad.step("""
               a = s32[] custom-call(s32[] p), custom_call_target="first"

@@ -12,16 +12,8 @@ from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.attributes.shapes import ProgramShape
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import spelled_part
-from hlo_lint.rules.base import (
-    Bad,
-    Compilation,
-    Finding,
-    Findings,
-    Good,
-    PublicReport,
-    Rule,
-    Severity,
-)
+from hlo_lint.rules.base import Bad, Compilation, Finding, Findings, Good, Rule, Severity
+from hlo_lint.rules.evidence import Counted
 from hlo_lint.text.phrases import listed
 from hlo_lint.text.source import Span
 
@@ -56,11 +48,8 @@ class InterfaceChanged(Rule):
     """
 
     severity = Severity.WARNING
-    evidence = (
-        PublicReport("openxla/xla#35762"),
-        PublicReport("jax-ml/jax#40280"),
-        PublicReport("openxla/xla@8cb19d9776"),
-    )
+    evidence = (Counted("bytes at the peak", 64, 32, example=2, other=None),)
+    reports = "openxla/xla#35762, jax-ml/jax#40280, openxla/xla@8cb19d9776"
     examples = (
         Bad.step(
             """

@@ -6,7 +6,8 @@ from hlo_lint.analysis.endless_loops import NEVER, endless
 from hlo_lint.analysis.loops import loops
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.opcodes import EXTERNAL
-from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity, Stage
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity, Stage
+from hlo_lint.rules.evidence import NO_END, RefusedByXla
 
 _PROGRAM = """
 body {{
@@ -42,7 +43,8 @@ class LoopNeverEnds(Rule):
 
     severity = Severity.WARNING
     opcodes = frozenset({"while"})
-    evidence = (PublicReport("openxla/xla#47354"),)
+    evidence = (RefusedByXla(NO_END, by="cpu 0.10.2", example=1),)
+    reports = "openxla/xla#47354"
     examples = (
         Bad.entry(_PROGRAM.format(step=0, limit=10, test=_LESS)),
         Bad.entry(_PROGRAM.format(step=2, limit=7, test=_DIFFERS)),

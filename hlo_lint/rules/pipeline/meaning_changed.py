@@ -14,16 +14,8 @@ from hlo_lint.hlo.attributes.devices import MAX_DEVICES
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.opcodes import HAS_GROUPS
 from hlo_lint.hlo.records import opcode_of
-from hlo_lint.rules.base import (
-    Bad,
-    Finding,
-    Findings,
-    Good,
-    PublicReport,
-    Rule,
-    Severity,
-    WrongValues,
-)
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity
+from hlo_lint.rules.evidence import WrongValues
 from hlo_lint.text.phrases import listed, shortened
 
 _PERMUTES: Final = frozenset({"collective-permute", "collective-permute-start", "recv"})
@@ -57,10 +49,8 @@ class MeaningChanged(Rule):
     be unchanged. Changes together with the operands or the users are not reported.
     """
 
-    evidence = (
-        WrongValues(),
-        PublicReport("openxla/xla#45218 (AllGatherDynamicSlicePermutedOffsetSimplifier)"),
-    )
+    evidence = (WrongValues(),)
+    reports = "openxla/xla#45218"
     examples = (
         Bad.step("""
             - c = pred[8] compare(f32[8] p, f32[8] q), direction=LT

@@ -50,7 +50,7 @@ class RequiredPassOrder(Rule):
 
     messages = ("Gemm rewriting should run after layout assignment",)
     severity = Severity.WARNING
-    evidence = (PublicReport("openxla/xla#14699"),)
+    evidence = (PublicReport("openxla/xla#14699", "deaths/copy_left"),)
     examples = (
         Bad.entry(
             "HloModule m  // error\nROOT p = f32[8] parameter(0)",

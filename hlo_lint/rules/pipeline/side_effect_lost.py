@@ -28,7 +28,7 @@ from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.opcodes import CONTROL_FLOW
 from hlo_lint.hlo.records import opcode_of
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity
-from hlo_lint.rules.evidence import PublicReport
+from hlo_lint.rules.evidence import WrongValues
 from hlo_lint.text.phrases import an
 
 _BARRIER: Final = "opt-barrier"
@@ -64,7 +64,8 @@ class SideEffectLost(Rule):
 
     subsumes = frozenset({"meaning-changed"})
     severity = Severity.WARNING
-    evidence = (PublicReport("openxla/xla#40519"),)
+    evidence = (WrongValues(2),)
+    reports = "openxla/xla#40519"
     examples = (
         Bad.step("""
               p = f32[8] parameter(0)

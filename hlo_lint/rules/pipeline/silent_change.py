@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hlo_lint.dumps.changes import adds_only_unread, disagreements, resizes_only_workspaces
 from hlo_lint.rules.base import Bad, Compilation, Findings, Good, Rule, first_line
-from hlo_lint.rules.evidence import PublicReport, WrongValues
+from hlo_lint.rules.evidence import WrongValues
 from hlo_lint.rules.findings import Finding, Severity
 
 _MODULE = """
@@ -35,7 +35,8 @@ class SilentChange(Rule):
     """
 
     severity = Severity.WARNING
-    evidence = (WrongValues(), PublicReport("openxla/xla@33b9935f9b"))
+    evidence = (WrongValues(),)
+    reports = "openxla/xla@33b9935f9b"
     examples = (
         Bad(
             _MODULE.format("exponential"),

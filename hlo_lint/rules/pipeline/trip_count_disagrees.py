@@ -9,7 +9,8 @@ from hlo_lint.analysis.loops import Counter, Loop, integer_field, loops, read_lo
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.shape import ArrayShape, TupleShape
-from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity, Stage
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity, Stage
+from hlo_lint.rules.evidence import DOUBLE_BUFFER, WrongValues
 
 _LOOP = """
 body {
@@ -61,7 +62,12 @@ class TripCountDisagrees(Rule):
     """
 
     opcodes = frozenset({"while"})
-    evidence = (PublicReport("openxla/xla#13278 (loop-double-buffer-transformer)"),)
+    evidence = (
+        WrongValues(
+            1, f"--xla_enable_hlo_passes_only=loop-double-buffer-transformer {DOUBLE_BUFFER}"
+        ),
+    )
+    reports = "openxla/xla#13278"
     examples = (
         Bad.entry(_looped(10)),
         Bad.step(f"{_LOOP}- {_WHILE % (5, '')}+ {_WHILE % (10, '')}", by="double-buffer"),

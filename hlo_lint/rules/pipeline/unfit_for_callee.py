@@ -17,7 +17,7 @@ from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.kinds import kind_at
 from hlo_lint.hlo.shape import ArrayShape, TupleShape, shape_or_none
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity, Stage
-from hlo_lint.rules.evidence import PublicReport, RefusedByXla
+from hlo_lint.rules.evidence import RefusedByXla
 
 _GEMM = """
 p = f32[6,4]{{1,0}} parameter(0)
@@ -119,11 +119,8 @@ class UnfitForCallee(Rule):
     severity = Severity.ERROR
     opcodes = frozenset({"custom-call"})
     mentions = ("address_computation", "command_buffer", "xla_cpu_small_call")
-    evidence = (
-        RefusedByXla("output_shape.dimensions().size() == num_batch_dims", passes="none"),
-        PublicReport("openxla/xla@24c1fac9bb"),
-        PublicReport("openxla/xla@fcf97e619e"),
-    )
+    evidence = (RefusedByXla("output_shape.dimensions().size() == num_batch_dims", passes="none"),)
+    reports = "openxla/xla@24c1fac9bb, openxla/xla@fcf97e619e"
     examples = (
         Bad.entry(_GEMM.format(columns=7)),
         Bad.final("""

@@ -12,7 +12,7 @@ from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import COMMUNICATES, without_sugar
 from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, Rule, Severity
-from hlo_lint.rules.evidence import PublicReport
+from hlo_lint.rules.evidence import WrittenByXla
 from hlo_lint.text.phrases import listed
 
 _SCHEDULER: Final = "latency-hiding-scheduler"
@@ -56,7 +56,14 @@ class UnorderedCollectives(Rule):
 
     severity = Severity.WARNING
     mentions = ("-start",)
-    evidence = (PublicReport("openxla/xla#20025"),)
+    evidence = (
+        WrittenByXla(
+            "causes/collectives_overlap.hlo",
+            "--xla_gpu_experimental_parallel_collective_overlap_limit=4",
+            "0.10.0",
+        ),
+    )
+    reports = "openxla/xla#20025"
     examples = (
         Bad.step(_OVERLAPPING),
         Bad.step(_OF_SAME_GROUPS, by=_SCHEDULER),

@@ -9,7 +9,8 @@ from hlo_lint.analysis.calls import with_opcodes
 from hlo_lint.analysis.device_groups import pairs_in, transfer_pairs
 from hlo_lint.analysis.loops import loops
 from hlo_lint.hlo.ir import Computation, Instruction, Module
-from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity
+from hlo_lint.rules.evidence import DOUBLE_BUFFER, WrittenByXla
 
 _PROGRAM = """
 HloModule m, num_partitions=2
@@ -54,7 +55,8 @@ class ValidationBeyondTripCount(Rule):
 
     severity = Severity.WARNING
     mentions = ("source_target_pairs",)
-    evidence = (PublicReport("openxla/xla#13278 (loop-double-buffer-transformer)"),)
+    evidence = (WrittenByXla(0, DOUBLE_BUFFER),)
+    reports = "openxla/xla#13278"
     examples = (
         Bad.entry(_PROGRAM.replace("LAST", "4")),
         Bad.entry("""

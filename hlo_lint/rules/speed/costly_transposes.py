@@ -8,7 +8,7 @@ from typing import Final
 from hlo_lint.analysis.data_movement import Move, moves, strided_reads
 from hlo_lint.hlo.ir import Module
 from hlo_lint.rules.base import Bad, Compilation, FinalModule, Findings, Good, Rule
-from hlo_lint.rules.evidence import PublicReport
+from hlo_lint.rules.evidence import Counted
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option
 from hlo_lint.text.phrases import sized
@@ -37,7 +37,8 @@ class CostlyTransposes(Rule):
         least=0,
     )
     opcodes = frozenset({"copy", "fusion", "transpose"})
-    evidence = (PublicReport("openxla/xla#46013"), PublicReport("tensorflow/tensorflow#58950"))
+    evidence = (Counted("bytes accessed", 33554432, 1048576),)
+    reports = "openxla/xla#46013, tensorflow/tensorflow#58950"
     examples = (
         Bad.final(
             "ROOT t = f32[2048,2048] transpose(f32[2048,2048] p), dimensions={1,0}  // error"

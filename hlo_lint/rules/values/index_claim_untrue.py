@@ -16,20 +16,18 @@ from hlo_lint.hlo.constants import INDEX_MAPS, index_rows, indexed_dimensions, l
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.opcodes import FORWARDS
 from hlo_lint.hlo.shape import ArrayShape
-from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity
+from hlo_lint.rules.evidence import Counted
 
 _CLAIMS: Final = ("unique_indices=true", "indices_are_sorted=true")
 _MOVES: Final = FORWARDS | frozenset(
     "broadcast convert get-tuple-element parameter reshape slice transpose tuple".split()
 )
 _REDUCER = """
-set {
-  old = f32[] parameter(0)
-  ROOT new = f32[] parameter(1)
-}
+add { ROOT sum = f32[] add(f32[] old, f32[] new) }
 """
 _SCATTER = """ROOT s = f32[8] scatter(f32[8] p, s32[3,1] i, f32[3] u), update_window_dims={}, \
-inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=set"""
+inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add"""
 _UNIQUE = f"{_SCATTER}, unique_indices=true  // error"
 _SORTED = f"{_SCATTER}, indices_are_sorted=true  // error"
 _KNOWN = f"{_REDUCER}i = s32[3,1] constant(%s)\n%s"
@@ -51,7 +49,8 @@ class IndexClaimUntrue(Rule):
     """
 
     severity = Severity.WARNING
-    evidence = (PublicReport("openxla/xla@90693a5034"),)
+    evidence = (Counted("atomic instructions", 0, 1, other=2),)
+    reports = "openxla/xla@90693a5034"
     opcodes = frozenset(INDEX_MAPS)
     skip_fusion_bodies = False
     examples = (

@@ -14,7 +14,7 @@ from hlo_lint.hlo.kinds import OPERAND_TYPES, RowKind
 from hlo_lint.hlo.opcodes import FIRST_INDEX
 from hlo_lint.hlo.shape import ArrayShape, shape_or_none
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity
-from hlo_lint.rules.evidence import PublicReport, WrongValues
+from hlo_lint.rules.evidence import WrongValues
 
 _PROGRAM = """
 ROOT d = f32[8] dynamic-slice(f32[1000] p, {type}[] i), dynamic_slice_sizes={{8}}  // error
@@ -33,7 +33,8 @@ class IndexTooNarrow(Rule):
 
     severity = Severity.WARNING
     opcodes = frozenset((*FIRST_INDEX, *INDEX_MAPS))
-    evidence = (WrongValues(), PublicReport("openxla/xla@90693a5034"))
+    evidence = (WrongValues(),)
+    reports = "openxla/xla@90693a5034"
     examples = (Bad.entry(_PROGRAM.format(type="s8")), Good.entry(_PROGRAM.format(type="s16")))
 
     def check(self, module: Module) -> Findings:

@@ -9,7 +9,7 @@ from hlo_lint.hlo.arrays import result_array
 from hlo_lint.hlo.dtypes import integer_range, is_integer
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity
-from hlo_lint.rules.evidence import PublicReport, WrongValues
+from hlo_lint.rules.evidence import WrongValues
 
 _EXACT: Final = {"bf16": 8, "f16": 11, "f32": 24, "f64": 53}
 """The number of bits up to which a floating-point type represents every integer."""
@@ -28,7 +28,8 @@ class IotaOverflows(Rule):
 
     severity = Severity.WARNING
     opcodes = frozenset({"iota"})
-    evidence = (WrongValues(), PublicReport("openxla/xla@90693a5034"))
+    evidence = (WrongValues(),)
+    reports = "openxla/xla@90693a5034"
     examples = (
         Bad.entry("ROOT i = s8[300]{0} iota(), iota_dimension=0  // error"),
         Bad.entry("ROOT i = bf16[4,4096]{1,0} iota(), iota_dimension=1  // error"),

@@ -15,7 +15,7 @@ from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import SAME_NUMBERS, SYMMETRIC
 from hlo_lint.hlo.records import opcode_of, operands_of, references_of
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity, Stage
-from hlo_lint.rules.evidence import PublicReport, WrongValues
+from hlo_lint.rules.evidence import WrongValues
 from hlo_lint.text.phrases import an
 
 _REDUCTIONS: Final = ("all-reduce", "all-reduce-start", "reduce", "reduce-scatter", "reduce-window")
@@ -79,11 +79,8 @@ class OrderDependentReduction(Rule):
     )
     severity = Severity.WARNING
     opcodes = frozenset(_REDUCTIONS)
-    evidence = (
-        WrongValues(2),
-        PublicReport("openxla/xla#47383 (a collective)"),
-        PublicReport("openxla/xla#47374 (a side effect)"),
-    )
+    evidence = (WrongValues(2),)
+    reports = "openxla/xla#47383, openxla/xla#47374"
     examples = (
         Bad.entry(_PROGRAM.format(step="subtract", first=0)),
         Bad.entry(_PROGRAM.format(step="add", first=1)),

@@ -7,7 +7,8 @@ from typing import Final
 from hlo_lint.analysis.calls import instructions_of
 from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity
+from hlo_lint.rules.evidence import RefusedByXla
 
 _ASKED: Final = {"high": 16, "highest": 24}
 """The significant bits of an f32 that each precision requests."""
@@ -42,7 +43,8 @@ class PrecisionDisagrees(Rule):
 
     severity = Severity.WARNING
     opcodes = frozenset({"dot"})
-    evidence = (PublicReport("openxla/xla@224a478aa9"),)
+    evidence = (RefusedByXla("must specify DEFAULT precision config", "gpu 0.10.0"),)
+    reports = "openxla/xla@224a478aa9"
     examples = (
         Bad.entry(_PROGRAM.format(asked="highest", algorithm="dot_bf16_bf16_f32")),
         Good.entry(_PROGRAM.format(asked="default", algorithm="dot_bf16_bf16_f32")),

@@ -17,7 +17,8 @@ from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.opcodes import COMMUNICATES, SAME_NUMBERS
 from hlo_lint.hlo.records import name_of, opcode_of, references_of
 from hlo_lint.hlo.shape import arrays
-from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity
+from hlo_lint.rules.evidence import WrongValues
 
 _PRODUCTS: Final = frozenset({"convolution", "dot"})
 _SUMS: Final = _PRODUCTS | {"all-reduce", "custom-call", "reduce", "reduce-scatter"}
@@ -42,7 +43,8 @@ class PrecisionLost(Rule):
 
     subsumes = frozenset({"meaning-changed"})
     severity = Severity.WARNING
-    evidence = (PublicReport("openxla/xla#24533"),)
+    evidence = (WrongValues(1),)
+    reports = "openxla/xla#24533"
     examples = (
         Bad.step("""
             - ROOT d = f32[8,6] dot(f32[8,4] p, f32[4,6] q), lhs_contracting_dims={1},

@@ -15,7 +15,7 @@ from hlo_lint.hlo.ir import Computation, Instruction, Module, Operand
 from hlo_lint.hlo.opcodes import FIRST_INDEX
 from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, Rule, Severity
-from hlo_lint.rules.evidence import PublicReport, WrongValues
+from hlo_lint.rules.evidence import WrongValues
 
 _LOOP = """
 body {{
@@ -59,7 +59,8 @@ class SliceClamped(Rule):
 
     severity = Severity.WARNING
     opcodes = frozenset((*FIRST_INDEX, *INDEX_MAPS))
-    evidence = (WrongValues(), PublicReport("openxla/xla@0c0461629c"))
+    evidence = (WrongValues(),)
+    reports = "openxla/xla@0c0461629c"
     examples = (
         Bad.entry("""
             i = s32[] constant(5)

@@ -10,18 +10,18 @@ from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.dtypes import is_inexact
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Bad, Compilation, Finding, Findings, Good, Rule, Severity
-from hlo_lint.rules.evidence import MeasuredHarm
+from hlo_lint.rules.evidence import Counted
 
 _SCATTER: Final = """
 HloModule m, is_scheduled=true
 op {{ ROOT c = {dtype}[] {opcode}({dtype}[] a, {dtype}[] b) }}
 f {{
-  ROOT s = {dtype}[64]{{0}} scatter({dtype}[64]{{0}} p, s32[16,1]{{1,0}} i, {dtype}[16]{{0}} u), \
-update_window_dims={{}}, inserted_window_dims={{0}}, scatter_dims_to_operand_dims={{0}}, \
-index_vector_dim=1{claim}, to_apply=op  // error
+  ROOT s = {dtype}[64]{{0}} scatter({dtype}[64]{{0}} p, s32[16,1]{{1,0}} i, \
+{dtype}[16,1]{{1,0}} u), update_window_dims={{1}}, inserted_window_dims={{}}, \
+scatter_dims_to_operand_dims={{0}}, index_vector_dim=1{claim}, to_apply=op  // error
 }}
-ROOT r = {dtype}[64]{{0}} fusion({dtype}[64]{{0}} p, s32[16,1]{{1,0}} i, {dtype}[16]{{0}} u), \
-kind=kLoop, calls=f
+ROOT r = {dtype}[64]{{0}} fusion({dtype}[64]{{0}} p, s32[16,1]{{1,0}} i, {dtype}[16,1]{{1,0}} u), \
+kind=kInput, calls=f
 """
 FIXED_BY: Final = ("xla_gpu_exclude_nondeterministic_ops", "xla_gpu_deterministic_ops")
 """The flags with which XLA:GPU fixes the order of every sum, or refuses the operation."""
@@ -35,9 +35,10 @@ class SumOrderVaries(Rule):
 
     ## Why
     Rounding depends on the order of a sum. On XLA:GPU three things leave it open. A scatter that
-    adds floats at indices not known to be unique uses atomic operations, which run in any order; a
-    select-and-scatter becomes such a scatter. The autotuner chooses the tiles of a product by
-    measured time, so another compile may choose others. NCCL chooses the algorithm of an
+    adds floats at indices not known to be unique uses atomic operations, which run in any order (20
+    results in 20 runs on an H100, jax 0.11.2); a select-and-scatter becomes such a scatter. The
+    autotuner chooses the tiles of a product by measured time, so another compile may choose others.
+    NCCL chooses the algorithm of an
     all-reduce or a reduce-scatter by the machine. `xla_gpu_exclude_nondeterministic_ops` makes
     XLA:GPU fix the order or refuse the operation, `unique_indices=true` states that no two updates
     meet, `xla_gpu_autotune_level=0` or saved results (`xla_gpu_load_autotune_results_from`) fix the
@@ -48,12 +49,7 @@ class SumOrderVaries(Rule):
 
     severity = Severity.INFO
     enabled_by_default = False
-    evidence = (
-        MeasuredHarm(
-            "On an H100 with jax 0.11.2 a scatter that adds 2^20 floats to 64 elements has 20 "
-            "different results in 20 runs, and one with xla_gpu_exclude_nondeterministic_ops."
-        ),
-    )
+    evidence = (Counted("atomic instructions", 1, 0, other=2),)
     examples = (
         Bad.final(_SCATTER.format(dtype="f32", opcode="add", claim="")),
         Good.final(_SCATTER.format(dtype="s32", opcode="add", claim="")),

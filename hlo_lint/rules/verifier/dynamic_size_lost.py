@@ -10,7 +10,8 @@ from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.kinds import OPERAND_TYPES, TYPE, RowKind
 from hlo_lint.hlo.opcodes import KEEPS_TYPE
-from hlo_lint.rules.base import Bad, Good, PublicReport
+from hlo_lint.rules.base import Bad, Good
+from hlo_lint.rules.evidence import WrittenByXla
 from hlo_lint.rules.verifier import VerifierRule
 
 _KEEPS_ELEMENTS: Final = sorted(
@@ -32,7 +33,8 @@ class DynamicSizeLost(VerifierRule):
     from then on, padding counts as values. XLA's verifier does not compare dynamic dimensions.
     """
 
-    evidence = (PublicReport("openxla/xla@ad6475a0a3"),)
+    evidence = (WrittenByXla("found/reduce_bounded.hlo"),)
+    reports = "openxla/xla@ad6475a0a3"
 
     table = """
         dynamic-size:

@@ -7,7 +7,8 @@ from hlo_lint.analysis.rewrite import Rewrite
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.kernels.aliases import alias_is_lost, aliased_results, fusion_index, need_of_alias
 from hlo_lint.kernels.calls import fused_calls
-from hlo_lint.rules.base import Bad, Finding, Findings, Good, MeasuredHarm, Rule, Severity
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity
+from hlo_lint.rules.evidence import MeasuredHarm
 from hlo_lint.text.edits import Fix
 
 _PROGRAM = """
@@ -60,7 +61,8 @@ class AliasLostInFusion(Rule):
     evidence = (
         MeasuredHarm(
             "An H200 with jax 0.11.2 computes wrong numbers for three such programs, and right "
-            "numbers without dynamic-slice-fusion-rewriter-v2 for the program that was tried."
+            "numbers without dynamic-slice-fusion-rewriter-v2 for the program that was tried.",
+            "payloads/sliced_ffi",
         ),
     )
     examples = (

@@ -10,7 +10,8 @@ from hlo_lint.analysis.loop_values import Context, LoopValues, loops_around
 from hlo_lint.analysis.loops import SliceDescriptor, read_loop, slice_descriptor
 from hlo_lint.analysis.rewrite import Rewrite
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, Severity, Stage
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity, Stage
+from hlo_lint.rules.evidence import PublicReport
 from hlo_lint.text.edits import Fix
 
 _PROGRAM = """
@@ -73,7 +74,7 @@ class DynamicSliceConfigDisagrees(Rule):
     """
 
     opcodes = frozenset({"dynamic-slice", "dynamic-update-slice"})
-    evidence = (PublicReport("openxla/xla#46231"), PublicReport("openxla/xla@f246ea6945"))
+    evidence = (PublicReport("openxla/xla#46231", "races/offloaded_scan"),)
     examples = (
         Bad.entry(_with(_LINEAR) % (0, 256, "  // error"), fixed=_with(_LINEAR) % (1792, -256, "")),
         Bad.entry(_with(_NESTED) % (0, 256, "  // error"), fixed=_with(_NESTED) % (1792, -256, "")),

@@ -6,7 +6,8 @@ from hlo_lint.analysis.buffers import source_of
 from hlo_lint.analysis.loop_values import LoopValues, in_iteration
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.kernels.calls import fused_calls
-from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, MeasuredHarm, Rule
+from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, Rule
+from hlo_lint.rules.evidence import MeasuredHarm
 
 MOSAIC_ALIGNMENT = 256
 """Mosaic GPU rejects other addresses: "Input buffer 1 is not 256-byte aligned"."""
@@ -41,7 +42,8 @@ class OperandMisaligned(Rule):
     evidence = (
         MeasuredHarm(
             "An H200 with jax 0.11.2 refuses to run two of two such calls: `Parameter 1 is "
-            "not divisible by 16`."
+            "not divisible by 16`.",
+            "payloads/sliced_ffi",
         ),
     )
     examples = (Bad(_PROGRAM % (1, 513, "  // error")), Good(_PROGRAM % (4, 516, "")))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule
+from hlo_lint.rules.evidence import MeasuredHarm
 from hlo_lint.text.edits import Edit, Fix, Safety
 from hlo_lint.text.source import Span
 
@@ -47,8 +48,9 @@ class StoreOvertakesCopy(Rule):
     """
 
     evidence = (
-        PublicReport(
-            "NVIDIA/Fuser (a data race of cp.async with a shared-memory epilogue)",
+        MeasuredHarm(
+            "On an A100 and an H100 a matrix product of NVIDIA/Fuser with this race has about 10 "
+            "wrong elements in a million.",
             "ptx/last_wait_removed/triton_sm80_three_stages.ptx",
         ),
     )

@@ -15,7 +15,8 @@ from hlo_lint.hlo.ir import Computation, Instruction, Operand
 from hlo_lint.hlo.opcodes import SAME_NUMBERS
 from hlo_lint.hlo.records import attributes_of
 from hlo_lint.hlo.shape import arrays
-from hlo_lint.rules.base import Bad, Finding, Findings, Good, PublicReport, Rule, WrongValues
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule
+from hlo_lint.rules.evidence import WrongValues
 
 if TYPE_CHECKING:  # loaded where a module has such a call
     from hlo_lint.kernels.custom_calls.gemm import GemmConfig
@@ -69,7 +70,8 @@ class GemmEpilogueChanged(Rule):
     `--xla_disable_hlo_passes=cublas-gemm-rewriter` keeps the dot.
     """
 
-    evidence = (WrongValues(), PublicReport("openxla/xla#46110"))
+    evidence = (WrongValues(),)
+    reports = "openxla/xla#46110"
     examples = (
         Bad(_CALL % (0.5, "  // error"), file=_AFTER, beside={_BEFORE: _DOT}),
         Good(_CALL % (1, ""), file=_AFTER, beside={_BEFORE: _DOT}),

@@ -11,7 +11,7 @@ from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.kinds import ATTRIBUTES
 from hlo_lint.kernels.calls import triton_calls, triton_payload
 from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, Rule, Severity
-from hlo_lint.rules.evidence import PublicReport
+from hlo_lint.rules.evidence import MeasuredHarm
 from hlo_lint.text.edits import Fix
 from hlo_lint.text.source import Span
 
@@ -73,8 +73,9 @@ class TmaDescriptorRefused(Rule):
     opcodes = frozenset({"custom-call"})
     mentions = ("TMA", "Tma", "tma")
     evidence = (
-        PublicReport(
-            "FlashInfer (a TMA descriptor of a sequence of length 1)",
+        MeasuredHarm(
+            "On an H100 the CUDA driver refuses the descriptors of a kernel of FlashInfer for a "
+            "sequence of length 1: `Failed to initialize the TMA descriptor 1`.",
             "tma/cutlass_size_1_stride.txt",
         ),
     )
