@@ -221,19 +221,20 @@ class AttributeLost(Rule):
         """),
         Bad.step("""
             c {
-              a = f32[] parameter(0)
-              b = f32[] parameter(1)
+              a = pred[] parameter(0)
+              b = pred[] parameter(1)
               x = s32[] parameter(2)
               y = s32[] parameter(3)
             - v = s32[] parameter(4)
             - w = s32[] parameter(5)
               ROOT l = pred[] compare(a, b), direction=LT
             }
-            - s = (f32[8], s32[8], s32[8]) sort(f32[8] p, s32[8] q, q), dimensions={0},
+            - s = (pred[64], s32[64], s32[64]) sort(pred[64] p, s32[64] q, q), dimensions={0},
             -     to_apply=c, is_stable=true
-            - ROOT i = s32[8] get-tuple-element(s), index=1
-            + s.1 = (f32[8], s32[8]) sort(f32[8] p, s32[8] q), dimensions={0}, to_apply=c  // error
-            + ROOT i = s32[8] get-tuple-element(s.1), index=1
+            - ROOT i = s32[64] get-tuple-element(s), index=1
+            + s.1 = (pred[64], s32[64]) sort(pred[64] p, s32[64] q),  // error
+            +     dimensions={0}, to_apply=c
+            + ROOT i = s32[64] get-tuple-element(s.1), index=1
         """),
     )
 
