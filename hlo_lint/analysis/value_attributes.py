@@ -9,20 +9,13 @@ from hlo_lint.analysis.side_effects import MARKERS
 from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
 from hlo_lint.hlo.attributes.splitting import split_attributes
-from hlo_lint.hlo.ir import Instruction
-from hlo_lint.hlo.opcodes import COMMON, OPCODES
+from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Instruction
+from hlo_lint.hlo.opcodes import COMMON, OPCODES, VALUELESS
 
 _GROUPS: Final = "replica_groups"
 _GLOBAL: Final = "use_global_device_ids"
 _PAIRS: Final = "source_target_pairs"
-_FREE: Final = frozenset(
-    "algorithm api_version async_execution_thread branch_computations called_computations calls "
-    "channel_id condition body constrain_layout custom_call_has_side_effect false_computation "
-    "indices_are_sorted infeed_config is_composite is_host_transfer is_stable kind mode "
-    "operand_layout_constraints operand_precision outfeed_config output_to_operand_aliasing "
-    "padding_type result_accuracy scatter schedule select to_apply true_computation "
-    "unique_indices use_global_device_ids".split()
-)
+_FREE: Final = COMMON | VALUELESS.union(CALLING_ATTRIBUTES)
 """Attributes that do not choose the value, or name computations that are compared themselves."""
 _DEFAULTS: Final = frozenset({"1", "false", "{}"})
 
@@ -31,7 +24,7 @@ _DEFAULTS: Final = frozenset({"1", "false", "{}"})
 def choosing_attributes(opcode: str, attributes: str) -> tuple[tuple[str, str], ...]:
     """The attributes that choose the value, with their texts."""
     facts = OPCODES.get(opcode)
-    names = frozenset[str]() if facts is None else facts.allowed - COMMON - _FREE
+    names = frozenset[str]() if facts is None else facts.allowed - _FREE
     spans = split_attributes(attributes) if names and attributes else {}
     texts = {name: "".join(attributes[start:end].split()) for name, (start, end) in spans.items()}
     # XLA itself configures the calls that its own passes make, and tunes them later.

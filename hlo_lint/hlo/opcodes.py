@@ -30,6 +30,17 @@ COMMON: Final = frozenset(
     "parameter_replication sharding statistics".split()
 )
 """Attributes that every opcode may have."""
+EXECUTION: Final = frozenset(
+    "channel_id kind operand_layout_constraints output_to_operand_aliasing".split()
+)
+"""Attributes that say how an instruction runs; its value is the same to the bit."""
+VALUELESS: Final = EXECUTION | frozenset(
+    "algorithm api_version async_execution_thread constrain_layout custom_call_has_side_effect "
+    "indices_are_sorted infeed_config is_composite is_host_transfer is_stable mode "
+    "operand_precision outfeed_config padding_type result_accuracy schedule unique_indices "
+    "use_global_device_ids".split()
+)
+"""Attributes that do not choose the value: also precision, promises about operands, and effects."""
 
 # One opcode a line: its name, the number of operands (`2+` for two or more, `!` where the type must
 # be printed), its families, a colon, its attributes (`?` marks those that may be left out).

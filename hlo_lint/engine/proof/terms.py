@@ -25,17 +25,14 @@ from hlo_lint.hlo.attributes.plain import Alias
 from hlo_lint.hlo.attributes.splitting import control_predecessors
 from hlo_lint.hlo.index_maps import IndexMap, identity
 from hlo_lint.hlo.ir import Computation, Instruction, Module
-from hlo_lint.hlo.opcodes import COMMUNICATES
+from hlo_lint.hlo.opcodes import COMMUNICATES, EXECUTION
 from hlo_lint.hlo.shape import ArrayShape, Index, Shape, ShapeSyntaxError, TupleShape
 
 Term: TypeAlias = "int | tuple[Term, ...]"
 """The number of a term, or the terms of a tuple's elements."""
 
-_VALUELESS: Final = frozenset(
-    "backend_config output_to_operand_aliasing kind operand_layout_constraints "
-    "inferred_dimension channel_id".split()
-)
-"""Attributes that change no value, or that are compared separately where they do."""
+_NOT_IN_TERMS: Final = EXECUTION | {"backend_config", "inferred_dimension"}
+"""Attributes that change no bit, or that are compared separately where they do."""
 _STATEFUL: Final = COMMUNICATES | {"infeed", "outfeed", "rng", "rng-get-and-update-state"}
 """Opcodes with external effects, whose number and order count."""
 _SIDE_EFFECT: Final = "custom_call_has_side_effect=true"
@@ -350,7 +347,7 @@ def _map_of(instruction: Instruction, before: ArrayShape, after: ArrayShape) -> 
 def _attributes(instruction: Instruction) -> Hashable:
     """The attributes that affect values, with the number of called computations."""
     tail = without_metadata(instruction.attributes_text)
-    kept: list[Hashable] = [entry for entry in attributes(tail) if entry[0] not in _VALUELESS]
+    kept: list[Hashable] = [entry for entry in attributes(tail) if entry[0] not in _NOT_IN_TERMS]
     if "channel_id" in tail:  # `attributes` leaves out its number
         kept.append(instruction.attributes.get("channel_id"))
     if instruction.opcode == "custom-call":

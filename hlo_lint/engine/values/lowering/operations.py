@@ -22,7 +22,7 @@ from hlo_lint.engine.values.lowering.graph import (
 )
 from hlo_lint.engine.values.lowering.memory import bitcast_value, by_descriptor
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Instruction
-from hlo_lint.hlo.opcodes import COMMON, FIRST_INDEX, FORWARDS, OPCODES
+from hlo_lint.hlo.opcodes import COMMON, FIRST_INDEX, FORWARDS, OPCODES, VALUELESS
 from hlo_lint.hlo.parser.literals import ELIDED, AnyArray, LiteralError, LiteralValue
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape
 
@@ -31,12 +31,8 @@ if TYPE_CHECKING:
 
 _FREE: Final = FORWARDS - {"bitcast"}
 """Opcodes whose result equals their first operand; they may only move it in memory."""
-_DROPPED: Final = frozenset(
-    "algorithm async_execution_thread channel_id constrain_layout custom_call_has_side_effect "
-    "indices_are_sorted inferred_dimension is_composite is_stable operand_precision origin "
-    "output_to_operand_aliasing result_accuracy unique_indices use_global_device_ids".split()
-) | frozenset(COMMON)
-"""Attributes that do not affect the value of an instruction."""
+_DROPPED: Final = COMMON | VALUELESS | {"inferred_dimension"}
+"""Attributes that do not affect the value of an instruction whose shape is known."""
 _UNRUNNABLE: Final = frozenset(
     "infeed outfeed rng rng-get-and-update-state send send-done recv recv-done scan scaled-dot "
     "ragged-dot stochastic-convert dynamic-reshape set-dimension-size".split()
