@@ -17,7 +17,6 @@ from hlo_lint.hlo.ir import (
     cached_analysis,
     called_names,
 )
-from hlo_lint.hlo.kinds import ATTRIBUTES, OPCODE, reading_of
 from hlo_lint.hlo.opcodes import CALLERS, OPCODES
 from hlo_lint.hlo.records import attributes_before_metadata, attributes_of, opcode_of
 from hlo_lint.text.patterns import late
@@ -36,6 +35,9 @@ def may_call(opcode: str) -> bool:
 
 
 _CALLS_NOTHING: Final = frozenset([opcode for opcode in OPCODES if not may_call(opcode)])
+_NAMES_NOTHING: Final = frozenset(
+    [opcode for opcode, facts in OPCODES.items() if facts.allowed.isdisjoint(CALLING_ATTRIBUTES)]
+)
 
 
 @cached_analysis
@@ -100,13 +102,24 @@ def calls_of(computation: Computation) -> Mapping[int, tuple[str, ...]]:
     if computation.opcodes <= _CALLS_NOTHING:
         return {}
     callers = filter(may_call, computation.opcodes - _CALLS_NOTHING)
-    inline, rows = computation.inline, computation.rows
     return {
-        number: computation.at(number).called_computations
-        if number in inline
-        else _called_by(attributes_of(rows[number]))
-        for number in positions_of(computation, callers)
+        number: _called_at(computation, number) for number in positions_of(computation, callers)
     }
+
+
+@cached_analysis
+def named_computations(computation: Computation) -> Mapping[int, tuple[str, ...]]:
+    """The names of computations in each instruction's attributes, even of an unknown opcode."""
+    return {
+        number: names
+        for number in positions_of(computation, computation.opcodes - _NAMES_NOTHING)
+        if (names := _called_at(computation, number))
+    }
+
+
+def names_called_in(computation: Computation) -> Iterator[str]:
+    """The names of computations in all attributes, once for each time."""
+    return chain.from_iterable(named_computations(computation).values())
 
 
 def callees_of(
@@ -119,10 +132,23 @@ def callees_of(
             yield from filter(None, map(module.computation, names))
 
 
+def _called_at(computation: Computation, number: int) -> tuple[str, ...]:
+    if number in computation.inline:
+        return computation.at(number).called_computations
+    return _called_by(attributes_of(computation.rows[number]))
+
+
 @lru_cache(maxsize=1 << 13)
 def _called_by(attributes: str) -> tuple[str, ...]:
     """The names of the computations that a line calls, cached: dumps share most lines."""
     return callees_in(attributes_before_metadata(attributes))
+
+
+@cached_analysis
+def inline_computations(module: Module) -> frozenset[Computation]:
+    """The computations written inside attributes."""
+    calls = (several for computation in module for several in computation.inline.values())
+    return frozenset(inline.computation for several in calls for inline in several)
 
 
 @cached_analysis
@@ -133,30 +159,8 @@ def uncalled_computations(module: Module) -> Sequence[Computation]:
     """
     if module.entry is None or len(module.computations) == 1:
         return ()
-    calls = [calls_of(caller).values() for caller in module.computations]
-    called = set(chain.from_iterable(chain.from_iterable(calls)))
-    uncalled = [
-        computation
-        for computation in module.computations
-        if computation is not module.entry and computation.name not in called
-    ]
-    if uncalled:
-        called.update(*map(_named, module.computations))
-    return [computation for computation in uncalled if computation.name not in called]
-
-
-def _named(computation: Computation) -> frozenset[str]:
-    """The names of computations in any attribute; metadata may add further names."""
-    if computation.opcodes <= _NAMES_NOTHING:
-        return frozenset()
-    kinds = reading_of(computation).kinds
-    attributes = {kind[ATTRIBUTES] for kind in kinds if kind[OPCODE] not in _NAMES_NOTHING}
-    return frozenset(chain.from_iterable(map(called_names, attributes)))
-
-
-_NAMES_NOTHING: Final = frozenset(
-    [opcode for opcode, facts in OPCODES.items() if facts.allowed.isdisjoint(CALLING_ATTRIBUTES)]
-)
+    called = {module.entry.name, *chain.from_iterable(map(names_called_in, module.computations))}
+    return [computation for computation in module.computations if computation.name not in called]
 
 
 def callees_in(attributes: str) -> tuple[str, ...]:

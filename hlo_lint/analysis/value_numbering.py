@@ -12,14 +12,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping
 from typing import Final, Generic, Protocol, TypeVar
 
+from hlo_lint.analysis.calls import named_computations
 from hlo_lint.analysis.walks import operands_first
 from hlo_lint.hlo.ir import Computation, Module
 
 UNKNOWN: Final = -1
 """The number of an undefined value, or of a recursive call."""
-
-CalleeNames = Mapping[int, tuple[str, ...]]
-"""The names of the computations that instructions call, by the instructions' positions."""
 
 
 class ValueNumbering:
@@ -58,10 +56,6 @@ class ModuleNumbering(ValueNumbering, ABC, Generic[ComputationT]):
         self._computations: dict[Computation, dict[tuple[int, ...], ComputationT]] = {}
 
     @abstractmethod
-    def _callees(self, computation: Computation) -> CalleeNames:
-        """The computations that each instruction calls."""
-
-    @abstractmethod
     def _numbered(
         self, computation: Computation, callees: Mapping[int, tuple[int, ...]], module: Module
     ) -> ComputationT:
@@ -72,7 +66,7 @@ class ModuleNumbering(ValueNumbering, ABC, Generic[ComputationT]):
         by_name: dict[str, Computation] = {}
         for computation in module.computations:
             by_name.setdefault(computation.name, computation)
-        called = {name: self._callees(computation) for name, computation in by_name.items()}
+        called = {name: named_computations(body) for name, body in by_name.items()}
 
         def callees_of(name: str) -> list[str]:
             return [to for names in called[name].values() for to in names if to in by_name]

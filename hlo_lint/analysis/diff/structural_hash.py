@@ -13,9 +13,10 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final
 
 from hlo_lint.analysis.buffers import element_taken
+from hlo_lint.analysis.calls import named_computations
 from hlo_lint.analysis.cycles import cycles_of
 from hlo_lint.analysis.diff.normalize import (
     PROVENANCE,
@@ -25,10 +26,10 @@ from hlo_lint.analysis.diff.normalize import (
     shape_meaning,
     without_metadata,
 )
-from hlo_lint.analysis.value_numbering import UNKNOWN, CalleeNames, ModuleNumbering
+from hlo_lint.analysis.value_numbering import UNKNOWN, ModuleNumbering
 from hlo_lint.analysis.walks import operands_first
 from hlo_lint.hlo.attributes.splitting import control_predecessors
-from hlo_lint.hlo.ir import Computation, Module, called_names
+from hlo_lint.hlo.ir import Computation, Module
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS, NO_KERNEL
 from hlo_lint.hlo.records import (
     InstructionRecord,
@@ -54,13 +55,6 @@ The position is -1 if the computation does not define the name.
 """
 
 
-class _Surface(NamedTuple):
-    """The rows of a computation, without their references."""
-
-    labels: list[int]
-    called: CalleeNames
-
-
 @dataclass(eq=False)
 class Body:
     """A computation with its numbers and edges; lists have an entry for each row."""
@@ -74,7 +68,7 @@ class Body:
     """Operands, then control predecessors."""
     operands: list[int]
     """The number of the reads that are operands."""
-    callees: CalleeNames
+    callees: Mapping[int, tuple[str, ...]]
     elements: frozenset[int]
     """Positions of get-tuple-elements that are read through."""
     root: int
@@ -117,7 +111,7 @@ class Structures(ModuleNumbering[Body]):
     def __init__(self) -> None:
         super().__init__()
         self._labels: dict[tuple[str, ...], int] = {}
-        self._surfaces: dict[Computation, _Surface] = {}
+        self._labels_of: dict[Computation, list[int]] = {}
 
     def keep(self, modules: Iterable[Module]) -> None:
         """Forget computations of other modules, to bound memory over a run with many dumps.
@@ -125,11 +119,11 @@ class Structures(ModuleNumbering[Body]):
         Structures from before this call must not be compared with later ones.
         """
         if len(self._numbers) > _MAX_NUMBERS:
-            for memo in (self._numbers, self._labels, self._computations, self._surfaces):
+            for memo in (self._numbers, self._labels, self._computations, self._labels_of):
                 memo.clear()
             return
         needed = {computation for module in modules for computation in module.computations}
-        for cache in (self._computations, self._surfaces):
+        for cache in (self._computations, self._labels_of):
             for computation in cache.keys() - needed:
                 del cache[computation]
 
@@ -154,17 +148,15 @@ class Structures(ModuleNumbering[Body]):
         fields = tuple(header.items())
         return self.number(("module", fields, result, frozenset(counted.items()), cyclic))
 
-    def _callees(self, computation: Computation) -> CalleeNames:
-        return self._surface(computation).called
-
     def _numbered(
         self, computation: Computation, callees: Mapping[int, tuple[int, ...]], module: Module
     ) -> Body:
-        surface = self._surface(computation)
+        labels = self._labels_of.get(computation)
         rows = computation.rows
+        if labels is None:
+            labels = self._labels_of[computation] = [*map(self._label, rows)]
         root = computation.root
         reads, operands, elements = _reads(computation)
-        labels = surface.labels
         values = [UNKNOWN] * len(rows)
         for number in _order(reads):
             if number not in elements:
@@ -183,25 +175,11 @@ class Structures(ModuleNumbering[Body]):
         at_root = -1 if root is None else root.number
         result = values[at_root] if at_root >= 0 else -1
         whole = self.number(("computation", computation.thread, result, tuple(kept)))
-        return Body(
-            computation, labels, values, reads, operands, surface.called, elements, at_root, whole
-        )
+        called = named_computations(computation)
+        return Body(computation, labels, values, reads, operands, called, elements, at_root, whole)
 
-    def _surface(self, computation: Computation) -> _Surface:
-        surface = self._surfaces.get(computation)
-        if surface is None:
-            rows, inline = computation.rows, computation.inline
-            bare = [without_metadata(attributes_of(row)) for row in rows]
-            called = {
-                number: names for number, tail in enumerate(bare) if (names := called_names(tail))
-            }
-            called |= {number: computation.at(number).called_computations for number in inline}
-            labels = [self._label(row, tail) for row, tail in zip(rows, bare, strict=True)]
-            surface = self._surfaces[computation] = _Surface(labels, called)
-        return surface
-
-    def _label(self, row: InstructionRecord, bare: str) -> int:
-        opcode = opcode_of(row)
+    def _label(self, row: InstructionRecord) -> int:
+        opcode, bare = opcode_of(row), without_metadata(attributes_of(row))
         key = (type_of(row), opcode, bare, operands_of(row) if opcode in LITERAL_OPERANDS else "")
         label = self._labels.get(key)
         if label is None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from hlo_lint.analysis.calls import inline_computations
 from hlo_lint.analysis.rewrite.graph import (
     AnyInstruction,
     NewInstruction,
     ReadValue,
     RewrittenGraph,
-    inline_computations,
 )
 from hlo_lint.hlo.ir import Instruction, called_names
 from hlo_lint.hlo.opcodes import COMMON, OPCODES, demands_on

@@ -7,12 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from hlo_lint.analysis.rewrite.graph import (
-    AnyInstruction,
-    NewInstruction,
-    RewrittenGraph,
-    inline_computations,
-)
+from hlo_lint.analysis.calls import inline_computations
+from hlo_lint.analysis.rewrite.graph import AnyInstruction, NewInstruction, RewrittenGraph
 from hlo_lint.hlo.attributes.splitting import joined_attributes, split_attributes
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis, called_names
 from hlo_lint.hlo.opcodes import COMMON

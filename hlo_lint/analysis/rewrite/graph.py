@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterator, Set
+from collections.abc import Container, Set
 from dataclasses import dataclass
 from math import inf
 from typing import Final, NamedTuple, TypeAlias
 
+from hlo_lint.analysis.calls import inline_computations, names_called_in
 from hlo_lint.analysis.walks import control_successors, reached, without_readers
 from hlo_lint.hlo.attributes.splitting import joined_attributes
 from hlo_lint.hlo.ir import Computation, Instruction, Module, Operand, cached_analysis, called_names
@@ -312,18 +313,6 @@ def taken_names(module: Module) -> frozenset[str]:
     return frozenset(module.names())
 
 
-def names_called_in(computation: Computation) -> Iterator[str]:
-    """The names of called computations, once for each call."""
-    return (name for instruction in computation for name in instruction.called_computations)
-
-
 @cached_analysis
 def _call_counts(module: Module) -> Counter[str]:
     return Counter(name for computation in module for name in names_called_in(computation))
-
-
-@cached_analysis
-def inline_computations(module: Module) -> frozenset[Computation]:
-    """The computations written inside attributes."""
-    calls = (several for computation in module for several in computation.inline.values())
-    return frozenset(inline.computation for several in calls for inline in several)

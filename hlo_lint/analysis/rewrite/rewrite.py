@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from hlo_lint.analysis.calls import names_called_in
 from hlo_lint.analysis.rewrite.demands import (
     demand_attributes,
     demand_operands,
@@ -23,7 +24,6 @@ from hlo_lint.analysis.rewrite.graph import (
     ReadValue,
     RewrittenGraph,
     fresh_name,
-    names_called_in,
     taken_names,
 )
 from hlo_lint.hlo.ir import Computation, Instruction, Module, Operand

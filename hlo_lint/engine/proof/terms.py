@@ -16,7 +16,7 @@ from typing import Final, NoReturn, TypeAlias
 from hlo_lint.analysis.buffers import origins, source_of
 from hlo_lint.analysis.diff.normalize import attributes, literal_meaning, without_metadata
 from hlo_lint.analysis.shape_inference.types import without_layout
-from hlo_lint.analysis.value_numbering import UNKNOWN, CalleeNames, ModuleNumbering
+from hlo_lint.analysis.value_numbering import UNKNOWN, ModuleNumbering
 from hlo_lint.analysis.walks import reached
 from hlo_lint.engine.proof.payloads import inputs_read, payload_key
 from hlo_lint.hlo import index_maps
@@ -90,13 +90,6 @@ class Terms(ModuleNumbering[_Summary]):
         self._applications: dict[int, _Application] = {}
         self._acting: set[int] = set()
         """The numbers of computations with external effects."""
-
-    def _callees(self, computation: Computation) -> CalleeNames:
-        return {
-            instruction.number: called
-            for instruction in computation.instructions
-            if (called := instruction.called_computations)
-        }
 
     def _numbered(
         self, computation: Computation, callees: Mapping[int, tuple[int, ...]], module: Module

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
 from typing import NamedTuple
 
+from hlo_lint.analysis.calls import inline_computations
 from hlo_lint.analysis.shape_inference import ShapeInference
 from hlo_lint.analysis.walks import without_readers
 from hlo_lint.hlo.attributes.splitting import (
@@ -184,12 +184,11 @@ class Draft:
     def of(cls, module: Module, comments: str = "") -> Draft:
         """The draft of a module; shapes that the text leaves out are inferred."""
         inference = ShapeInference(module.computations)
-        several = (inline for body in module.computations for inline in body.inline.values())
-        inline = {id(part.computation) for part in chain.from_iterable(several)}
+        inline = inline_computations(module)
         bodies = tuple(
             _body(computation, inference, computation is module.entry)
             for computation in module.computations
-            if computation.rows and id(computation) not in inline
+            if computation.rows and computation not in inline
         )
         tables = "\n\n".join(module.tables)
         return cls(module.name, dict(module.attributes), bodies, comments, tables)

@@ -66,8 +66,6 @@ class Lowering:
     origins: dict[tuple[str, int], Instruction] = field(default_factory=dict)
     last: dict[tuple[str, int], Instruction] = field(default_factory=dict)
     scope: str = ""
-    by_name: dict[str, Computation] = field(default_factory=dict)
-    """The computations of the module."""
     iterations: tuple[Callable[[], Node] | None, ...] = ()
     """A function for each loop around the current instruction, outermost first.
 
@@ -82,14 +80,6 @@ class Lowering:
 
     Only their operands are lowered, and for a single device.
     """
-
-    def __post_init__(self) -> None:
-        if self.by_name:
-            return  # a copy for another scope of the module
-        self.by_name.update({body.name: body for body in self.module.computations})
-        for computation in self.module.computations:
-            for inner in computation.inline.values():
-                self.by_name.update({call.computation.name: call.computation for call in inner})
 
     def program(self) -> Program:
         """The values of the module as a program.
@@ -254,7 +244,7 @@ class Lowering:
 
     def body(self, name: str) -> Computation:
         """A called computation."""
-        computation = self.by_name.get(name.strip().removeprefix("%"))
+        computation = self.module.computation(name)
         if computation is None or computation.root is None:
             raise NotLowered(f"there is no computation %{name}")
         return computation
