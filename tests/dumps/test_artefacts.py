@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -92,9 +93,8 @@ def test_line_ends_of_windows_change_nothing() -> None:
 
 
 def test_trouble_tells_what_stood_where() -> None:
-    assignment = read_buffer_assignment(
-        "BufferAssignment:\nallocation 0: size 4, constant:\n value: <1 a @0>\n"
-    )
+    text = "BufferAssignment:\nallocation 0: size 4, constant:\n value: <1 a @0>\n"
+    assignment = read_buffer_assignment(text)
     (only,) = assignment.problems
     assert only.message == "expected an allocation or a value, found `value: <1 a @0>`"
     assert assignment.lines.position(only.start) == Position(3, 1)
@@ -305,16 +305,11 @@ def test_old_releases_write_one_file_for_assignment_values_and_live_ranges() -> 
         assert [value.slice for value in old.values_of(*place)] == [AllocationSlice(3, 0, 20)]
     for value in old.buffer_values.values:
         assert old.text[value.span.start :].startswith(f"<{value.id} ")
+    parameter, scratch, _ = old.allocations
+    assert (parameter.parameter, "maybe-live-out" in scratch.flags) == (1, True)
+    assert [value.id for value in old.by_index[3].values] == [20, 95]
     text, _, _ = OLD_ASSIGNMENT.partition("HloLiveRange")
     assert records_of(old) == by_grammar(text)
-
-
-def test_allocations_say_what_they_are_for() -> None:
-    assignment = read_buffer_assignment(OLD_ASSIGNMENT)
-    parameter, scratch, _ = assignment.allocations
-    assert parameter.parameter == 1
-    assert "maybe-live-out" in scratch.flags
-    assert [value.id for value in assignment.by_index[3].values] == [20, 95]
 
 
 def test_values_of_other_memory_spaces_share_an_allocation() -> None:
@@ -363,14 +358,11 @@ def test_values_and_assignment_are_of_the_same_values() -> None:
 
 
 def test_slices_overlap_where_a_byte_lies_in_both() -> None:
-    slices = [
-        AllocationSlice(a, offset, size) for a in (0, 1) for offset in range(4) for size in range(4)
-    ]
-    for one_slice in slices:
-        for other in slices:
-            same = set(range(one_slice.offset, one_slice.end)) & set(range(other.offset, other.end))
-            shares = one_slice.allocation == other.allocation and bool(same)
-            assert one_slice.overlaps(other) == shares
+    slices = [AllocationSlice(*parts) for parts in product((0, 1), range(4), range(4))]
+    for one, other in product(slices, slices):
+        same = {*range(one.offset, one.end)} & {*range(other.offset, other.end)}
+        shares = one.allocation == other.allocation and bool(same)
+        assert one.overlaps(other) == shares
 
 
 # ---- text protos

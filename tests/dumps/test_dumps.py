@@ -6,7 +6,8 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Container
+from collections.abc import Container, Iterable
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,13 @@ def rewrite(folder: Path, bad: Container[int] | None = None) -> Path:
     for path in sorted(folder.glob("*.txt")):
         step = name_of(path.name).step
         path.write_text(BAD if bad is None or (step is not None and step in bad) else GOOD)
+    return folder
+
+
+def copied(paths: Iterable[Path], folder: Path) -> Path:
+    """The folder, with copies of files."""
+    for path in paths:
+        shutil.copy(path, folder)
     return folder
 
 
@@ -251,9 +259,6 @@ def test_metadata_lists_the_passes_that_ran_with_and_without_a_change() -> None:
     assert {dump.path.name for dump in compilation.steps} >= written
     assert any(run.changed and run.dumps for run in runs)
     assert any(run.name == "layout_normalization" and not run.changed for run in runs)
-
-
-def test_without_metadata_nothing_is_said_of_passes() -> None:
     assert main_pipeline(CRASH).pass_runs is None
 
 
@@ -315,16 +320,13 @@ def test_a_file_is_recognised_by_its_pass(name: str, expected: list[str], tmp_pa
 
 
 def test_what_one_module_contradicts_holds_of_no_module_of_its_folder(tmp_path: Path) -> None:
-    steps = [
-        ("0001.jit_f.0000.async-collective", "pipeline-start", "async-collective-replacer"),
-        ("0002.jit_g.0000.sharding-removal", "flatten-call-graph", "sharding-remover"),
-        ("0002.jit_g.0001.sharding-removal", "shardy-xla", "flatten-call-graph"),
-        ("0002.jit_g.0002.sharding-removal", "dce", "shardy-xla"),
-    ]
-    paths = [
-        tmp_path / f"module_{name}.after_{after}.before_{before}.txt"
-        for name, after, before in steps
-    ]
+    names = (
+        "0001.jit_f.0000.async-collective.after_pipeline-start.before_async-collective-replacer",
+        "0002.jit_g.0000.sharding-removal.after_flatten-call-graph.before_sharding-remover",
+        "0002.jit_g.0001.sharding-removal.after_shardy-xla.before_flatten-call-graph",
+        "0002.jit_g.0002.sharding-removal.after_dce.before_shardy-xla",
+    )
+    paths = [tmp_path / f"module_{name}.txt" for name in names]
     paths[0].write_text(BAD)
     (alone,) = open_dump(tmp_path)
     assert [release.name for release in alone.releases] == ["cpu-jax0.10.2"]
@@ -397,28 +399,21 @@ def test_before_a_reshape_decomposer_the_reshape_is_repaired() -> None:
     assert outcomes[30] is outcomes[29] is outcomes[28] is Fate.BREAKS
 
 
-@pytest.mark.parametrize("case", NO_DECOMPOSER[:2], ids=title)
-def test_the_next_pass_in_a_name_shows_that_a_pass_was_left_out(case: Path, tmp_path: Path) -> None:
-    """These releases name the next pass that runs, so no debug options are needed."""
+@pytest.mark.parametrize("case", NO_DECOMPOSER, ids=title)
+def test_without_options_the_next_pass_in_a_name_shows_a_cause(case: Path, tmp_path: Path) -> None:
+    """Release 0.11.2 names the next pass of the list, others the next that is not disabled."""
     (found,) = hlo_lint.lint(without_options(case, tmp_path)).findings
-    assert found.severity is Severity.ERROR
     assert present(found.introduced_by).pass_name == "layout-assignment"
-
-
-def test_where_no_name_shows_a_disabled_pass_a_crash_without_options_warns(tmp_path: Path) -> None:
-    """Release 0.11.2 names the next pass of the list, whether or not it is disabled."""
-    (found,) = hlo_lint.lint(without_options(NO_DECOMPOSER[2], tmp_path)).findings
-    assert found.severity is Severity.WARNING
-    assert "debug_options" in " ".join(found.notes)
+    is_named = case != NO_DECOMPOSER[2]
+    assert found.severity is (Severity.ERROR if is_named else Severity.WARNING)
+    assert is_named or "debug_options" in " ".join(found.notes)
 
 
 @pytest.mark.parametrize("case", [CRASH, *NO_DECOMPOSER], ids=title)
 @pytest.mark.parametrize("options", [True, False])
 def test_the_last_dump_by_name_is_never_clean(case: Path, options: bool, tmp_path: Path) -> None:
     last = main_pipeline(case).steps[-1].path
-    shutil.copy(last, tmp_path)
-    if options:
-        shutil.copy(next(case.glob("*.debug_options")), tmp_path)
+    copied((last, *(case.glob("*.debug_options") if options else ())), tmp_path)
     found = hlo_lint.lint(tmp_path / last.name).findings
     if "before_reshape-decomposer" in last.name and not options:
         assert found == ()  # the pass that repairs it is named as the next
@@ -431,9 +426,7 @@ def test_the_last_dump_by_name_is_never_clean(case: Path, options: bool, tmp_pat
 @pytest.mark.parametrize("case", [CRASH, NO_DECOMPOSER[2]], ids=title)
 def test_what_ran_is_cut_short_and_the_last_file_still_tells(case: Path, tmp_path: Path) -> None:
     last = main_pipeline(case).steps[-1].path
-    for path in (last, next(case.glob("*.debug_options"))):
-        shutil.copy(path, tmp_path)
-    (found,) = hlo_lint.lint(tmp_path).findings
+    (found,) = hlo_lint.lint(copied((last, *case.glob("*.debug_options")), tmp_path)).findings
     assert (found.severity, Path(found.path).name) == (Severity.ERROR, last.name)
 
 
@@ -465,24 +458,19 @@ def test_dumps_of_the_cpu_never_bind(case: str, final: bool, tmp_path: Path) -> 
 
 
 def test_helper_modules_of_the_autotuner_never_bind(tmp_path: Path) -> None:
-    for path in HELPERS.glob("module_000[3-6]*.txt"):
-        shutil.copy(path, tmp_path)
-    dump = open_dump(rewrite(tmp_path))
+    dump = open_dump(rewrite(copied(HELPERS.glob("module_000[3-6]*.txt"), tmp_path)))
     assert all(compilation.is_helper and not compilation.crashed for compilation in dump)
     assert hlo_lint.lint(dump).findings == ()
 
 
 def test_helper_modules_beside_a_crash_change_nothing(crash: Path) -> None:
-    for path in HELPERS.glob("module_000[3-6]*.txt"):
-        shutil.copy(path, crash)
+    copied(HELPERS.glob("module_000[3-6]*.txt"), crash)
     assert [found.module for found in errors_in(crash)] == ["jit_batched_dot"]
 
 
 def test_the_caller_may_say_what_comes_next_for_a_helper_too(tmp_path: Path) -> None:
-    for path in HELPERS.glob("module_0003*0000*.txt"):
-        shutil.copy(path, tmp_path)
-    rewrite(tmp_path)
-    (found,) = hlo_lint.lint(tmp_path, before="layout_normalization").findings
+    folder = rewrite(copied(HELPERS.glob("module_0003*0000*.txt"), tmp_path))
+    (found,) = hlo_lint.lint(folder, before="layout_normalization").findings
     assert found.severity is Severity.ERROR
 
 
@@ -560,16 +548,13 @@ def pairs(compilation: Compilation) -> list[tuple[int | None, int | None]]:
 
 
 def test_where_every_change_was_dumped_a_pass_met_the_last_dump_of_its_pipeline() -> None:
-    assert {
-        (18, 19), (19, 20), (20, 21), (23, 24), (24, 25), (25, 26), (26, 27), (28, 30),
-    } <= set(pairs(main_pipeline(CRASH)))  # fmt: skip
+    followed = {(step, step + 1) for step in (18, 19, 20, 23, 24, 25, 26)}
+    assert followed | {(28, 30)} <= set(pairs(main_pipeline(CRASH)))
 
 
 @pytest.mark.parametrize("case", CASES, ids=title)
 def test_a_transition_leads_from_a_dump_outside_of_a_pass_to_one_behind_it(case: Path) -> None:
-    for transition in (
-        each for compilation in open_dump(case) for each in compilation.transitions()
-    ):
+    for transition in chain.from_iterable(each.transitions() for each in open_dump(case)):
         before, after = present(transition.before.name), present(transition.after.name)
         assert present(before.step) < present(after.step)
         assert after.after != "pipeline-start"
@@ -585,14 +570,13 @@ def test_a_pipeline_without_a_dump_as_a_pass_is_not_the_next_pass(
 ) -> None:
     options = next(CRASH.glob("*.debug_options"))
     shutil.copy(options, tmp_path / "module_0001.m.debug_options")
-    for step, (place, opcode) in enumerate(
-        {
-            "outer.after_pipeline-start.before_convolution-folding": "negate",
-            "inner.after_pipeline-start.before_algsimp": midst,
-            "inner.after_algsimp.before_pipeline-end": "sine",
-            "outer.after_cse.before_pipeline-end": "cosine",
-        }.items()
-    ):
+    steps = {
+        "outer.after_pipeline-start.before_convolution-folding": "negate",
+        "inner.after_pipeline-start.before_algsimp": midst,
+        "inner.after_algsimp.before_pipeline-end": "sine",
+        "outer.after_cse.before_pipeline-end": "cosine",
+    }
+    for step, (place, opcode) in enumerate(steps.items()):
         text = entry(f"  p = f32[] parameter(0)\n  ROOT r = f32[] {opcode}(p)")
         (tmp_path / f"module_0001.m.{step:04}.{place}.txt").write_text(text)
     (compilation,) = open_dump(tmp_path)
@@ -612,11 +596,9 @@ def test_without_options_dumps_tell_if_every_change_is_there(crash: Path, tmp_pa
     assert pairs(main_pipeline(crash)) == known
     main_pipeline(crash).steps[3].path.unlink()
     assert not main_pipeline(crash).records_every_change
-    for path in ONLY_ONE_PASS.iterdir():
-        if not path.name.endswith(".debug_options"):
-            shutil.copy(path, tmp_path)
-    assert not main_pipeline(tmp_path).records_every_change
-    assert pairs(main_pipeline(tmp_path)) == pairs(main_pipeline(ONLY_ONE_PASS))
+    one = main_pipeline(without_options(ONLY_ONE_PASS, tmp_path))
+    assert not one.records_every_change
+    assert pairs(one) == pairs(main_pipeline(ONLY_ONE_PASS))
 
 
 # What cannot be read
@@ -678,16 +660,12 @@ def test_an_empty_file_by_name_is_no_hlo_and_no_reason_to_raise(name: str, tmp_p
     assert found.rule == "unreadable-text"
 
 
-def test_an_empty_text_in_a_directory_is_skipped(tmp_path: Path) -> None:
+def test_a_directory_of_nothing_or_of_an_empty_text_holds_nothing(tmp_path: Path) -> None:
+    empty = hlo_lint.lint(tmp_path)
+    assert [skipped.reason for skipped in empty.skipped] == ["there is no HLO in it"]
     (tmp_path / "x.txt").touch()
-    report = hlo_lint.lint(tmp_path)
-    assert (report.findings, report.stats["files"], len(report.skipped)) == ((), 0, 1)
-
-
-def test_an_empty_directory_holds_nothing(tmp_path: Path) -> None:
-    report = hlo_lint.lint(tmp_path)
-    assert (report.findings, report.stats["files"]) == ((), 0)
-    assert [entry.reason for entry in report.skipped] == ["there is no HLO in it"]
+    for report in (empty, hlo_lint.lint(tmp_path)):
+        assert (report.findings, report.stats["files"], len(report.skipped)) == ((), 0, 1)
 
 
 def test_a_dump_that_was_cut_in_the_middle_is_read_as_far_as_it_goes(crash: Path) -> None:

@@ -455,9 +455,7 @@ def test_a_pass_of_the_name_of_its_pipeline_reports_without_effect(tmp_path: Pat
     (found,) = hlo_lint.lint(tmp_path).findings
     assert (found.rule, found.severity) == ("change-without-effect", Severity.INFO)
     assert "layout_normalization reported a change" in found.message
-
-
-def test_passes_that_report_a_change_by_design_are_left_out() -> None:
+    # Passes that report a change by design are left out.
     assert hlo_lint.lint(CPU, ["change-without-effect"]).findings == ()
 
 
@@ -541,17 +539,11 @@ def test_compare_prints_the_settings_of_both_sides() -> None:
     assert json.loads(out)["differences"][0]["after"] == ["cse"]
 
 
-def test_a_run_has_the_settings_of_itself() -> None:
+def test_settings_are_compared_with_records_of_the_same_module(tmp_path: Path) -> None:
     assert compare_settings(str(CPU), str(CPU)) == (0, "the same\n")
-
-
-def test_settings_are_not_compared_without_records(tmp_path: Path) -> None:
-    status, out = compare_settings(str(CPU), str(tmp_path))
-    assert status == 2
-    assert "no record of flags" in out
-    status, out = compare_settings(str(CPU), str(CRASH))
-    assert status == 2
-    assert "no module is in both" in out
+    for other, says in ((tmp_path, "no record of flags"), (CRASH, "no module is in both")):
+        status, out = compare_settings(str(CPU), str(other))
+        assert (status, says in out) == (2, True)
 
 
 def test_a_target_is_compared_field_by_field(tmp_path: Path) -> None:
@@ -601,14 +593,10 @@ def test_each_death_of_the_fixtures_has_a_cause() -> None:
         ("reduce_of_columns", "reduction-dimension-grouper"),
     ],
 )
-def test_a_death_names_the_pass_that_xla_died_in(name: str, guilty: str) -> None:
-    (found,) = hlo_lint.lint(DEATHS / name, ["compilation-died"]).findings
-    assert found.severity is Severity.ERROR
-    assert found.message.startswith(f"compilation died in {guilty}: ")
-
-
-@pytest.mark.parametrize("name", [name for name in CAUSES if CAUSES[name][0] != "compiler-refuses"])
-def test_what_xla_died_of_is_found(name: str) -> None:
+def test_what_xla_died_of_is_found_and_the_pass_is_named(name: str, guilty: str) -> None:
+    (death,) = hlo_lint.lint(DEATHS / name, ["compilation-died"]).findings
+    assert death.severity is Severity.ERROR
+    assert death.message.startswith(f"compilation died in {guilty}: ")
     rule, said, _ = CAUSES[name]
     found = [f for f in hlo_lint.lint(DEATHS / name).findings if f.rule != "required-pass-order"]
     assert [(f.rule, said in f.message) for f in found] == [(rule, True)]
