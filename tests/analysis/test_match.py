@@ -239,10 +239,10 @@ def test_every_opcode_has_its_function(opcode: str) -> None:
     assert repr(function("x")) == f'm.{function_of(opcode)}("x")'
 
 
-def test_what_is_no_opcode_has_no_function() -> None:
-    for name in ("reshpe", "all-reduce", "and", "__wrapped__", "reshape_"):
-        with pytest.raises(AttributeError, match=f"no attribute '{name}'"):
-            getattr(m, name)
+@pytest.mark.parametrize("name", ["reshpe", "all-reduce", "and", "__wrapped__", "reshape_"])
+def test_what_is_no_opcode_has_no_function(name: str) -> None:
+    with pytest.raises(AttributeError, match=f"no attribute '{name}'"):
+        getattr(m, name)
 
 
 WRONG: list[tuple[Callable[[], object], str]] = [

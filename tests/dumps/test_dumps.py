@@ -42,9 +42,7 @@ def title(case: Path) -> str:
 
 
 def name_of(text: str) -> DumpName:
-    name = parse_name(text)
-    assert name is not None, text
-    return name
+    return present(parse_name(text))
 
 
 def main_pipeline(case: Path) -> Compilation:
@@ -492,9 +490,9 @@ def test_one_reshape_through_many_dumps_is_one_finding_with_its_pass(
     bad: Container[int], since: str, step: int, crash: Path
 ) -> None:
     (found,) = hlo_lint.lint(rewrite(crash, bad), ["reshape-moves-data"]).findings
-    assert found.introduced_by is not None
-    assert (found.introduced_by.pass_name, found.introduced_by.step) == (since, step)
-    assert f".{step:04d}." in found.introduced_by.path
+    guilty = present(found.introduced_by)
+    assert (guilty.pass_name, guilty.step) == (since, step)
+    assert f".{step:04d}." in guilty.path
     assert present(found.step) >= step
 
 
@@ -518,8 +516,8 @@ def test_a_pass_between_two_pipelines_has_no_name(crash: Path) -> None:
 @pytest.mark.parametrize("case", NO_DECOMPOSER, ids=title)
 def test_layout_assignment_is_at_fault_where_nothing_repairs_what_it_chose(case: Path) -> None:
     (found,) = errors_in(case)
-    assert found.introduced_by is not None
-    assert (found.introduced_by.pass_name, found.introduced_by.step) == ("layout-assignment", 12)
+    guilty = present(found.introduced_by)
+    assert (guilty.pass_name, guilty.step) == ("layout-assignment", 12)
     assert any("reshape-decomposer" in note and "disabled" in note for note in found.notes)
 
 
