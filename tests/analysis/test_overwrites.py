@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from types import FrameType
-
 import pytest
 
 import hlo_lint
-from hlo_lint.analysis import overwrites, shared_buffers
+from hlo_lint.analysis import overwrites
+from tests.conftest import calls_of
 from tests.texts import entry
-
-_FILES = (overwrites.__file__, shared_buffers.__file__)
 
 
 def _module(updates: int, last: str) -> str:
@@ -24,18 +20,7 @@ def _module(updates: int, last: str) -> str:
 
 def _calls(updates: int) -> int:
     module = hlo_lint.parse(_module(updates, f"negate(d{updates})"))
-    calls = 0
-
-    def count(frame: FrameType, event: str, _: object) -> None:
-        nonlocal calls
-        calls += event == "call" and frame.f_code.co_filename in _FILES
-
-    sys.setprofile(count)
-    try:
-        assert not list(overwrites.overwrites(module))
-    finally:
-        sys.setprofile(None)
-    return calls
+    return calls_of(lambda: [*overwrites.overwrites(module)])
 
 
 def test_a_chain_of_updates_costs_the_same_for_each() -> None:

@@ -1,4 +1,4 @@
-"""A seeded sample of what fuzzing does: seeds, and seeds with a few bytes changed."""
+"""Seeded samples of what fuzzing does: changed bytes, mutated graphs, mutated steps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from hlo_lint.hlo.opcodes import OPCODES
 from tests.conftest import FIXTURES
+from tests.fuzz import graphs, steps
 from tests.fuzz.corpus import seeds
 from tests.fuzz.targets import TARGETS
 
@@ -22,6 +24,8 @@ MUTANTS = {
     "values": 12,
 }
 """Inputs of a target; 20 of those that are not listed."""
+GRAPHS, STEPS = 150, 60
+"""Mutants."""
 TOKENS = (b"{", b"}", b"(", b")", b'"', b"/*", b"\0", b"\xff", b"9" * 30, b"=", b",", b"\n", b"%a")
 
 
@@ -49,3 +53,32 @@ def test_what_fuzzing_found_is_mended(path: Path) -> None:
     """A name is `fuzz_TARGET-what_broke`."""
     target = path.name.removeprefix("fuzz_").partition("-")[0]
     TARGETS[target](path.read_bytes())
+
+
+@pytest.mark.slow
+def test_mutants_of_graphs_are_read_checked_fixed_and_lowered() -> None:
+    texts = graphs.sources()
+    sample, missing = random.Random(26).sample(graphs.every(), GRAPHS), set(graphs.MUTATIONS)
+    for number in range(10 * GRAPHS):
+        mutant = graphs.mutant_at(texts, 26, number)
+        if number < GRAPHS or mutant.mutation in missing:
+            sample.append(mutant)
+        missing.discard(mutant.mutation)
+    assert not missing
+    assert len({mutant.opcode for mutant in sample} & OPCODES.keys()) > 60
+    failures = [
+        (failure, mutant) for mutant in sample if (failure := graphs.failure_of(mutant.text))
+    ]
+    assert not failures
+
+
+@pytest.mark.slow
+def test_no_mutated_step_crashes_a_rule_or_a_command() -> None:
+    mutants = [steps.mutant_at(43, number) for number in range(STEPS)]
+    assert {kind for done, _ in mutants for kind in done.split(", ")} == steps.CHANGES.keys()
+    failures = [
+        (failure, done)
+        for number, (done, mutant) in enumerate(mutants)
+        if (failure := steps.failure_of(mutant, number))
+    ]
+    assert not failures
