@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from lsprotocol import types
 from pygls.lsp.client import LanguageClient
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, present
 
 _T = TypeVar("_T")
 PATIENCE = 60.0
@@ -71,8 +71,7 @@ class Editor:
     def close(self) -> int | None:
         """Ends the server; its exit status."""
         self.wait(self.client.shutdown_async(None))
-        process = self.client._server
-        assert process is not None
+        process = present(self.client._server)
         self.client.exit(None)
         status = self.wait(process.wait())
         self.wait(self.client.stop())  # type: ignore[no-untyped-call]  # pygls says no type

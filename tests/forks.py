@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from hlo_lint.__main__ import main
 from hlo_lint.apps.cli.main import cli
-from tests.conftest import ROOT
+from tests.conftest import ROOT, present
 from tests.texts import LOOSE
 
 STREAMS = ("stdin", "stdout", "stderr")
@@ -43,10 +43,8 @@ def forked(
         streams["stdin"].write_bytes(given)
         request = (words, os.getcwd(), dict(environment), folder)
         parent = _parent()
-        assert parent.stdin is not None
-        assert parent.stdout is not None
-        print(json.dumps(request), file=parent.stdin, flush=True)
-        status = int(parent.stdout.readline())
+        print(json.dumps(request), file=present(parent.stdin), flush=True)
+        status = int(present(parent.stdout).readline())
         return status, streams["stdout"].read_bytes(), streams["stderr"].read_bytes()
 
 

@@ -76,13 +76,8 @@ def test_a_long_chain_and_a_large_cycle_take_linear_time() -> None:
 
 @pytest.mark.parametrize("text", CYCLES)
 def test_xla_refuses_it(text: str) -> None:
-    parser = XlaParser()
-    try:
-        refusal = parser.refusal(text)
-    finally:
-        parser.close()
-    assert refusal is not None
-    assert "does not exist" in refusal.message
+    with XlaParser() as parser:
+        assert "does not exist" in present(parser.refusal(text)).message
 
 
 def test_a_module_with_a_cycle_is_refused_by_who_cannot_look_at_it() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import tomllib
 from pathlib import Path
 
@@ -19,11 +18,7 @@ pytestmark = pytest.mark.slow
 
 PAGE = (ROOT / "editors" / "README.md").read_text("utf-8")
 DUMP = next(CRASH.glob("*.after_autotuner.*"))
-LINE = next(
-    number
-    for number, line in enumerate(DUMP.read_text().split("\n"), 1)
-    if "%reshape.15 = " in line
-)
+LINE = DUMP.read_text().partition("%reshape.15 = ")[0].count("\n") + 1
 
 
 def block(kind: str, nth: int = 0) -> str:
@@ -43,7 +38,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 @pytest.mark.skipif(shutil.which("nvim") is None, reason="Neovim is not installed")
 def test_neovim_shows_a_finding_and_follows_a_name(tmp_path: Path) -> None:
-    version = subprocess.run(["nvim", "--version"], capture_output=True, text=True).stdout
+    version = completed(["nvim", "--version"]).stdout
     major, minor = map(int, re.findall(r"v(\d+)\.(\d+)", version)[0])
     settings = written(tmp_path / "init.lua", block("lua", 0 if (major, minor) >= (0, 11) else 1))
     script = tmp_path / "look.lua"
@@ -72,8 +67,7 @@ def _has_eglot() -> bool:
     if shutil.which("emacs") is None:
         return False
     look = "(progn (package-initialize) (kill-emacs (if (require 'eglot nil t) 0 1)))"
-    ran = subprocess.run(["emacs", "--batch", "--eval", look], capture_output=True)
-    return ran.returncode == 0
+    return completed(["emacs", "--batch", "--eval", look]).returncode == 0
 
 
 @pytest.mark.skipif(not _has_eglot(), reason="Emacs with eglot is not installed")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, distribution
 
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, completed
 
 PINS = re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "tests/constraints.txt").read_text("utf-8"), re.M)
 
@@ -36,6 +35,6 @@ def test_each_pin_admits_the_oldest_and_the_newest_python(python: str) -> None:
 
 def test_pytest_without_its_plugin_names_the_package() -> None:
     command = [sys.executable, "-m", "pytest", "-p", "no:timeout", "tests/project/test_pins.py"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    done = completed(command, cwd=ROOT)
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert done.stderr.strip().startswith("ERROR: pytest-timeout is not installed; pip install ")

@@ -8,6 +8,8 @@ from pathlib import Path
 from benchmarks.replay import FLAGS, Build, around, passes_of, platform_of
 from benchmarks.replay_texts import Change, texts_of
 from hlo_lint.xla.environments import Platform
+from tests.conftest import written
+from tests.texts import entry
 
 _DIFF = """Fix the simplifier.
 
@@ -55,14 +57,9 @@ def test_a_test_that_is_added_gives_its_modules_with_the_placeholders_filled() -
     assert all(text.is_new for text in texts)
     assert ["ROOT b = f32[2]" in text.text for text in texts] == [True, False]
     assert ["ROOT b = s32[2]" in text.text for text in texts] == [False, True]
-
-
-def test_a_module_is_for_as_many_devices_as_its_shardings_name() -> None:
-    assert all("num_partitions=2" in text.text.splitlines()[0] for text in texts_of(_CHANGE))
-
-
-def test_a_test_s_debug_options_are_its_flags() -> None:
-    assert texts_of(_CHANGE)[0].flags == {"xla_gpu_enable_fast_min_max": "true"}
+    # A module is for as many devices as its shardings name; debug options are flags.
+    assert all("num_partitions=2" in text.text.splitlines()[0] for text in texts)
+    assert texts[0].flags == {"xla_gpu_enable_fast_min_max": "true"}
 
 
 def test_a_module_of_a_test_that_is_only_changed_is_not_new() -> None:
@@ -108,10 +105,9 @@ def test_a_text_that_a_hunk_cuts_off_is_used_where_its_computations_are_whole() 
 
 
 def test_hlo_opt_of_a_build_gives_the_dump_of_passes_alone(tmp_path: Path) -> None:
-    tool = tmp_path / "hlo-opt"
-    tool.write_text('#!/bin/sh\nsed "s/add/$(echo $2 | sed s/.*=//)/" "$3"\n')
+    tool = written(tmp_path / "hlo-opt", '#!/bin/sh\nsed "s/add/$(echo $2 | sed s/.*=//)/" "$3"\n')
     tool.chmod(0o755)
-    text = "HloModule m\nENTRY e {\n  p = f32[] parameter(0)\n  ROOT a = f32[] add(p, p)\n}\n"
+    text = entry("  p = f32[] parameter(0)\n  ROOT a = f32[] add(p, p)")
     compiled = Build(hlo_opt=tool).optimized(text, ["multiply"], "GPU", tmp_path / "dump")
     assert [dump.name.after for dump in compiled.dumps if dump.name] == ["", "multiply"]
     assert "multiply(p, p)" in compiled.dumps[-1].module.text

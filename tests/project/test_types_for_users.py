@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, completed
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +38,7 @@ def mypy(*arguments: str, cwd: Path) -> str:
     command = [sys.executable, "-m", "mypy", f"--cache-dir={cache}", *FLAGS, *arguments]
     # An empty file of settings: those of this repository are not the user's.
     (cwd / "mypy.ini").write_text("[mypy]\n")
-    ran = subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
+    ran = completed(command, cwd=cwd)
     assert not ran.stderr, ran.stderr
     return ran.stdout
 
