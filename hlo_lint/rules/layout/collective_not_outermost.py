@@ -36,6 +36,7 @@ class CollectiveNotOutermost(Rule):
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
         """Collectives with a result in which another dimension is more major than theirs."""
+        # Only the layout assignment of XLA:GPU moves the dimension outermost, for NCCL.
         if not stage.layouts or stage.backend != "gpu":
             return
         for collective in with_opcodes(computation, self.opcodes):

@@ -33,6 +33,7 @@ class FftOffDenseOrder(Rule):
     def check(self, module: Module, stage: Stage) -> Findings:
         """Transforms off the descending order, after layout assignment."""
         is_placed = stage.scheduled if stage.assumed else stage.layouts
+        # A text of unknown stage may be from before layout-assignment, unless it is scheduled.
         if not is_placed or stage.backend == "tpu":
             return
         for fft, shape in judged(module, "fft", _off_order):

@@ -65,6 +65,7 @@ class LayoutChanged(Rule):
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
         """Operands whose order or packing differs from the result's."""
+        # Before layout-assignment, a program may add an f32[32,4]{0,1} to an f32[32,4]{1,0}.
         if not stage.exact_layouts:
             return
         # XLA:TPU gives the updates of a scatter their own layout and transposes them itself.

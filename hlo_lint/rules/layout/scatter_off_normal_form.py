@@ -58,6 +58,7 @@ def _reason(scatter: Instruction) -> str:
     with_layout = [array for array in arrays if array is not None]
     if count < 3 or count % 2 == 0 or len(with_layout) < count:
         return ""
+    # LayoutNormalization skips it, whatever its scatter dimensions.
     if all(array.minor_to_major == array.with_layout(None).minor_to_major for array in with_layout):
         return ""
     operands, updates = with_layout[: count // 2], with_layout[count // 2 + 1 :]

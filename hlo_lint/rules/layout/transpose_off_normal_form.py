@@ -48,6 +48,7 @@ class TransposeOffNormalForm(Rule):
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
         """Transposes whose operand or result layout is not descending."""
+        # Before layout_normalization, such a transpose is right, and often a bitcast.
         if stage.normalized is not True or stage.backend != "gpu":
             return
         for transpose in in_other_orders(computation, self.opcodes):
@@ -69,6 +70,7 @@ class TransposeOffNormalForm(Rule):
         if before is None or after is None:
             return None
         dimensions = _dimensions(instruction, before, after)
+        # A bitcast between two tilings moves bytes.
         if dimensions is None or before.is_tiled or after.is_tiled:
             return None
         major_before, major_after = before.minor_to_major[::-1], after.minor_to_major[::-1]

@@ -100,6 +100,7 @@ custom_call_has_side_effect=true, frontend_attributes={_xla_buffer_placement="pi
         for instruction in computation.instructions:
             if instruction.opcode == "dynamic-update-slice":
                 yield from _updated_elsewhere(instruction)
+            # An instruction with `_xla_compute_type="host"` runs on the host, next to that memory.
             if _carries(instruction) or _is_on_the_host(instruction):
                 continue
             for number, operand in enumerate(instruction.operands):

@@ -77,6 +77,7 @@ class CustomCallOverlapsOperand(Rule):
                 for result in results(call):
                     given = memory_of(buffers, call, result.index)
                     for number in range(len(call.operands)):
+                        # cuBLASLt may write over the matrix that it adds (`nvptx_alias_info.cc`).
                         if declared.get(result.index) == number or (
                             number == MATRIX and result.index in PRODUCT and _adds_matrix(call)
                         ):

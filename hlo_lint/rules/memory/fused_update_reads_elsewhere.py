@@ -97,6 +97,7 @@ class FusedUpdateReadsElsewhere(Rule):
     def check(self, final: FinalModule) -> Findings:
         """Fusions whose in-place updates depend on the order of threads."""
         module = final.module
+        # Only XLA:TPU writes tiles, and a TPU runs no threads.
         if module.has_tiles:
             return
         updating = {body.name for body in holders(module).get("dynamic-update-slice", ())}
@@ -154,6 +155,7 @@ def _reads_elsewhere(update: Instruction, array: Instruction) -> Instruction | N
     """An instruction through which the update depends on elements that it does not replace."""
     starts = update.operand_names[2:]
     part = operand_array(update, 1)
+    # The thread that writes the only element has read all that it needs.
     if part is not None and prod(part.dims) == 1:
         return None
 
@@ -167,8 +169,10 @@ def _reads_elsewhere(update: Instruction, array: Instruction) -> Instruction | N
 
     for reader in reached(update.producers[1:], read):
         if is_slice(reader):
+            # Behind a bitcast the same place may have more starts, those of dimensions of size 1.
             if reader.operand_names[1:] != starts and _place(reader) != _place(update):
                 return reader
+        # XLA:CPU fuses the update of a border with the constant slice of the same elements.
         elif array.name in reader.operand_names and not (
             reader.opcode == "slice" and _keeps_off(reader, update)
         ):

@@ -119,6 +119,7 @@ def _at_boundary(call: Instruction, callee: Computation) -> tuple[ArrayShape, Ar
         if place := _other_memory(taken, parameter.shape_or_none):
             return place
     is_condition = call.attributes.get("condition", "").lstrip("%") == callee.name
+    # A condition returns its decision, not the state of the loop.
     if callee.root is None or is_condition:
         return None
     return _other_memory(callee.root.shape_or_none, call.shape_or_none)

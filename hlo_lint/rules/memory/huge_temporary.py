@@ -63,6 +63,7 @@ class HugeTemporary(Rule):
         if max(map(bytes_on_device, types_in(final.module)), default=0) < self.min_bytes:
             return
         shared = 1 if final.is_final else _partitions_to_come(final.module)
+        # Without num_partitions, a sharding over devices leaves open how many will share a value.
         if shared is None:
             return
         sizes = [

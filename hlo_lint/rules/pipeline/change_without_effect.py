@@ -47,6 +47,7 @@ class ChangeWithoutEffect(Rule):
     def check(self, compilation: Compilation) -> Findings:
         """A finding for each such pass, at its first dump."""
         options = compilation.options
+        # tpu_fusion and instruction-hoister of XLA:TPU do so in each compilation.
         if compilation.backend == "tpu" or (options and not options.shows_metadata):
             return
         reported = [after for _, after, reported in disagreements(compilation) if reported]

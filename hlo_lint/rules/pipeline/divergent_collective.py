@@ -78,6 +78,7 @@ class DivergentCollective(Rule):
                 branches = [*map(module.computation, conditional.called_computations)]
                 called = [branch for branch in branches if branch is not None]
                 active = list(filter(communicating, called))
+                # Collectives of two branches over the same devices may meet each other.
                 if len(active) != 1 or len(called) < len(branches):
                     continue
                 taken = _branches_taken(conditional, module, len(branches)) or ()

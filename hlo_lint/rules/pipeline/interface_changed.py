@@ -116,6 +116,7 @@ class InterfaceChanged(Rule):
             for lost, note in _donations(before, after):
                 yield Finding(header_span(after), f"{pair.pass_name} {lost}", notes=(note,))
         is_told = "entry_computation_layout" in before.header
+        # spmd-partitioning gives each device a part of the parameters and of the results.
         if (is_told and before.header == after.header) or may(pair.pass_name, "interface"):
             return
         ours, theirs = map(_told, (before, after))
@@ -152,6 +153,7 @@ def _donations(before: Module, after: Module) -> Iterator[tuple[str, str]]:
     if ours == theirs or not any(ours):
         return
     given, kept = donated_parts(before), donated_parts(after)
+    # A pass that removes a parameter renumbers the others, and with them the aliases.
     if given is None or kept is None or _of_entry(before) != _of_entry(after):
         return
     lost = [spelled_part(f"parameter {number}", index) for number, index in sorted(given - kept)]
@@ -204,6 +206,7 @@ def _difference(ours: ProgramShape, theirs: ProgramShape) -> str:
         layouts = [shape.layout for shape in (old, new) if shape.layout is not None]
         orders = {layout.minor_to_major for layout in layouts}
         is_lost = bool(old.memory_space) and not new.memory_space
+        # layout-assignment fills in a layout that the program left open.
         if (old.dtype, old.dims) != (new.dtype, new.dims) or len(orders) > 1 or is_lost:
             return f"{name} was {old}, now {new}"
     return ""

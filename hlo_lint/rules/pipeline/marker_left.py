@@ -89,6 +89,7 @@ class MarkerLeft(Rule):
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
         """Markers left in a final module."""
+        # A text of unknown stage may be from before host-offloader, which reads MoveToHost.
         if not stage.final or stage.assumed:
             return
         for call in computation.with_opcode("custom-call"):

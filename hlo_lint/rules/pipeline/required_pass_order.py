@@ -93,6 +93,7 @@ class RequiredPassOrder(Rule):
 
     def check(self, folder: DumpFolder) -> Findings:
         """A finding for each violated order, at the first module that violates it."""
+        # compilation-died names the broken contract of a compilation that failed.
         if any(compilation.crashed for compilation in folder.compilations):
             return
         by_key: dict[str, tuple[int, Breach]] = {}

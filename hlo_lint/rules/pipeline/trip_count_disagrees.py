@@ -88,6 +88,7 @@ class TripCountDisagrees(Rule):
 
     def check_pass(self, pair: PassPair, stage: Stage) -> Findings:
         """Annotations that were right before a pass and wrong after it."""
+        # `check` reports the same loop in such a module.
         if pair.after.is_scheduled or stage.assumed:
             return
         wrong = list(_wrong(pair.after))

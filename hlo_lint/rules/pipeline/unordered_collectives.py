@@ -136,6 +136,7 @@ def _shared(
     """The common devices of two groups, if there are at least two; else empty."""
     for our_group, their_group in product(ours, theirs):
         common = our_group & their_group
+        # Groups along two axes of a mesh share one device: the two cannot wait for each other.
         if (are_same or our_group != their_group) and len(common) > 1:
             return sorted(common)
     return ()

@@ -71,6 +71,7 @@ class CostlyTransposes(Rule):
         """Transposes that passes added in an unfinished run, before scheduling."""
         dumps = compilation.dumps
         first, last = dumps[0], dumps[-1]
+        # `check` judges a final or scheduled module by all of its transposes.
         if compilation.final is not None or last.module.is_scheduled:
             return
         orders = [_order(move) for move in _costly(first.module)]

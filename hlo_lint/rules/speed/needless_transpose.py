@@ -53,6 +53,7 @@ class NeedlessTranspose(Rule):
 
     def check(self, final: FinalModule) -> Findings:
         """Kernels of a final module that move an array without changing its bytes."""
+        # Until fusion, algsimp merges such a pair.
         if not final.is_final:
             return
         transposes = moves(final.module)

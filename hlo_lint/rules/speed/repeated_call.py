@@ -90,6 +90,7 @@ class RepeatedCall(Rule):
         dumps = compilation.dumps
         first, last = dumps[0].module, dumps[-1].module
         twins = list(_twins(last))
+        # A lone text that is not scheduled may still meet cse.
         if not twins or (first is last and not last.is_scheduled):
             return
         is_of_source = () if first is last else {_kind(call) for call, _ in _twins(first)}

@@ -63,6 +63,7 @@ def _is_awaited_at_once(start: Instruction) -> bool:
     for instruction in map(computation.at, range(start.number + 1, len(computation))):
         if is_done(instruction):
             return start.name in instruction.operand_names
+        # A bitcast or a constant between the two hides no latency.
         if instruction.opcode not in NO_KERNEL:
             return False
     return False

@@ -98,6 +98,7 @@ def _misfit(instruction: Instruction, value: float) -> str | None:
 def _lost(value: float, dtype: str) -> str | None:
     if is_integer(dtype):
         values = integer_range(dtype)
+        # XLA truncates: 255.9 becomes 255 in u8, and -0.9 becomes 0.
         if values[0] - 1 < value < values[-1] + 1:
             return None
         return f"this converts {value:g} to {dtype}, whose range is {values[0]} to {values[-1]}"

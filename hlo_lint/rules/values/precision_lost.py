@@ -112,6 +112,7 @@ def _narrowed(pair: PassPair) -> Findings:
         # XLA:TPU accumulates in f32.
         if not wide > narrow > 0 or (is_reduce and _is_of_tpu(pair)):
             continue
+        # The program rounds to this type just before or after it: the pass moved the conversion.
         if not is_reduce and dtype in _types_around(old):
             continue
         does = "round each step" if is_reduce or old.opcode in COMMUNICATES else "round its result"

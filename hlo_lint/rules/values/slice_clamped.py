@@ -116,6 +116,7 @@ start_index_map={0}, index_vector_dim=1, slice_sizes={1}  // error
         values: LoopValues | None = None
         for opcode, first in FIRST_INDEX.items():
             for instruction in instructions_of(final.module, opcode):
+                # `x.at[i].set(v, mode="drop")` out of bounds writes the last row back as it was.
                 if first == 2 and _writes_back(instruction, final.module):
                     continue
                 values = values or LoopValues(final.module)
@@ -131,6 +132,7 @@ start_index_map={0}, index_vector_dim=1, slice_sizes={1}  // error
             sum(len(list(instructions_of(module, opcode))) for opcode in INDEX_MAPS)
             for module in (pair.before, pair.after)
         )
+        # It replaces a scatter or a gather, whose offset had as little effect.
         if before > after:
             return
         for whole in new:

@@ -85,6 +85,7 @@ def _open_sums(module: Module, compilation: Compilation) -> Iterator[tuple[Instr
         for collective in instructions_of(module, opcode):
             if _adds_floats(collective, module):
                 yield collective, f"NCCL chooses the order in which this {opcode} adds floats"
+    # At level 0 the autotuner measures nothing, so no choice depends on time.
     if _is_set(compilation, *FIXED_BY) or _values(compilation, "xla_gpu_autotune_level") == ("0",):
         return
     for opcode in ("fusion", "custom-call"):
