@@ -11,7 +11,7 @@ _COMPILERS = {"parser": "XLA's parser", "cpu": "XLA:CPU", "gpu": "XLA:GPU"}
 _COMMANDS = {
     "parser": "`hlo-lint check --strict` asks again",
     "cpu": "`python -m tests.oracle.run_hlo` asks again",
-    "gpu": "`python -m hlo_lint.xla.pjrt` asks again",
+    "gpu": "`python hlo_lint/xla/pjrt.py` asks again",
 }
 _FLAGS = {"all": "", "none": ", with `XLA_FLAGS=--xla_disable_all_hlo_passes`"}
 _COUNTERS = {
@@ -122,13 +122,13 @@ class MeasuredHarm:
     """A sentence with the chip or the compiler, its release and the number."""
     found_in: str = ""
     """A path in `fixtures` in which the rule finds the defect."""
-    example: int | None = None
+    example: int = 0
     """Without a fixture, the number of the bad example that has it, from 0: XLA reads it."""
 
     def __str__(self) -> str:
-        if self.example is not None:
-            return f"{self.what} Bad example {self.example + 1} has it."
-        return f"{self.what} `fixtures/{self.found_in}` has it."
+        example = f"Bad example {self.example + 1}"
+        place = f"`fixtures/{self.found_in}`" if self.found_in else example
+        return f"{self.what} {place} has it."
 
 
 @dataclass(frozen=True, slots=True)

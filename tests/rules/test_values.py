@@ -48,13 +48,8 @@ CLAIMS: list[tuple[str, int, list[Any], Iterable[float]]] = [
     ("slice-clamped", 4, [np.arange(10, dtype=np.float32)], range(2, 10)),
 ]
 """The rule, the number of its example, the inputs, and the first elements of the results."""
-WITHOUT: dict[str, dict[str, bool | int | str]] = {
-    # whose pass would repair the example
-    "read-after-overwrite": {
-        "xla_disable_hlo_passes": f"{FLAGS['xla_disable_hlo_passes']},copy-insertion,fusion"
-    }
-}
-"""Flags of XLA:CPU for the examples of a rule."""
+WITHOUT = {"xla_disable_hlo_passes": f"{FLAGS['xla_disable_hlo_passes']},copy-insertion,fusion"}
+"""The flags for read-after-overwrite, which copy insertion would repair."""
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +66,8 @@ def test_an_example_computes_what_the_page_says(
 ) -> None:
     example, first = find_rule(rule).examples[number], list(expected)
     for text in (re.sub("  // error", "", example.shown), *example.others.values()):
-        values = [np.asarray(value) for value in inputs]
-        results = xla.run(text, values, flags=WITHOUT.get(rule, {}))
+        flags = WITHOUT if rule == "read-after-overwrite" else {}
+        results = xla.run(text, [np.asarray(value) for value in inputs], flags=flags)
         elements = [float(element) for result in results for element in result.ravel()]
         if text in example.others.values():  # before the pass
             assert elements[: len(first)] != first

@@ -26,7 +26,7 @@ class FftOffDenseOrder(Rule):
     """
 
     opcodes = frozenset({"fft"})
-    evidence = (MeasuredHarm("XLA:CPU ended at `IsMonotonicWithDim0Major`.", "", 0),)
+    evidence = (MeasuredHarm("XLA:CPU ended at `IsMonotonicWithDim0Major`."),)
     reports = "jax-ml/jax#22484"
     examples = (Bad.final(_PROGRAM.format(order="0,1")), Good.final(_PROGRAM.format(order="1,0")))
 

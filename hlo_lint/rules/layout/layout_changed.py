@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from hlo_lint.analysis.layout_mismatches import in_other_orders, turned
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import KEEPS_LAYOUT
-from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule, Stage
+from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Stage
+from hlo_lint.rules.evidence import RefusedByXla, WrongValues
 
 if TYPE_CHECKING:
     from hlo_lint.text.edits import Fix
@@ -46,7 +47,10 @@ class LayoutChanged(Rule):
     opcodes = KEEPS_LAYOUT
     skip_fusion_bodies = False
     always_reported = True
-    evidence = (RefusedByXla("Instruction shouldn't change layouts", passes="hlo-verifier"),)
+    evidence = (
+        RefusedByXla("Instruction shouldn't change layouts", passes="hlo-verifier"),
+        WrongValues(0, "--xla_enable_hlo_passes_only=layout_normalization"),
+    )
     examples = (
         Bad.entry(
             _ADD % ("{1,0}", "{1,0}"),

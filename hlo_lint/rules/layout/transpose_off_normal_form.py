@@ -29,7 +29,7 @@ class TransposeOffNormalForm(Rule):
     """
 
     opcodes = frozenset({"transpose"})
-    evidence = (MeasuredHarm("XLA:GPU computed wrong products.", "", 0),)
+    evidence = (MeasuredHarm("XLA:GPU computed wrong products."),)
     reports = "openxla/xla#17276"
     examples = (
         Bad.final(

@@ -60,8 +60,7 @@ class AsynchronousBufferReused(Rule):
     evidence = (
         MeasuredHarm(
             "`tests/rules/test_races.py` compares the rule with the uses that XLA lists, on dumps "
-            "in which a value was moved into memory in flight.",
-            example=0,
+            "in which a value was moved into memory in flight."
         ),
     )
     examples = (

@@ -26,7 +26,7 @@ class HostMemoryLeak(Rule):
     turn a copy between two memories into a transpose (`layout_normalization.cc:621`). After it, a
     dynamic-slice must not move device memory to the host, nor a dynamic-update-slice host memory to
     the device (`hlo_verifier.cc:4596-4625`): no kernel does that. Release builds check this once,
-    and only the dynamic-slice.
+    and only the dynamic-slice; no rule of the family verifier checks it.
     """
 
     skip_fusion_bodies = False

@@ -28,9 +28,7 @@ class StartWithoutDone(Rule):
 
     mentions = ("-start", "-update", "-done", "send", "recv")
     subsumes = frozenset({"broken-async", "bad-collective", "bad-copy", "bad-send-recv"})
-    evidence = (
-        RefusedByXla("The copy-start instruction requires one consumer", passes="hlo-verifier"),
-    )
+    evidence = (RefusedByXla("The copy-start instruction requires one consumer"),)
     examples = (
         Bad.entry("""
             HloModule m, is_scheduled=true

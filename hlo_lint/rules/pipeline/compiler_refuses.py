@@ -27,7 +27,8 @@ class CompilerRefuses(Rule):
     numbers of operands, layouts, configurations. They say so only when the module is emitted, often
     without the instruction. The last module of a dump is compiled as it stands, with all passes
     off. If XLA refuses it, or dies, its kernels are compiled alone: the finding is at those that
-    XLA refuses, with its words. A module before the last is compiled from its step on.
+    XLA refuses, with its words. A module before the last is compiled from its step on. As a rule
+    it has a severity, allowances and baselines.
     """
 
     messages = (
