@@ -12,7 +12,7 @@ from hlo_lint.analysis.stage import parse_stage
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.targets import CheckTarget, as_dump
 from hlo_lint.dumps.pass_lists import known_pass
-from hlo_lint.engine.input_size import groups_of_equal_size, is_worth_caching
+from hlo_lint.engine.input_size import is_checked_in_parts, is_worth_caching
 from hlo_lint.engine.limits import Limits
 from hlo_lint.engine.memo import RunMemo
 from hlo_lint.engine.reporter import Result
@@ -173,8 +173,8 @@ def lint(
     checker = Checker(task)
     jobs = settings.jobs or 1
     cache = _cache(checker, settings) if settings.cache and is_worth_caching(dump) else None
-    in_parts = jobs > 1 or executor is not None or cache is not None
-    if in_parts or groups_of_equal_size(dump.compilations):
+    is_shared = jobs > 1 or executor is not None or cache is not None
+    if is_checked_in_parts(dump, is_shared=is_shared):
         from hlo_lint.engine.parallel import check_in_parts
 
         result = check_in_parts(checker, dump, jobs, progress, executor, cache)

@@ -49,6 +49,14 @@ def automatic_jobs(dump: Dump) -> int:
     return max(1, min(_processors(), total // _BYTES_PER_JOB, -(-total // max(costs))))
 
 
+def is_checked_in_parts(dump: Dump, *, is_shared: bool) -> bool:
+    """True if compilations are checked separately: the work is shared, or some may be equal."""
+    # Texts that were given in memory or edited cannot be read by other processes.
+    if any(file.is_read for compilation in dump for file in compilation.dumps):
+        return False
+    return is_shared or bool(groups_of_equal_size(dump.compilations))
+
+
 def groups_of_equal_size(compilations: Sequence[Compilation]) -> list[list[int]]:
     """Positions of compilations with equal sizes and names of files, as the ranks of a run write.
 

@@ -38,14 +38,12 @@ def check_in_parts(
 ) -> Result:
     """The result of `checker.check_dump`, by `jobs` processes or a cluster, and by a cache.
 
+    The dumps are files that `is_checked_in_parts` has accepted: other processes read them again.
     Compilations whose workers died are skipped.
 
     Raises:
         DumpError: the processes died before the first result, for example of too little memory.
     """
-    # Texts that were given in memory or edited cannot be read by other processes.
-    if any(file.is_read for compilation in dump for file in compilation.dumps):
-        return checker.check_dump(dump, progress)
     check_folders = partial(checker.check_folders, dump.compilations)
     with open_executor(address, jobs, checker.task) as executor:
         parts = parts_of(dump.compilations, executor, progress, check_folders, cache)
