@@ -9,12 +9,13 @@ from functools import cached_property
 from math import gcd
 from typing import Final, NamedTuple
 
+from hlo_lint.analysis.buffers import ResultPart, operand_position, origins
 from hlo_lint.analysis.calls import instructions_of
 from hlo_lint.analysis.sequential_calls import sequential_calls
 from hlo_lint.analysis.walks import chain
 from hlo_lint.hlo.constants import number_of
 from hlo_lint.hlo.dtypes import BITS
-from hlo_lint.hlo.ir import Computation, Instruction, Module, Operand, cached_analysis
+from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import SAME_ELEMENTS
 from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.text.source import whole_number
@@ -281,29 +282,19 @@ def scalar(instruction: Instruction, operand: int) -> int | None:
 
 def state_element(instruction: Instruction, operand: int) -> int | None:
     """The index of the element of its computation's parameter that an operand reads, if any."""
-    taken = _passed_on(instruction, operand)
-    if taken is None or taken.instruction is None:
+    source = _source(instruction, operand)
+    if source is None or source[0].opcode != "parameter" or len(source[1]) != 1:
         return None
-    index = taken.shape_index
-    if taken.instruction.opcode == "get-tuple-element" and not index:
-        number, taken = taken.instruction.tuple_index, taken.instruction.operand(0)
-        index = () if number is None or taken is None else (*taken.shape_index, number)
-    source = None if taken is None else taken.instruction
-    is_state = source is not None and source.opcode == "parameter" and len(index) == 1
-    return index[0] if is_state else None
+    return source[1][0]
 
 
 def _followed(instruction: Instruction, operand: int) -> Instruction | None:
     """The instruction that computes an operand, behind instructions that only pass it on."""
-    taken = _passed_on(instruction, operand)
-    return None if taken is None or taken.shape_index else taken.instruction
+    source = _source(instruction, operand)
+    return None if source is None or source[1] else source[0]
 
 
-def _passed_on(instruction: Instruction, operand: int) -> Operand | None:
-    """An operand, behind instructions that only pass it on."""
-    taken = instruction.operand(operand)
-    while taken is not None and taken.instruction is not None:
-        if taken.shape_index or taken.instruction.opcode not in SAME_ELEMENTS:
-            break
-        taken = taken.instruction.operand(0)
-    return taken
+def _source(instruction: Instruction, operand: int) -> ResultPart | None:
+    """The part of a result that an operand is, behind instructions that only pass it on."""
+    place = operand_position(instruction, operand, ())
+    return None if place is None else [*origins(*place, SAME_ELEMENTS)][-1]
