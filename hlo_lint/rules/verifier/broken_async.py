@@ -200,7 +200,7 @@ class BrokenAsync(VerifierRule):
                         message = f"expected {done} to read {start_opcode}, got {user.opcode}"
                         note = f"read by %{user.name}"
                         yield Violation("start-consumer", start, message, notes=(note,))
-        for done, start_opcode in _START_OF.items():
+        for start_opcode, done in DONE_OF.items():
             for instruction in scope.computation.with_opcode(done):
                 operand = instruction.producer()
                 if operand is None or operand.opcode == start_opcode:
@@ -219,8 +219,7 @@ class BrokenAsync(VerifierRule):
         return chain(_chains(scope), _readers(scope.computation))
 
 
-_START_OF: Final = {done: start for start, done in DONE_OF.items()}
-_OF_PAIRS: Final[frozenset[str]] = frozenset({*DONE_OF, *_START_OF})
+_OF_PAIRS: Final[frozenset[str]] = frozenset({*DONE_OF, *DONE_OF.values()})
 
 
 def _passes_on(instruction: Instruction) -> bool:
@@ -253,9 +252,9 @@ def _unless_read_once(start: Instruction, done: str) -> Iterator[Violation]:
         yield Violation("start-consumer", start, message, notes=(f"read by %{passed[0].name}",))
 
 
-def _is_async(opcode: str, suffix: str) -> bool:
+def _is_async(opcode: str, *suffixes: str) -> bool:
     """True for `async-start` and the like, and for sugared opcodes such as `add-start`."""
-    return opcode.endswith(suffix) and opcode not in DONE_OF and opcode not in _START_OF
+    return opcode.endswith(suffixes) and opcode not in _OF_PAIRS
 
 
 def _chains(scope: Scope) -> Iterator[Violation]:
@@ -266,7 +265,7 @@ def _chains(scope: Scope) -> Iterator[Violation]:
     for number in sorted(chain.from_iterable(map(computation.positions, opcodes))):
         row = computation.rows[number]
         opcode = opcode_of(row)
-        if _is_async(opcode, "-start") or _is_async(opcode, "-update"):
+        if _is_async(opcode, "-start", "-update"):
             yield from _state_layouts(scope, computation.at(number))
         elif _is_async(opcode, "-done"):
             done = computation.at(number)
@@ -275,7 +274,7 @@ def _chains(scope: Scope) -> Iterator[Violation]:
             ):
                 message = f"the result and the start's result have different layouts: {mismatch}"
                 yield Violation("async-done-shape", done, message)
-        if not opcode.endswith(("-update", "-done")) or opcode in _START_OF:
+        if not _is_async(opcode, "-update", "-done"):
             continue
         after = computation.at(number)
         if not references_of(row) and opcode.endswith("-update"):
@@ -286,7 +285,7 @@ def _chains(scope: Scope) -> Iterator[Violation]:
         before = after.producer()
         if before is None:
             continue
-        if _is_async(before.opcode, "-update") or _is_async(before.opcode, "-start"):
+        if _is_async(before.opcode, "-start", "-update"):
             yield from _same_computation(after, before)
             start = starts[after.name] = starts.get(before.name, before)
             yield from _binding(scope, start, after)
@@ -378,7 +377,7 @@ def _same_computation(after: Instruction, before: Instruction) -> Iterator[Viola
 def _readers(computation: Computation) -> Iterator[Violation]:
     """Only updates and dones read an async-start or -update, as operand 0."""
     for number, row in enumerate(computation.rows):
-        if not opcode_of(row).endswith(("-start", "-update")) or opcode_of(row) in DONE_OF:
+        if not _is_async(opcode_of(row), "-start", "-update"):
             continue
         start = computation.at(number)
         is_last = start.is_root and computation.is_entry and not start.users
