@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Final
 
+from hlo_lint.analysis.grouping import by_key
 from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.directory import Dump
 
@@ -77,9 +78,7 @@ def groups_of_equal_size(compilations: Sequence[Compilation]) -> list[list[int]]
 
 def _groups(positions: Iterable[int], key: Callable[[int], Hashable]) -> list[list[int]]:
     """The positions with equal keys, several in each group."""
-    groups: dict[Hashable, list[int]] = {}
-    for position in positions:
-        groups.setdefault(key(position), []).append(position)
+    groups = by_key((key(position), position) for position in positions)
     return [group for group in groups.values() if len(group) > 1]
 
 

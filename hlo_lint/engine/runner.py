@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import hlo_lint
+from hlo_lint.analysis.grouping import by_key
 from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.directory import Dump, Skipped
 from hlo_lint.dumps.file_types import FileType
@@ -235,9 +236,7 @@ class Checker:
 
     def check_folders(self, compilations: Iterable[Compilation]) -> None:
         """Run the checks over all compilations of each folder."""
-        folders: dict[Path, list[Compilation]] = {}
-        for compilation in compilations:
-            folders.setdefault(compilation.dumps[0].path.parent, []).append(compilation)
+        folders = by_key((run.dumps[0].path.parent, run) for run in compilations)
         self._check_all(WholeRun(folders, ()))
 
     def conclude(self, skipped: Sequence[Skipped]) -> Result:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from hlo_lint.analysis.grouping import by_key
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.rules.entry import ChosenRules
-
-_Place = tuple[str, int]
-"""A file and a line."""
 
 
 def without_subsumed(
@@ -20,9 +18,8 @@ def without_subsumed(
     A finding that stays has the highest severity of those that it subsumes, and their messages as
     notes. A finding subsumed by a suppressed one is suppressed with it.
     """
-    by_place: dict[_Place, list[Diagnostic]] = {}
-    for finding in (*findings, *suppressed):
-        by_place.setdefault((finding.path, finding.line), []).append(finding)
+    both = (*findings, *suppressed)
+    by_place = by_key(((finding.path, finding.line), finding) for finding in both)
     subsumed_by: dict[int, Diagnostic] = {}
     for group in by_place.values():
         names = {finding.rule for finding in group}

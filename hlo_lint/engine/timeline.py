@@ -12,6 +12,7 @@ from itertools import chain, product, starmap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hlo_lint.analysis.cycles import cycles_of
+from hlo_lint.analysis.grouping import by_key
 from hlo_lint.analysis.stage import ANY_STAGE
 from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.file_types import FileType
@@ -90,9 +91,7 @@ class Timeline:
         self.length = len(ordered)
         """The number of dumps with a known position; named dumps without a step number follow."""
         self.stages = Stages(compilation, stage_of)
-        texts: dict[tuple[int, ...], list[int]] = {}
-        for position, dump in enumerate(self.dumps):
-            texts.setdefault(dump.text_identity, []).append(position)
+        texts = by_key((dump.text_identity, position) for position, dump in enumerate(self.dumps))
         self._modules = [
             ([ModuleRef(position, number) for position in positions], module)
             for positions in texts.values()
@@ -262,9 +261,7 @@ def _in_order(
     end: list[PassDump] = []
     beside: list[PassDump] = []
     followers: dict[PassDump, list[PassDump]] = {}
-    same: dict[tuple[int, ...], list[PassDump]] = {}
-    for dump in steps:
-        same.setdefault(dump.text_identity, []).append(dump)
+    same = by_key((dump.text_identity, dump) for dump in steps)
     for dump in dumps:
         if dump.name is None or dump.name.step is not None:
             continue

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Literal
 
+from hlo_lint.analysis.grouping import by_key
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.report.report import Report
 from hlo_lint.report.text import hidden_line, severities, summary
@@ -28,11 +29,8 @@ class RuleCount:
 
 def counts(findings: Iterable[Diagnostic]) -> list[RuleCount]:
     """The rules with findings, most findings first, then by name."""
-    by_rule: dict[str, list[Diagnostic]] = {}
-    for finding in findings:
-        by_rule.setdefault(finding.rule, []).append(finding)
     rule_counts = []
-    for rule, group in by_rule.items():
+    for rule, group in by_key((finding.rule, finding) for finding in findings).items():
         errors, warnings, infos = map([finding.severity for finding in group].count, Severity)
         fixable = sum(finding.fix is not None for finding in group)
         rule_counts.append(RuleCount(rule, len(group), errors, warnings, infos, fixable))

@@ -10,6 +10,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from hlo_lint.analysis.grouping import by_key
 from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.file_types import FileType
 from hlo_lint.dumps.pass_dump import PassDump
@@ -225,10 +226,7 @@ def _unread_by_xla(
     plans: Sequence[PlannedFix], parser: XlaParser
 ) -> Iterator[tuple[PlannedFix, str, str]]:
     """The fixes whose text XLA's parser refuses or cannot judge, with the reason or a note."""
-    by_dump: Plans = {}
-    for plan in plans:
-        if plan.dump.file_type is FileType.HLO:
-            by_dump.setdefault(plan.dump, []).append(plan)
+    by_dump = by_key((plan.dump, plan) for plan in plans if plan.dump.file_type is FileType.HLO)
     for dump, of_dump in by_dump.items():
 
         def refusal(*fixes: PlannedFix, text: str = dump.file.text) -> XlaRefusal | None:

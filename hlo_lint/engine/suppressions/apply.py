@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 
+from hlo_lint.analysis.grouping import by_key
 from hlo_lint.dumps.directory import Skipped
 from hlo_lint.engine.findings import Diagnostic, SuppressedBy, SuppressedFinding
 from hlo_lint.engine.fingerprints import IDENTITY_DIGITS, base_name, fingerprint, nameless
@@ -249,11 +250,8 @@ class _Suppressions:
     @cached_property
     def _paths(self) -> Mapping[str, Sequence[str]]:
         """The files that are not lone, by the names of their modules."""
-        paths: dict[str, list[str]] = {}
-        for file in self._run.files:
-            for name in file.modules if not file.lone else ():
-                paths.setdefault(base_name(name), []).append(file.path)
-        return paths
+        files = (file for file in self._run.files if not file.lone)
+        return by_key((base_name(name), file.path) for file in files for name in file.modules)
 
     def unused_baseline(self) -> Baseline | None:
         """The baseline without its used entries."""

@@ -15,6 +15,7 @@ from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Final
 
+from hlo_lint.analysis.grouping import by_key
 from hlo_lint.analysis.walks import reached
 from hlo_lint.engine.values.bounds import WIDE_BOUND
 from hlo_lint.engine.values.compare import Bound, LargestDifference, array_difference, keep_bound
@@ -162,9 +163,7 @@ class _Replay:
 
         The way begins at the last node whose value before the step makes the result right.
         """
-        by_size: dict[tuple[int, ...], list[AnyArray]] = {}
-        for array in ours:
-            by_size.setdefault(array.shape, []).append(array)
+        by_size = by_key((array.shape, array) for array in ours)
 
         @cache
         def is_explained(node: Node) -> bool:

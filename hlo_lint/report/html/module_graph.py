@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import TypedDict
 
+from hlo_lint.analysis.grouping import by_key
 from hlo_lint.analysis.pass_stats import passes
 from hlo_lint.dumps.compilation import Compilation
 from hlo_lint.dumps.pass_dump import PassDump
@@ -162,9 +163,7 @@ def layered(computation: Computation) -> tuple[list[float], list[int]]:
             users[operand].append(user)
     both = [above + below for above, below in zip(operands, users, strict=True)]
     layer = _layers(operands, users)
-    layers: dict[int, list[int]] = {}
-    for node, depth in enumerate(layer):
-        layers.setdefault(depth, []).append(node)
+    layers = by_key((depth, node) for node, depth in enumerate(layer))
     across = [0.0] * len(layer)
     # The barycenter heuristic: down by operands, up by users, down by both.
     for neighbours, direction in ((operands, 1), (users, -1), (both, 1)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 
+from hlo_lint.analysis.grouping import by_key
 from hlo_lint.analysis.rewrite import fresh_name
 from hlo_lint.analysis.walks import operands_first, reached
 from hlo_lint.engine.reduce.draft import (
@@ -150,9 +151,7 @@ class MergeValues(Transformation):
         if len(entry.rows) > MAX_MERGED:
             return ()
         below = _readers(entry)
-        by_shape: dict[str, list[str]] = {}
-        for row in entry.rows:
-            by_shape.setdefault(row.type_text, []).append(row.name)
+        by_shape = by_key((row.type_text, row.name) for row in entry.rows)
         return [
             (name, replacement)
             for names in by_shape.values()
