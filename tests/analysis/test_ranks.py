@@ -37,11 +37,10 @@ PASS = "copy-insertion"
 def dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("jax")
     folder = tmp_path_factory.mktemp("dump")
-    flags = (
-        f"--xla_force_host_platform_device_count=2 --xla_dump_to={folder} --xla_dump_hlo_pass_re=.*"
-    )
+    flags = f"--xla_dump_to={folder} --xla_dump_hlo_pass_re=.*"
+    flags = f"--xla_force_host_platform_device_count=2 {flags}"
     environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
-    subprocess.run([sys.executable, "-c", PROGRAM], env=environment, check=True)
+    completed([sys.executable, "-c", PROGRAM], env=environment, check=True)
     return folder
 
 
@@ -176,6 +175,7 @@ SUM = "f32[8]{0} all-reduce"
 ALL = "replica_groups={{0,1,2,3}}, use_global_device_ids=true, to_apply=add"
 PAIR = "replica_groups={{0,1}}, to_apply=add"
 GATHER = "ROOT g = f32[16]{0} all-gather(p), dimensions={0}, channel_id=1, "
+PERMUTE = "ROOT c = f32[8]{0} collective-permute(p), source_target_pairs="
 ORDERS = (
     f'a = {SUM}(p), channel_id=1, {ALL}, metadata={{op_name="left"}}',
     f'b = {SUM}(q), channel_id=2, {ALL}, metadata={{op_name="right"}}',
@@ -196,10 +196,7 @@ ORDERS = (
             f"ROOT r = {SUM}(p), channel_id=1, replica_groups={{{{0,2}},{{1,3}}}}, "
             "use_global_device_ids=true, to_apply=add",
         ),
-        (
-            "ROOT c = f32[8]{0} collective-permute(p), source_target_pairs={{0,1},{1,0}}",
-            "ROOT c = f32[8]{0} collective-permute(p), source_target_pairs={{1,0},{0,1}}",
-        ),
+        (PERMUTE + "{{0,1},{1,0}}", PERMUTE + "{{1,0},{0,1}}"),
         (
             "k = token[] after-all()\n"
             "ROOT s = (f32[8]{0}, u32[], token[]) send(p, k), channel_id=3, is_host_transfer=true",

@@ -11,7 +11,6 @@ import io
 import lzma
 import os
 import shutil
-import subprocess
 import sys
 import tarfile
 import zipfile
@@ -28,7 +27,7 @@ from hlo_lint.dumps.artefacts.xplane import planes, programs
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.pass_lists import pass_lists
 from hlo_lint.text.errors import PayloadError
-from tests.conftest import FIXTURES
+from tests.conftest import FIXTURES, completed
 
 pytestmark = pytest.mark.slow
 
@@ -87,12 +86,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def compiled(folder: Path, devices: int, flags: str, **variables: str) -> None:
     """Run the program in a folder; XLA dumps no snapshots of a program for several devices."""
     flags = f"{flags} --xla_dump_hlo_pass_re=.*"
-    subprocess.run(
-        [sys.executable, "model.py", str(devices)],
-        check=True,
-        cwd=folder,
-        env={**os.environ, "XLA_FLAGS": flags, **variables},
-    )
+    environment = {**os.environ, "XLA_FLAGS": flags, **variables}
+    completed([sys.executable, "model.py", str(devices)], check=True, cwd=folder, env=environment)
 
 
 def one(folder: Path, pattern: str) -> Path:

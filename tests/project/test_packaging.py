@@ -59,15 +59,8 @@ def run(tmp_path: Path) -> Run:
     venv.create(home, with_pip=True)
 
     def run(command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command,
-            shell=True,
-            cwd=tmp_path,
-            env={"PATH": f"{home / 'bin'}:/usr/bin:/bin", "HOME": str(tmp_path)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        environment = {"PATH": f"{home / 'bin'}:/usr/bin:/bin", "HOME": str(tmp_path)}
+        return completed(["sh", "-c", f"{command} 2>&1"], cwd=tmp_path, env=environment)
 
     return run
 
@@ -150,13 +143,8 @@ def built(checkout: Path, umask: int) -> dict[str, bytes]:
     shutil.copyfile(ROOT / ".gitignore", checkout / ".gitignore")
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(checkout / "dist")]
     for project in (checkout, checkout / "hunt"):
-        subprocess.run(
-            [*command, str(project)],
-            check=True,
-            capture_output=True,
-            env={**os.environ, "SOURCE_DATE_EPOCH": "1750000000"},
-            umask=umask,
-        )
+        environment = {**os.environ, "SOURCE_DATE_EPOCH": "1750000000"}
+        completed([*command, str(project)], check=True, env=environment, umask=umask)
     return {path.name: path.read_bytes() for path in (checkout / "dist").iterdir()}
 
 
@@ -276,12 +264,9 @@ def test_locale_time_zone_and_spawned_workers_change_no_byte(tmp_path: Path) -> 
 def test_a_name_that_the_locale_cannot_spell_is_a_path_like_any(tmp_path: Path) -> None:
     shutil.copytree(CRASH, tmp_path / "größe €")
     for words in (["check"], ["check", "--output-format", "sarif"], ["fix", "-o", "schön"]):
-        ran = subprocess.run(
-            [sys.executable, "-m", "hlo_lint", *words, "größe €"],
-            capture_output=True,
-            env={**os.environ, **ODD, "PYTHONPATH": str(ROOT)},
-            cwd=tmp_path,
-        )
+        command = [sys.executable, "-m", "hlo_lint", *words, "größe €"]
+        environment = {**os.environ, **ODD, "PYTHONPATH": str(ROOT)}
+        ran = subprocess.run(command, capture_output=True, env=environment, cwd=tmp_path)
         assert ran.returncode in (0, 1), ran.stderr.decode()
         assert b"Traceback" not in ran.stderr
         assert b"internal error" not in ran.stderr

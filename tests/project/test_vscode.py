@@ -120,12 +120,11 @@ def scopes(modules: Path, tmp_path: Path, text: str) -> list[tuple[str, str]]:
 
 
 def test_each_part_of_an_instruction_has_a_scope_of_its_own(modules: Path, tmp_path: Path) -> None:
-    found = scopes(
-        modules,
-        tmp_path,
-        "  ROOT %r = (f32[8,<=3]{1,0:T(8,128)}, /*index=1*/pred[]) fusion(%p#1, %c), "
-        'kind=kLoop, calls=%f, metadata={op_name="a\\"b" n=-1.5e-3}, x=true // why',
+    text = (
+        "  ROOT %r = (f32[8,<=3]{1,0:T(8,128)}, /*index=1*/pred[]) fusion(%p#1, %c), kind=kLoop, "
     )
+    text += 'calls=%f, metadata={op_name="a\\"b" n=-1.5e-3}, x=true // why'
+    found = scopes(modules, tmp_path, text)
     parts = """
 ROOT storage.modifier.root | %r variable.other.definition | = keyword.operator.assignment
 f32 storage.type | 8 constant.numeric.dimension | <= keyword.operator.bound

@@ -66,7 +66,7 @@ def build(tmp_path: Path) -> Build:
         text = PROJECT.format(name=f"{name}-rules", target=target, package=package)
         (project / "pyproject.toml").write_text(text, "utf-8")
         command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
-        subprocess.run(command, cwd=project, check=True, capture_output=True)
+        completed(command, cwd=project, check=True)
         (made,) = tmp_path.glob(f"{name}_rules-*.whl")
         return made
 
