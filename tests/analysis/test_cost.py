@@ -92,7 +92,8 @@ def loop(limit: int = 10) -> str:
     return counted({"x": "f32[8,8]"}, dot, "y", around, limit)
 
 
-def test_a_loop_counts_as_often_as_it_runs() -> None:
+def test_a_loop_counts_as_often_as_it_runs_and_no_instruction_costs_nothing() -> None:
+    assert costs("HloModule m").total == Cost()
     five, ten = costs(loop(5)), costs(loop())
     assert ten.total.flops == 2 * five.total.flops == 10 * (2 * 8**3 + 2)
     assert costs(loop(), loops_once=True).total.flops == 2 * 8**3 + 2
@@ -202,10 +203,6 @@ def test_the_tpu_of_a_dump_is_known_by_the_name_of_its_generation() -> None:
     assert tpu_of_dump(lite.replace('variant: "lite"', "")) == tpu_device("v5p")
     assert tpu_of_dump("tpu_topology_args { version: TPU_VERSION_PUFFERFISH }") == tpu_device("v4")
     assert tpu_of_dump("tpu_topology_args { version: TPU_VERSION_OTHER }") is None
-
-
-def test_a_module_of_no_instructions_costs_nothing() -> None:
-    assert costs("HloModule m").total == Cost()
 
 
 def test_loops_in_loops_that_claim_any_number_of_iterations_cost_a_float() -> None:

@@ -193,14 +193,10 @@ def test_a_mended_payload_says_what_ran_right(
     fixed = hlo_lint.fix(dumps / "h200_truth" / case)
     assert not [f for f in fixed.findings if f.severity is hlo_lint.Severity.ERROR]
     (file,) = (file for file in fixed.files if file.edits)
-    (payload,) = (
-        payload
-        for instruction in hlo_lint.parse(file.after).instructions()
-        if isinstance(payload := decode_payload(instruction), TritonCall)
-    )
-    pairs = (
-        payload.call.input_output_aliases if isinstance(payload.call, AutotunedKernelCall) else ()
-    )
+    decoded = map(decode_payload, hlo_lint.parse(file.after).instructions())
+    (payload,) = (payload for payload in decoded if isinstance(payload, TritonCall))
+    call = payload.call
+    pairs = call.input_output_aliases if isinstance(call, AutotunedKernelCall) else ()
     assert [tuple(pair) for pair in pairs] == saved
     assert [
         parameter.strides

@@ -55,8 +55,7 @@ class Session:
         yield self.editor.hover(self.uri, place) or ""
 
     def definition(self, place: types.Position) -> Iterator[str]:
-        found = present(self.editor.definition(self.uri, place))
-        yield self._shown(found)
+        yield self._shown(present(self.editor.definition(self.uri, place)))
 
     def references(self, place: types.Position) -> Iterator[str]:
         for found in self.editor.references(self.uri, place):

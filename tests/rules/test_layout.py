@@ -161,12 +161,9 @@ def test_a_copy_moves_what_its_addresses_say(order: tuple[int, ...]) -> None:
     copy = f"  ROOT c = f32[4,1,6]{{{_list(order)}}} copy(p)"
     text = entry(f"  p = f32[4,1,6]{{2,1,0}} parameter(0)\n{copy}")
     (move,) = moves(hlo_lint.parse(text))
-    before, after = (
-        Laid(shape.dims, shape.minor_to_major[::-1]).addresses()
-        for shape in (move.before, move.after)
-    )
-    stays = bool((before == after).all())
-    assert (not move.steps) == stays
+    shapes = (move.before, move.after)
+    before, after = (Laid(each.dims, each.minor_to_major[::-1]).addresses() for each in shapes)
+    assert (not move.steps) == bool((before == after).all())
 
 
 @pytest.mark.parametrize("folder", sorted(DUMPS.glob("*/*")), ids=lambda path: path.name)
