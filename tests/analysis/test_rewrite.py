@@ -10,19 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 import hlo_lint
-from hlo_lint import (
-    Bad,
-    Computation,
-    Finding,
-    Findings,
-    Fix,
-    Good,
-    Instruction,
-    Module,
-    Rewrite,
-    RewriteError,
-    Rule,
-)
+from hlo_lint import Computation, Instruction, Module, Rewrite, RewriteError
 from hlo_lint.apps.testing import check_example
 from hlo_lint.hlo.shape import ArrayShape
 from tests.conftest import FIXTURES, ROUNDTRIP, hlo_files
@@ -418,20 +406,22 @@ def test_xla_reads_rewrites_in_every_dialect() -> None:
 MARKED = FUSED.replace("convert(narrow)\n", "convert(narrow)  // error\n")
 
 
-class NarrowConvert(Rule):
+class NarrowConvert(hlo_lint.Rule):
     """A value that is converted to fewer bits and back."""
 
     skip_fusion_bodies = False
     leaves_dead = False
-    examples: ClassVar[tuple[Bad | Good, ...]] = (Bad(MARKED, fixed=WITHOUT),)
+    examples: ClassVar[tuple[hlo_lint.Bad | hlo_lint.Good, ...]] = (
+        hlo_lint.Bad(MARKED, fixed=WITHOUT),
+    )
 
-    def check(self, computation: Computation) -> Findings:
+    def check(self, computation: Computation) -> hlo_lint.Findings:
         for wide in computation.with_opcode("convert"):
             inner = wide.operands[0].instruction
             if inner is not None and inner.opcode == "convert":
-                yield Finding(wide, "converted to fewer bits and back")
+                yield hlo_lint.Finding(wide, "converted to fewer bits and back")
 
-    def fix(self, instruction: Instruction, module: Module) -> Fix | None:
+    def fix(self, instruction: Instruction, module: Module) -> hlo_lint.Fix | None:
         narrow = instruction.operands[0].instruction
         value = narrow and narrow.operands[0].instruction
         assert value
@@ -441,7 +431,7 @@ class NarrowConvert(Rule):
         if not self.leaves_dead:
             return fix
         edits = tuple(edit for edit in fix.edits if "narrow" not in self._text(edit.span, module))
-        return Fix(fix.title, edits, fix.safety)
+        return hlo_lint.Fix(fix.title, edits, fix.safety)
 
     def _text(self, span: hlo_lint.Span, module: Module) -> str:
         return module.file.text[span.start : span.end].partition("=")[0]
@@ -455,7 +445,7 @@ def test_a_fix_that_introduces_a_finding_fails_its_test() -> None:
     class LeavesDead(NarrowConvert):
         leaves_dead = True
         kept = WITHOUT.replace("  twice", "  narrow = bf16[8]{0} convert(x)\n  twice")
-        example = Bad(MARKED, fixed=kept)
+        example = hlo_lint.Bad(MARKED, fixed=kept)
         examples = (example,)
 
     with pytest.raises(AssertionError, match="the fix introduces broken-fusion"):

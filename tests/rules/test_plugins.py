@@ -48,7 +48,13 @@ class {name}(_Named):
             yield Finding(call, "a custom call")
 '''
 
-SOME_CALL = {"calls.py": RULE.format(name="SomeCall")}
+
+def named(name: str) -> dict[str, str]:
+    """The files of a package with a rule of that name."""
+    return {"calls.py": RULE.format(name=name)}
+
+
+SOME_CALL = named("SomeCall")
 Build = Callable[..., Path]
 
 
@@ -149,31 +155,25 @@ SILENT = {"calls.py": SOME_CALL["calls.py"].replace('    """A custom call."""\n'
 
 
 @pytest.mark.parametrize(
-    ("files", "target", "says"),
+    ("files", "says"),
     [
+        ({}, "has no rules"),
         (
-            {"calls.py": RULE.format(name="ReshapeMovesData")},
-            "team_rules",
+            named("ReshapeMovesData"),
             "two rules are named reshape-moves-data: in hlo_lint and in team-rules 1.2",
         ),
-        (SOME_CALL, "team_rules.calls:SomeCall", "must name a module"),
-        ({}, "team_rules", "has no rules"),
-        (
-            SILENT,
-            "team_rules",
-            "team-rules 1.2 (entry point team = team_rules): SomeCall has no docstring",
-        ),
-        (
-            {"calls.py": RULE.format(name="Team")},
-            "team_rules",
-            "the family team has the name of a rule",
-        ),
+        (SILENT, "team-rules 1.2 (entry point team = team_rules): SomeCall has no docstring"),
+        (named("Team"), "the family team has the name of a rule"),
     ],
 )
 def test_a_package_of_wrong_rules_is_refused(
-    files: dict[str, str], target: str, says: str, install: Build
+    files: dict[str, str], says: str, install: Build
 ) -> None:
-    assert says in refusal(install(files, target))
+    assert says in refusal(install(files))
+
+
+def test_an_entry_point_names_a_module(install: Build) -> None:
+    assert "must name a module" in refusal(install(SOME_CALL, target="team_rules.calls:SomeCall"))
 
 
 def test_two_packages_with_one_name_are_both_named(install: Build) -> None:
