@@ -323,9 +323,7 @@ def test_a_printed_shape_is_right_or_what_is_wrong_is_said(
 
 
 @pytest.mark.parametrize(("opcode", "operands", "tail", "printed"), rows(UNKNOWN))
-def test_what_no_text_says_is_not_known(
-    opcode: str, operands: str, tail: str, printed: str
-) -> None:
+def test_what_no_text_says_is_unknown(opcode: str, operands: str, tail: str, printed: str) -> None:
     assert inferred(opcode, operands, tail) is Open.UNKNOWN
     assert complaints(opcode, operands, tail, printed) == ()
 

@@ -563,9 +563,7 @@ def test_a_transition_leads_from_a_dump_outside_of_a_pass_to_one_behind_it(case:
 
 
 @pytest.mark.parametrize("midst", ["negate", "abs"])
-def test_a_pipeline_without_a_dump_as_a_pass_is_not_the_next_pass(
-    tmp_path: Path, midst: str
-) -> None:
+def test_a_pipeline_without_a_dump_as_a_pass_is_not_the_next(tmp_path: Path, midst: str) -> None:
     options = next(CRASH.glob("*.debug_options"))
     shutil.copy(options, tmp_path / "module_0001.m.debug_options")
     steps = {

@@ -214,9 +214,7 @@ COMPRESS = {"gz": gzip.compress, "xz": lzma.compress, "zst": zstd, "bz2": bz2.co
 @pytest.mark.parametrize(
     "kind", ["zip", "tar", "tar.gz", "tar.xz", "tar.zst", "tar.bz2", "gz", "xz", "zst"]
 )
-def test_packed_files_are_read_by_name_and_as_input(
-    folder: Path, tmp_path: Path, kind: str
-) -> None:
+def test_packed_files_are_read_by_name_or_as_input(folder: Path, tmp_path: Path, kind: str) -> None:
     text = one(folder, f"dump/{FINAL}.txt")
     packed = tmp_path / f"dump.{kind}"
     if kind == "zip":

@@ -38,9 +38,7 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
         *((path.read_text("utf-8"), SCHEMAS[0]) for path in WORKFLOWS),
     ],
 )
-def test_jobs_of_the_page_and_our_own_fit_their_schema(
-    job: str, schema: str, tmp_path: Path
-) -> None:
+def test_jobs_of_the_page_and_ours_fit_their_schema(job: str, schema: str, tmp_path: Path) -> None:
     path = written(tmp_path / "job.yml", job, "utf-8")
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, str(path)]
     done = completed(command)

@@ -10,19 +10,8 @@ from pathlib import Path
 import pytest
 
 import hlo_lint
+from tests import docs
 from tests.conftest import CRASH, ROOT, completed, program, written
-from tests.docs import (
-    CONTRACTS,
-    PAGES,
-    PYTHON_PAGES,
-    RULES,
-    RUN,
-    VERIFIER,
-    contracts_page,
-    rule_pages,
-    rules_page,
-    verifier_page,
-)
 from tests.pages import CommandFailed, python_blocks, replayed, run_python
 
 pytestmark = pytest.mark.slow
@@ -30,7 +19,11 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize(
     ("page", "text"),
-    [(RULES, rules_page), (VERIFIER, verifier_page), (CONTRACTS, contracts_page)],
+    [
+        (docs.RULES, docs.rules_page),
+        (docs.VERIFIER, docs.verifier_page),
+        (docs.CONTRACTS, docs.contracts_page),
+    ],
     ids=lambda value: value.stem if isinstance(value, Path) else "",
 )
 def test_a_page_is_fresh(page: Path, text: Callable[[], str]) -> None:
@@ -38,8 +31,8 @@ def test_a_page_is_fresh(page: Path, text: Callable[[], str]) -> None:
 
 
 def test_the_page_of_each_rule_is_fresh() -> None:
-    kept = {path: path.read_text("utf-8") for path in PAGES.iterdir()}
-    assert kept == rule_pages(), "run `make docs`"
+    kept = {path: path.read_text("utf-8") for path in docs.PAGES.iterdir()}
+    assert kept == docs.rule_pages(), "run `make docs`"
 
 
 def needs_jax(text: str) -> None:
@@ -47,22 +40,22 @@ def needs_jax(text: str) -> None:
         pytest.importorskip("jax.extend.xla", reason="the hook came with jax 0.10.2")
 
 
-WITH_PYTHON = [page for page in PYTHON_PAGES if list(python_blocks(page.read_text("utf-8")))]
+WITH_PYTHON = [page for page in docs.PYTHON_PAGES if list(python_blocks(page.read_text("utf-8")))]
 
 
-@pytest.mark.parametrize("page", sorted({*WITH_PYTHON} - {*RUN}), ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", sorted({*WITH_PYTHON} - {*docs.RUN}), ids=lambda page: page.stem)
 def test_the_python_of_a_page_runs(page: Path, tmp_path: Path) -> None:
     needs_jax(page.read_text("utf-8"))
     run_python(page, tmp_path)
 
 
 def test_little_of_the_python_on_pages_is_not_run() -> None:
-    text = "".join(page.read_text("utf-8") for page in PYTHON_PAGES)
+    text = "".join(page.read_text("utf-8") for page in docs.PYTHON_PAGES)
     assert len(re.findall(r"<!-- not run: (.+) -->", text)) < 4
     assert sum(len(list(python_blocks(page.read_text("utf-8")))) for page in WITH_PYTHON) > 30
 
 
-@pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", docs.RUN, ids=lambda page: page.stem)
 def test_a_page_that_is_run_shows_what_its_commands_print(page: Path, tmp_path: Path) -> None:
     text = page.read_text("utf-8")
     needs_jax(text)

@@ -278,9 +278,7 @@ def test_a_mended_dump_of_a_death_is_still_that_of_a_death(crash: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [["-o"], ["--in-place"]], ids=str)
-def test_a_fixed_dump_is_not_that_of_a_death(
-    options: list[str], crash: Path, tmp_path: Path
-) -> None:
+def test_a_fixed_dump_is_not_of_a_death(options: list[str], crash: Path, tmp_path: Path) -> None:
     fixed = crash if options == ["--in-place"] else tmp_path / "fixed"
     target = [] if fixed == crash else [str(fixed)]
     assert CliRunner().invoke(cli, ["fix", str(crash), *options, *target]).exit_code == 0

@@ -166,9 +166,7 @@ SILENT = {"calls.py": SOME_CALL["calls.py"].replace('    """A custom call."""\n'
         (named("Team"), "the family team has the name of a rule"),
     ],
 )
-def test_a_package_of_wrong_rules_is_refused(
-    files: dict[str, str], says: str, install: Build
-) -> None:
+def test_a_package_of_wrong_rules_fails(files: dict[str, str], says: str, install: Build) -> None:
     assert says in refusal(install(files))
 
 
