@@ -148,57 +148,49 @@ work {
   ROOT c = f32[2,3]{0,1} custom-call(a), custom_call_target="f"
 }
 
-ENTRY e {
   p = f32[2,3] parameter(0)
   s = ((f32[2,3]), f32[2,3]%s, s32[]) async-start(p), calls=work
   ROOT d = f32[2,3]%s async-done(s)
-}
 """
-_CALLED = """ENTRY e {
+_CALLED = """
   p = f32[2,3] parameter(0)
   s = ((f32[2,3]), f32[2,3], s32[]) custom-call-start(p), custom_call_target="f"
   ROOT d = f32[2,3]%s custom-call-done(s)
-}
 """
-_UPDATED = """ENTRY e {
+_UPDATED = """
   p = f32[4] parameter(0)
   u = f32[%s] parameter(1)
   z = s32[] constant(0)
   ROOT d = f32[4]%s dynamic-update-slice(p, u, z)
-}
 """
 _BODY = """
 work { a = f32[2] parameter(0) ROOT n = f32[2] negate(a) }
 
-ENTRY e {
   p = f32[2] parameter(0)
   s = ((f32[2]), f32[2], s32[]) fusion-start(p), kind=kLoop, calls=work
   d = f32[2] fusion-done(s)
   ROOT r = f32[2] %s
-}
 """
-_SHARDED = "ENTRY e { ROOT p = f32[8]{0} parameter(0), sharding=%s }"
-_HOST = """ENTRY e {
+_SHARDED = "  ROOT p = f32[8]{0} parameter(0), sharding=%s"
+_HOST = """
   p = f32[8]{0} parameter(0)
   t = token[] after-all()
   s = (f32[8]{0}, u32[], token[]) send(p, t), channel_id=1, is_host_transfer=true
   r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=%s, is_host_transfer=true
   d = token[] send-done(s), channel_id=1, is_host_transfer=true
   ROOT q = (f32[8]{0}, token[]) recv-done(r), channel_id=%s, is_host_transfer=true
-}
 """
-_TILED = """ENTRY e {
+_TILED = """
   p = (s32[]{:T(128)}) parameter(0)
   ROOT g = s32[]%s get-tuple-element(p), index=0
-}
 """
-_UNTYPED = """ENTRY e {
+_UNTYPED = """
   p = f32[] parameter(0)
   b = broadcast(p), dimensions={}
   q = f32[%s] parameter(1)
   ROOT r = add(q, b)
-}
 """
+"""The lines of an entry, some of them below another computation; `%s` is what is refused."""
 
 
 @pytest.mark.parametrize(
@@ -219,13 +211,11 @@ _UNTYPED = """ENTRY e {
 def test_a_layout_sensitive_stage_refuses_what_xla_0_11_refuses(
     text: str, refused: object, accepted: object
 ) -> None:
-    stage = Stage(layouts=True)
-    header = "HloModule m, num_partitions=8, use_spmd_partitioning=true\n"
-    found = [
-        Verifier().violations(hlo_lint.parse(header + text % part), stage).by_check
-        for part in (refused, accepted)
-    ]
-    assert [len(violations) for violations in found] == [1, 0]
+    for part, count in ((refused, 1), (accepted, 0)):
+        before, gap, lines = (text % part).rpartition("\n\n")
+        header = ", num_partitions=8, use_spmd_partitioning=true"
+        module = hlo_lint.parse(entry(lines, before + gap, header))
+        assert len(Verifier().violations(module, Stage(layouts=True)).by_check) == count
 
 
 @pytest.mark.parametrize("element", ["pred", "f32", "s32"])
