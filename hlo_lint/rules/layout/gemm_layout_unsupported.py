@@ -20,18 +20,16 @@ if TYPE_CHECKING:  # loaded where a module has such a call
 
 TARGETS: Final = ('"__cublas$lt$matmul"', '"__cublas$gemm"')
 
-_CALL = (
-    'custom-call(%s, q), custom_call_target="__cublas$lt$matmul", backend_config={'
-    '"gemm_backend_config":{"alpha_real":1,"beta":0,"dot_dimension_numbers":{'
-    '"lhs_batch_dimensions":["0"],"lhs_contracting_dimensions":["2"],'
-    '"rhs_batch_dimensions":["0"],"rhs_contracting_dimensions":["1"]}}}'
-)
+
 _PROGRAM = """
-p = f32[4,8,16]{%s} parameter(0)
-q = f32[4,16,32]{2,1,0} parameter(1)%s
-ROOT g = (f32[4,8,32]{2,1,0}, s8[0]{0}) %s  // error
+p = f32[4,8,16]{layout} parameter(0)
+q = f32[4,16,32]{{2,1,0}} parameter(1)
+ROOT g = (f32[4,8,32]{{2,1,0}}, s8[0]{{0}}) custom-call(p, q),  // error
+    custom_call_target="__cublas$lt$matmul", backend_config={{"gemm_backend_config":{{
+    "alpha_real":1,"beta":0,"dot_dimension_numbers":{{
+    "lhs_batch_dimensions":["0"],"lhs_contracting_dimensions":["2"],
+    "rhs_batch_dimensions":["0"],"rhs_contracting_dimensions":["1"]}}}}}}
 """
-_COPIED = "\ng.copy = f32[4,8,16]{2,1,0} copy(p)"
 
 
 class GemmLayoutUnsupported(Rule):
@@ -54,10 +52,19 @@ class GemmLayoutUnsupported(Rule):
     evidence = (RefusedByXla("batch in most minor dimension", passes="none"),)
     examples = (
         Bad.final(
-            _PROGRAM % ("0,2,1", "", _CALL % "p"),
-            fixed=_PROGRAM % ("0,2,1", _COPIED, _CALL % "g.copy"),
+            _PROGRAM.format(layout="{0,2,1}"),
+            fixed="""
+            p = f32[4,8,16]{0,2,1} parameter(0)
+            q = f32[4,16,32]{2,1,0} parameter(1)
+            g.copy = f32[4,8,16]{2,1,0} copy(p)
+            ROOT g = (f32[4,8,32]{2,1,0}, s8[0]{0}) custom-call(g.copy, q),
+                custom_call_target="__cublas$lt$matmul", backend_config={"gemm_backend_config":{
+                "alpha_real":1,"beta":0,"dot_dimension_numbers":{
+                "lhs_batch_dimensions":["0"],"lhs_contracting_dimensions":["2"],
+                "rhs_batch_dimensions":["0"],"rhs_contracting_dimensions":["1"]}}}
+            """,
         ),
-        Good.final(_PROGRAM % ("1,2,0", "", _CALL % "p")),
+        Good.final(_PROGRAM.format(layout="{1,2,0}")),
     )
 
     def check(self, computation: Computation, stage: Stage) -> Findings:

@@ -13,32 +13,26 @@ from hlo_lint.rules.evidence import MeasuredHarm
 if TYPE_CHECKING:  # loaded where a module has asynchronous operations
     from hlo_lint.dumps.artefacts.buffer_assignment import BufferAssignment
 
-_PROGRAM = """
+_DURING = """
 HloModule copied, is_scheduled=true
-x = f32[512]{{0}} negate(f32[512]{{0}} p)
-s = (f32[512]{{0}}, f32[512]{{0}}, u32[]) copy-start(x)
-{first}
-{second}
-ROOT t = (f32[512]{{0}}, f32[512]{{0}}) tuple(d, y)
+x = f32[512]{0} negate(f32[512]{0} p)
+s = (f32[512]{0}, f32[512]{0}, u32[]) copy-start(x)
+y = f32[512]{0} sine(p)  // error
+d = f32[512]{0} copy-done(s)
+ROOT t = (f32[512]{0}, f32[512]{0}) tuple(d, y)
 """
-_DONE = "d = f32[512]{0} copy-done(s)"
-_COMPUTE = "y = f32[512]{0} sine(p)  // error"
-_DURING = _PROGRAM.format(first=_COMPUTE, second=_DONE)
+_BUFFERS = "-buffer-assignment.txt"
 _ASSIGNMENT = """
 BufferAssignment:
-allocation 0: size 2048, parameter 0, shape |f32[512]| at ShapeIndex {}:
- value: <0 p @0> (size=2048,offset=0): f32[512]{0}
+allocation 0: size 2048, parameter 0, shape |f32[512]| at ShapeIndex {{}}:
+ value: <0 p @0> (size=2048,offset=0): f32[512]{{0}}
 allocation 1: size 16, output shape is |(f32[512], f32[512])|, maybe-live-out:
- value: <1 t{} @0> (size=16,offset=0): (f32[512]{0}, f32[512]{0})
+ value: <1 t{{}} @0> (size=16,offset=0): (f32[512]{{0}}, f32[512]{{0}})
 allocation 2: size 8192, preallocated-temp:
- value: <2 x @0> (size=2048,offset=0): f32[512]{0}
- value: <3 s{0} @0> (size=2048,offset=%d): f32[512]{0}
- value: <4 y @0> (size=2048,offset=%d): f32[512]{0}
+ value: <2 x @0> (size=2048,offset=0): f32[512]{{0}}
+ value: <3 s{{0}} @0> (size=2048,offset={s}): f32[512]{{0}}
+ value: <4 y @0> (size=2048,offset={y}): f32[512]{{0}}
 """
-_APART = {"-buffer-assignment.txt": _ASSIGNMENT % (2048, 4096)}
-_ON_SOURCE = {"-buffer-assignment.txt": _ASSIGNMENT % (6144, 1024)}
-_ON_RESULT = {"-buffer-assignment.txt": _ASSIGNMENT % (2048, 3072)}
-_ON_ITSELF = {"-buffer-assignment.txt": _ASSIGNMENT % (1024, 4096)}
 
 
 class AsynchronousBufferReused(Rule):
@@ -64,13 +58,29 @@ class AsynchronousBufferReused(Rule):
         ),
     )
     examples = (
-        Bad.entry(_DURING, artefacts=_ON_SOURCE),
-        Bad.entry(_DURING, artefacts=_ON_RESULT),
+        Bad.entry(_DURING, artefacts={_BUFFERS: _ASSIGNMENT.format(s=6144, y=1024)}),
+        Bad.entry(_DURING, artefacts={_BUFFERS: _ASSIGNMENT.format(s=2048, y=3072)}),
         Bad.entry(
-            _DURING.replace("  // error", "").replace("(x)", "(x)  // error"), artefacts=_ON_ITSELF
+            """
+            HloModule copied, is_scheduled=true
+            x = f32[512]{0} negate(f32[512]{0} p)
+            s = (f32[512]{0}, f32[512]{0}, u32[]) copy-start(x)  // error
+            ROOT d = f32[512]{0} copy-done(s)
+            """,
+            artefacts={_BUFFERS: _ASSIGNMENT.format(s=1024, y=4096)},
         ),
-        Good.entry(_DURING, artefacts=_APART),
-        Good.entry(_PROGRAM.format(first=_DONE, second=_COMPUTE), artefacts=_ON_SOURCE),
+        Good.entry(_DURING, artefacts={_BUFFERS: _ASSIGNMENT.format(s=2048, y=4096)}),
+        Good.entry(
+            """
+            HloModule copied, is_scheduled=true
+            x = f32[512]{0} negate(f32[512]{0} p)
+            s = (f32[512]{0}, f32[512]{0}, u32[]) copy-start(x)
+            d = f32[512]{0} copy-done(s)
+            y = f32[512]{0} sine(p)
+            ROOT t = (f32[512]{0}, f32[512]{0}) tuple(d, y)
+            """,
+            artefacts={_BUFFERS: _ASSIGNMENT.format(s=6144, y=1024)},
+        ),
     )
 
     def is_applicable(self, module: Module) -> bool:

@@ -66,9 +66,7 @@ class ComputesOnHostMemory(Rule):
         Bad.entry("""
             z = f32[] constant(0)
             b = f32[4,8]{1,0:S(5)} broadcast(z), dimensions={}  // error
-            p = f32[1,8]{1,0} parameter(0)
-            i = s32[] parameter(1)
-            ROOT u = f32[4,8]{1,0:S(5)} dynamic-update-slice(b, p, i, i)
+            ROOT u = f32[4,8]{1,0:S(5)} dynamic-update-slice(b, f32[1,8]{1,0} p, s32[] i, i)
         """),
         Bad.entry("""
             b = f32[4,8]{1,0} custom-call(), custom_call_target="AllocateBuffer"

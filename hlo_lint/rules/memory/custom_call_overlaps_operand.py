@@ -20,20 +20,20 @@ MATRIX, PRODUCT = 2, ((), (0,))
 """The operand of a GEMM that beta multiplies, and the result that may take its place
 (`nvptx_alias_info.cc`)."""
 
-_PROGRAM = """
-HloModule shared, is_scheduled=true
-x = f32[512]{0} negate(f32[512]{0} p)
-ROOT c = f32[512]{0} custom-call(x), custom_call_target="kernel"%s  // error
+_CALL = """
+x = f32[512] negate(f32[512] p)
+ROOT c = f32[512] custom-call(x), custom_call_target="kernel"  // error
 """
+_BUFFERS = "-buffer-assignment.txt"
 _ASSIGNMENT = """
 BufferAssignment:
-allocation 0: size 2048, parameter 0, shape |f32[512]| at ShapeIndex {}:
- value: <0 p @0> (size=2048,offset=0): f32[512]{0}
+allocation 0: size 2048, parameter 0, shape |f32[512]| at ShapeIndex {{}}:
+ value: <0 p @0> (size=2048,offset=0): f32[512]{{0}}
 allocation 1: size 4096, output shape is |f32[512]|, maybe-live-out:
- value: <1 x @0> (size=2048,offset=0): f32[512]{0}
- value: <2 c @0> (size=2048,offset=%d): f32[512]{0}
+ value: <1 x @0> (size=2048,offset=0): f32[512]{{0}}
+ value: <2 c @0> (size=2048,offset={offset}): f32[512]{{0}}
 """
-_IN_PLACE = {"-buffer-assignment.txt": _ASSIGNMENT % 0}
+_IN_PLACE = {_BUFFERS: _ASSIGNMENT.format(offset=0)}
 
 
 class CustomCallOverlapsOperand(Rule):
@@ -52,15 +52,31 @@ class CustomCallOverlapsOperand(Rule):
         PublicReport("NVIDIA/TransformerEngine#2730", "payloads/shared_with_operand_legacy"),
     )
     examples = (
-        Bad.entry(_PROGRAM % "", artefacts={"-buffer-assignment.txt": _ASSIGNMENT % 1024}),
-        Good.entry(_PROGRAM % "", artefacts={"-buffer-assignment.txt": _ASSIGNMENT % 2048}),
-        Good.entry(_PROGRAM % ", output_to_operand_aliasing={{}: (0, {})}", artefacts=_IN_PLACE),
+        Bad.entry(_CALL, artefacts={_BUFFERS: _ASSIGNMENT.format(offset=1024)}),
+        Good.entry(_CALL, artefacts={_BUFFERS: _ASSIGNMENT.format(offset=2048)}),
         Good.entry(
-            _PROGRAM.replace("kernel", "__cublas$lt$matmul").replace("call(x)", "call(p, p, x)")
-            % ', backend_config={"gemm_backend_config":{"beta":1}}',
+            """
+            x = f32[512] negate(f32[512] p)
+            ROOT c = f32[512] custom-call(x), custom_call_target="kernel",
+                output_to_operand_aliasing={{}: (0, {})}
+            """,
             artefacts=_IN_PLACE,
         ),
-        Good.entry(_PROGRAM.replace("kernel", "ConcatBitcast") % "", artefacts=_IN_PLACE),
+        Good.entry(
+            """
+            x = f32[512] negate(f32[512] p)
+            ROOT c = f32[512] custom-call(p, p, x), custom_call_target="__cublas$lt$matmul",
+                backend_config={"gemm_backend_config":{"beta":1}}
+            """,
+            artefacts=_IN_PLACE,
+        ),
+        Good.entry(
+            """
+            x = f32[512] negate(f32[512] p)
+            ROOT c = f32[512] custom-call(x), custom_call_target="ConcatBitcast"
+            """,
+            artefacts=_IN_PLACE,
+        ),
     )
 
     def is_applicable(self, module: Module) -> bool:

@@ -48,9 +48,7 @@ class HostMemoryLeak(Rule):
             ROOT d = f32[4]{0:S(5)} dynamic-slice(p, i), dynamic_slice_sizes={4}  // error
         """),
         Good.final("""
-            p = f32[8]{0:S(5)} parameter(0)
-            i = s32[] parameter(1)
-            ROOT d = f32[4]{0} dynamic-slice(p, i), dynamic_slice_sizes={4}
+            ROOT d = f32[4]{0} dynamic-slice(f32[8]{0:S(5)} p, s32[] i), dynamic_slice_sizes={4}
         """),
     )
 

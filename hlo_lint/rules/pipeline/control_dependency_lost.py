@@ -90,11 +90,9 @@ class ControlDependencyLost(Rule):
               ROOT r = (s32[], s32[]) tuple(g, a)
         """),
         Good.step("""
-              p = f32[2] parameter(0)
-              q = ((f32[2], u32[], token[])) parameter(1)
-              g = (f32[2], u32[], token[]) get-tuple-element(q), index=0
+              g = (f32[2], u32[], token[]) get-tuple-element(((f32[2], u32[], token[])) q), index=0
               t = token[] after-all()
-              s = (f32[2], u32[], token[]) send(p, t), channel_id=1
+              s = (f32[2], u32[], token[]) send(f32[2] p, t), channel_id=1
             - d = token[] send-done(s), channel_id=1
             + d = token[] send-done(g), channel_id=1
               ROOT r = ((f32[2], u32[], token[])) tuple(s)
@@ -123,11 +121,9 @@ class ControlDependencyLost(Rule):
         """),
         Good.step("""
             HloModule m, is_scheduled=true
-              p = f32[8] parameter(0)
-              q = f32[8] parameter(1)
-            - t = (f32[8]) tuple(p)
+            - t = (f32[8]) tuple(f32[8] p)
             - o = (f32[8]) opt-barrier(t)
-            - n = f32[8] negate(q), control-predecessors={o}
+            - n = f32[8] negate(f32[8] q), control-predecessors={o}
 
             - ROOT a = f32[8] add(o#0, n)
             + n = f32[8] negate(q)

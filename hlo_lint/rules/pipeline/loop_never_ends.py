@@ -9,24 +9,22 @@ from hlo_lint.hlo.opcodes import EXTERNAL
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity, Stage
 from hlo_lint.rules.evidence import NO_END, RefusedByXla
 
-_PROGRAM = """
+_LOOP = """
 body {{
-  i = s32[] get-tuple-element((s32[]) b), index=0
-  step = s32[] constant({step})
-  next = s32[] add(i, step)
-  ROOT t = (s32[]) tuple(next)
+  i = {type}[] get-tuple-element(({type}[]) b), index=0
+  step = {type}[] constant({step})
+  next = {type}[] add(i, step)
+  ROOT t = ({type}[]) tuple(next)
 }}
 condition {{
-  j = s32[] get-tuple-element((s32[]) c), index=0
-  limit = s32[] constant({limit})
-  ROOT goes-on = pred[] {test}
+  j = {type}[] get-tuple-element(({type}[]) c), index=0
+  limit = {type}[] constant({limit})
+  ROOT goes-on = pred[] compare(j, limit), direction={direction}
 }}
-zero = s32[] constant(0)
-first = (s32[]) tuple(zero)
-ROOT w = (s32[]) while(first), condition=condition, body=body  // error
+zero = {type}[] constant(0)
+first = ({type}[]) tuple(zero)
+ROOT w = ({type}[]) while(first), condition=condition, body=body  // error
 """
-_LESS = "compare(j, limit), direction=LT"
-_DIFFERS = "compare(j, limit), direction=NE"
 
 
 class LoopNeverEnds(Rule):
@@ -46,14 +44,21 @@ class LoopNeverEnds(Rule):
     evidence = (RefusedByXla(NO_END, by="cpu 0.10.2", example=1),)
     reports = "openxla/xla#47354"
     examples = (
-        Bad.entry(_PROGRAM.format(step=0, limit=10, test=_LESS)),
-        Bad.entry(_PROGRAM.format(step=2, limit=7, test=_DIFFERS)),
-        Bad.entry(_PROGRAM.format(test="constant(true)", step=1, limit=10)),
-        Bad.entry(_PROGRAM.format(step=-1, limit=10, test=_LESS)),
-        Bad.entry(_PROGRAM.format(step=0.1, limit=1, test=_DIFFERS).replace("s32", "f32")),
-        Good.entry(_PROGRAM.format(step=0.5, limit=8, test=_DIFFERS).replace("s32", "f32")),
-        Good.entry(_PROGRAM.format(step=1, limit=10, test=_LESS)),
-        Good.entry(_PROGRAM.format(step=2, limit=6, test=_DIFFERS)),
+        Bad.entry(_LOOP.format(type="s32", step=0, limit=10, direction="LT")),
+        Bad.entry(_LOOP.format(type="s32", step=2, limit=7, direction="NE")),
+        Bad.entry("""
+            body { ROOT n = f32[8] negate(f32[8] x) }
+            condition {
+              y = f32[8] parameter(0)
+              ROOT goes-on = pred[] constant(true)
+            }
+            ROOT w = f32[8] while(f32[8] p), condition=condition, body=body  // error
+        """),
+        Bad.entry(_LOOP.format(type="s32", step=-1, limit=10, direction="LT")),
+        Bad.entry(_LOOP.format(type="f32", step=0.1, limit=1, direction="NE")),
+        Good.entry(_LOOP.format(type="f32", step=0.5, limit=8, direction="NE")),
+        Good.entry(_LOOP.format(type="s32", step=1, limit=10, direction="LT")),
+        Good.entry(_LOOP.format(type="s32", step=2, limit=6, direction="NE")),
     )
 
     def check(self, module: Module, stage: Stage) -> Findings:

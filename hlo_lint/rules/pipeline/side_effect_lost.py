@@ -141,8 +141,7 @@ class SideEffectLost(Rule):
               ROOT n = f32[8] negate(p)  // error
         """),
         Bad.step("""
-              p = f32[8] parameter(0)
-              e = f32[8] exponential(p)  // error
+              e = f32[8] exponential(f32[8] p)  // error
               t = (f32[8], f32[8]) tuple(p, e)
               b = (f32[8], f32[8]) opt-barrier(t)
               g = f32[8] get-tuple-element(b), index=0

@@ -26,21 +26,11 @@ condition {
 }
   zero = s32[] constant(0)
   first = (s32[]) tuple(zero)
+  ROOT w = (s32[]) while(first), condition=condition, body=body, backend_config=  // error
 """
-_WHILE = """ROOT w = (s32[]) while(first), condition=condition, body=body, \
-backend_config={"known_trip_count":{"n":"%d"}%s}  // error\n"""
-_COUNTS = (
-    ',"known_init_step":{"init":"0","step":"%d"},"known_induction_variable":{"tuple_index":"0"}'
-)
-_NAMED = ',"known_induction_variable":{"tuple_index":"0"}'
 _COUNTS_WITH: Final = ("known_induction_variable", "dynamic_variables")
-_OTHERS = ',"dynamic_variables":[{"tuple_index":"%d","init":"0","step":"%d"}]'
 _MAX_STEP: Final = 1 << 31
 """The smallest step that is taken for a negative number of an unsigned type."""
-
-
-def _looped(count: int, more: str = "") -> str:
-    return f"HloModule m, is_scheduled=true{_LOOP}  {_WHILE % (count, more)}"
 
 
 class TripCountDisagrees(Rule):
@@ -69,14 +59,34 @@ class TripCountDisagrees(Rule):
     )
     reports = "openxla/xla#13278"
     examples = (
-        Bad.entry(_looped(10)),
-        Bad.step(f"{_LOOP}- {_WHILE % (5, '')}+ {_WHILE % (10, '')}", by="double-buffer"),
-        Bad.entry(_looped(5, _COUNTS % 1)),
-        Bad.entry(_looped(5, _OTHERS % (1, 2))),
-        Bad.entry(_looped(5, _OTHERS % (0, 1))),
-        Good.entry(_looped(5, _COUNTS % 2)),
-        Good.entry(_looped(5, _NAMED).replace("s32[]", "f32[]")),
-        Good.entry(_looped(5, _OTHERS % (0, 2))),
+        Bad.entry(_LOOP + '  {"known_trip_count":{"n":"10"}}'),
+        Bad.step(
+            _LOOP + '- {"known_trip_count":{"n":"5"}}\n+ {"known_trip_count":{"n":"10"}}',
+            by="double-buffer",
+        ),
+        Bad.entry(
+            _LOOP + '  {"known_trip_count":{"n":"5"},"known_init_step":{"init":"0","step":"1"}}'
+        ),
+        Bad.entry("""
+            HloModule m, is_scheduled=true
+            body { ROOT t = (s32[]) copy((s32[]) b) }
+            condition { ROOT goes-on = pred[] custom-call((s32[]) c), custom_call_target="on" }
+            ROOT w = (s32[]) while((s32[]) p), condition=condition, body=body,  // error
+                backend_config={"dynamic_variables":[{"tuple_index":"1","init":"0","step":"2"}]}
+        """),
+        Bad.entry(_LOOP + '  {"dynamic_variables":[{"tuple_index":"0","init":"0","step":"1"}]}'),
+        Good.entry(
+            _LOOP + '  {"known_trip_count":{"n":"5"},"known_init_step":{"init":"0","step":"2"},\n'
+            '   "known_induction_variable":{"tuple_index":"0"}}'
+        ),
+        Good.entry("""
+            HloModule m, is_scheduled=true
+            body { ROOT t = (f32[]) copy((f32[]) b) }
+            condition { ROOT goes-on = pred[] custom-call((f32[]) c), custom_call_target="on" }
+            ROOT w = (f32[]) while((f32[]) p), condition=condition, body=body, backend_config={
+                "known_trip_count":{"n":"5"},"known_induction_variable":{"tuple_index":"0"}}
+        """),
+        Good.entry(_LOOP + '  {"dynamic_variables":[{"tuple_index":"0","init":"0","step":"2"}]}'),
     )
 
     def check(self, module: Module, stage: Stage) -> Findings:

@@ -20,72 +20,10 @@ from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity, St
 from hlo_lint.rules.evidence import RefusedByXla
 
 _GEMM = """
-p = f32[6,4]{{1,0}} parameter(0)
-q = f32[4,35]{{1,0}} parameter(1)
-b = f32[{columns}]{{0}} parameter(2)
-ROOT g = (f32[6,35]{{1,0}}, s8[64]{{0}}) custom-call(p, q, b), \
-custom_call_target="__cublas$lt$matmul", \
-backend_config={{"gemm_backend_config":{{"beta":0,"epilogue":"BIAS"}}}}  // error
+ROOT g = (f32[6,35]{{1,0}}, s8[64]{{0}}) custom-call(f32[6,4]{{1,0}} p, f32[4,35]{{1,0}} q, \
+f32[{columns}]{{0}} bias), custom_call_target="__cublas$lt$matmul",  // error
+    backend_config={{"gemm_backend_config":{{"beta":0,"epilogue":"BIAS"}}}}
 """
-_PLAIN = """
-ROOT g = (f32[6,35]{{1,0}}, s8[64]{{0}}) custom-call(f32[6,4]{{1,0}} p, f32[4,35]{{1,0}} q), \
-custom_call_target="__cublas$lt$matmul", \
-backend_config={{"gemm_backend_config":{{"beta":0,"epilogue":"DEFAULT",\
-"dot_dimension_numbers":{{"lhs_contracting_dimensions":["{dimension}"],\
-"rhs_contracting_dimensions":["0"]}}}}}}  // error
-"""
-_SCAN = """
-p = f32[100]{{0}} parameter(0)
-z = f32[] constant(0)
-ROOT s = (f32[100]{{0}}, u8[0]{{0}}) custom-call({operands}), \
-custom_call_target="__cub$DeviceScanUnassignedScratchSize"  // error
-"""
-_SMALL = """
-body {{
-  q = c64[8]{{0}} parameter(0)
-  ROOT r = c64[8]{{0}} {operation}
-}}
-
-small {{
-  ROOT t = c64[8]{{0}} call(c64[8]{{0}} s), to_apply=body
-}}
-
-ROOT c = c64[8]{{0}} call(c64[8]{{0}} p), to_apply=small, \
-frontend_attributes={{xla_cpu_small_call="true"}}  // error
-"""
-_COMMANDS = """
-moved {{
-  x = f32[64]{{0}} parameter(0)
-  i = s32[] constant(32)
-  ROOT d = f32[32]{{0}} {operation}
-}}
-
-command_buffer {{
-  s = ((f32[64]{{0}}), f32[32]{{0}}) fusion-start(f32[64]{{0}} q), kind=kLoop, calls=moved
-  ROOT r = f32[32]{{0}} fusion-done(s)
-}}
-
-ROOT c = f32[32]{{0}} call(f32[64]{{0}} p), to_apply=command_buffer  // error
-"""
-_MOVE = "dynamic-slice(x, i), dynamic_slice_sizes={32}"
-_CONVOLUTION = """
-p = f32[2,9,9,4]{{3,2,1,0}} parameter(0)
-q = f32[8,3,3,4]{{3,2,1,0}} parameter(1)
-ROOT c = (f32[2,4,4,8]{{3,2,1,0}}, u8[0]{{0}}) custom-call(p, q), \
-window={{size=3x3 stride={stride}}}, dim_labels=b01f_o01i->b01f, \
-custom_call_target="__cudnn$convForward"  // error
-"""
-_AFTER = "module_0001.m.0002.conv.after_conv-padding.before_pipeline-end.txt"
-_FITS = {
-    "module_0001.m.0001.conv.after_pipeline-start.before_conv-padding.txt": """
-        HloModule m
-
-        ENTRY e {
-          ROOT r = f32[2,4,4,8] convolution(f32[2,9,9,4] p, f32[8,3,3,4] q), \
-window={size=3x3 stride=2x2}, dim_labels=b01f_o01i->b01f
-        }
-    """
-}
 _PRODUCT = ("__cublas$gemm", "__cublas$lt$matmul")
 _CONVOLVED: Mapping[str, tuple[int | None, ...]] = {
     "__cudnn$convForward": (0, 1, None),
@@ -128,17 +66,75 @@ class UnfitForCallee(Rule):
             ROOT c = f32[8,4]{1,0} custom-call(p), custom_call_target="my_kernel",  // error
                 operand_layout_constraints={f32[8,4]{0,1}}
         """),
-        Bad.entry(_SCAN.format(operands="p, z")),
-        Bad.entry(_SMALL.format(operation="fft(q), fft_type=FFT, fft_length={8}")),
-        Bad.entry(_COMMANDS.format(operation=_MOVE)),
-        Bad.entry(_CONVOLUTION.format(stride="1x1"), file=_AFTER, beside=_FITS),
-        Bad.entry(_PLAIN.format(dimension=0), file=_AFTER, beside=_FITS),
-        Good.entry(_PLAIN.format(dimension=1), file=_AFTER, beside=_FITS),
-        Good.entry(_CONVOLUTION.format(stride="2x2"), file=_AFTER, beside=_FITS),
+        Bad.entry("""
+            z = f32[] constant(0)
+            ROOT s = (f32[100]{0}, u8[0]{0}) custom-call(f32[100]{0} p, z),  // error
+                custom_call_target="__cub$DeviceScanUnassignedScratchSize"
+        """),
+        Bad.entry("""
+            body { ROOT r = c64[8] fft(c64[8] q), fft_type=FFT, fft_length={8} }
+            small { ROOT t = c64[8] call(c64[8] s), to_apply=body }
+            ROOT c = c64[8] call(c64[8] p), to_apply=small,  // error
+                frontend_attributes={xla_cpu_small_call="true"}
+        """),
+        Bad.entry("""
+            moved { ROOT d = f32[32] dynamic-slice(f32[64] x, s32[] i), dynamic_slice_sizes={32} }
+            command_buffer {
+              s = ((f32[64], s32[]), f32[32]) fusion-start(f32[64] q, s32[] j), kind=kLoop,
+                  calls=moved
+              ROOT r = f32[32] fusion-done(s)
+            }
+            ROOT c = f32[32] call(f32[64] p, s32[] i), to_apply=command_buffer  // error
+        """),
+        Bad.step("""
+            - ROOT c = f32[2,4,4,8] convolution(f32[2,9,9,4] p, f32[8,3,3,4] q),
+            -     window={size=3x3 stride=2x2}, dim_labels=b01f_o01i->b01f
+            + ROOT c = (f32[2,4,4,8], u8[0]) custom-call(f32[2,9,9,4] p, f32[8,3,3,4] q),  // error
+            +     window={size=3x3 stride=1x1}, dim_labels=b01f_o01i->b01f,
+            +     custom_call_target="__cudnn$convForward"
+        """),
+        Bad.step("""
+            - ROOT g = f32[6,35] dot(f32[6,4] p, f32[4,35] q), lhs_contracting_dims={1},
+            -     rhs_contracting_dims={0}
+            + ROOT g = (f32[6,35], s8[64]) custom-call(f32[6,4] p, f32[4,35] q),  // error
+            +     custom_call_target="__cublas$lt$matmul", backend_config={"gemm_backend_config":{
+            +     "beta":0,"epilogue":"DEFAULT","dot_dimension_numbers":{
+            +     "lhs_contracting_dimensions":["0"],"rhs_contracting_dimensions":["0"]}}}
+        """),
+        Good.step("""
+            - ROOT g = f32[6,35] dot(f32[6,4] p, f32[4,35] q), lhs_contracting_dims={1},
+            -     rhs_contracting_dims={0}
+            + ROOT g = (f32[6,35], s8[64]) custom-call(f32[6,4] p, f32[4,35] q),
+            +     custom_call_target="__cublas$lt$matmul", backend_config={"gemm_backend_config":{
+            +     "beta":0,"epilogue":"DEFAULT","dot_dimension_numbers":{
+            +     "lhs_contracting_dimensions":["1"],"rhs_contracting_dimensions":["0"]}}}
+        """),
+        Good.step("""
+            - ROOT c = f32[2,4,4,8] convolution(f32[2,9,9,4] p, f32[8,3,3,4] q),
+            -     window={size=3x3 stride=2x2}, dim_labels=b01f_o01i->b01f
+            + ROOT c = (f32[2,4,4,8], u8[0]) custom-call(f32[2,9,9,4] p, f32[8,3,3,4] q),
+            +     window={size=3x3 stride=2x2}, dim_labels=b01f_o01i->b01f,
+            +     custom_call_target="__cudnn$convForward"
+        """),
         Good.entry(_GEMM.format(columns=35)),
-        Good.entry(_SCAN.format(operands="p")),
-        Good.entry(_SMALL.format(operation="negate(q)")),
-        Good.entry(_COMMANDS.format(operation="slice(x), slice={[32:64]}")),
+        Good.entry("""
+            ROOT s = (f32[100]{0}, u8[0]{0}) custom-call(f32[100]{0} p),
+                custom_call_target="__cub$DeviceScanUnassignedScratchSize"
+        """),
+        Good.entry("""
+            body { ROOT r = c64[8] negate(c64[8] q) }
+            small { ROOT t = c64[8] call(c64[8] s), to_apply=body }
+            ROOT c = c64[8] call(c64[8] p), to_apply=small,
+                frontend_attributes={xla_cpu_small_call="true"}
+        """),
+        Good.entry("""
+            moved { ROOT d = f32[32] slice(f32[64] x), slice={[32:64]} }
+            command_buffer {
+              s = ((f32[64]), f32[32]) fusion-start(f32[64] q), kind=kLoop, calls=moved
+              ROOT r = f32[32] fusion-done(s)
+            }
+            ROOT c = f32[32] call(f32[64] p), to_apply=command_buffer
+        """),
     )
 
     def check_convolutions(self, pair: PassPair) -> Findings:

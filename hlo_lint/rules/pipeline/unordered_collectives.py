@@ -19,20 +19,18 @@ _SCHEDULER: Final = "latency-hiding-scheduler"
 _MAX_COLLECTIVES: Final = 400
 """The largest number of collectives of a computation that are compared with each other."""
 _STEP = """
-HloModule m, num_partitions=4, is_scheduled=true
-add { ROOT c = f32[] add(f32[] a, f32[] b) }
-  r = f32[8]{0} all-reduce-start(f32[8]{0} p), channel_id=1, use_global_device_ids=true, \
-to_apply=add, replica_groups=%s
-%s rd = f32[8]{0} all-reduce-done(r)
-  s = f32[8]{0} all-reduce-start(f32[8]{0} q), channel_id=2, use_global_device_ids=true, \
-to_apply=add, replica_groups={{0,1},{2,3}}  // error
-%s rd = f32[8]{0} all-reduce-done(r)
-  sd = f32[8]{0} all-reduce-done(s)
-  ROOT t = (f32[8]{0}, f32[8]{0}) tuple(rd, sd)
+HloModule m, num_partitions=4, is_scheduled=true{tiles}
+add {{ ROOT c = f32[] add(f32[] a, f32[] b) }}
+  r = f32[8] all-reduce-start(f32[8] p), channel_id=1, use_global_device_ids=true, \
+to_apply=add, replica_groups={groups}
+- rd = f32[8] all-reduce-done(r)
+  s = f32[8] all-reduce-start(f32[8] q), channel_id=2, use_global_device_ids=true, \
+to_apply=add, replica_groups={{{{0,1}},{{2,3}}}}  // error
++ rd = f32[8] all-reduce-done(r)
+  sd = f32[8] all-reduce-done(s)
+  ROOT t = (f32[8], f32[8]) tuple(rd, sd)
 """
-_OVERLAPPING = _STEP % ("{{0,1,2,3}}", "-", "+")
-_OF_SAME_GROUPS = _STEP % ("{{0,1},{2,3}}", "-", "+")
-_LAYOUT = "entry_computation_layout={(f32[8]{0}, f32[8]{0})->(f32[8]{0}, f32[8]{0})}"
+_TILED = ", entry_computation_layout={(f32[8]{0:T(128)},f32[8]{0})->(f32[8]{0},f32[8]{0})}"
 
 
 class UnorderedCollectives(Rule):
@@ -65,16 +63,23 @@ class UnorderedCollectives(Rule):
     )
     reports = "openxla/xla#20025"
     examples = (
-        Bad.step(_OVERLAPPING),
-        Bad.step(_OF_SAME_GROUPS, by=_SCHEDULER),
-        Good.step(_OF_SAME_GROUPS),
-        Good.step(_STEP % ("{{0,1,2,3}}", "+", "-")),
-        Good.step(
-            _OVERLAPPING.replace("is_scheduled=true", f"is_scheduled=true, {_LAYOUT}").replace(
-                "f32[8]{0}", "f32[8]{0:T(128)}"
-            )
-        ),
-        Good.step(_STEP % ("{{0,2},{1,3}}", "-", "+")),
+        Bad.step(_STEP.format(tiles="", groups="{{0,1,2,3}}")),
+        Bad.step(_STEP.format(tiles="", groups="{{0,1},{2,3}}"), by=_SCHEDULER),
+        Good.step(_STEP.format(tiles="", groups="{{0,1},{2,3}}")),
+        Good.step("""
+            HloModule m, num_partitions=4, is_scheduled=true
+            add { ROOT c = f32[] add(f32[] a, f32[] b) }
+              r = f32[8] all-reduce-start(f32[8] p), channel_id=1, use_global_device_ids=true,
+                  to_apply=add, replica_groups={{0,1,2,3}}
+            + rd = f32[8] all-reduce-done(r)
+              s = f32[8] all-reduce-start(f32[8] q), channel_id=2, use_global_device_ids=true,
+                  to_apply=add, replica_groups={{0,1},{2,3}}
+            - rd = f32[8] all-reduce-done(r)
+              sd = f32[8] all-reduce-done(s)
+              ROOT t = (f32[8], f32[8]) tuple(rd, sd)
+        """),
+        Good.step(_STEP.format(tiles=_TILED, groups="{{0,1,2,3}}")),
+        Good.step(_STEP.format(tiles="", groups="{{0,2},{1,3}}")),
     )
 
     def check(self, final: FinalModule) -> Findings:

@@ -24,17 +24,13 @@ _CHOICES: Final = {"channel_id", "metadata"}
 _PROGRAM: Final = """
 f {{
   z = s32[] constant(0)
-  hero = f32[64]{{0}} custom-call(f32[64]{{0}} x), custom_call_target="scale"
-  row = f32[1,64]{{1,0}} bitcast(hero)
-  ROOT u = f32[4,64]{{1,0}} dynamic-update-slice(f32[4,64]{{1,0}} b, row, s32[] i, z)
+  hero = f32[64] custom-call(f32[64] x), custom_call_target="{target}"
+  row = f32[1,64] bitcast(hero)
+  ROOT u = f32[4,64] dynamic-update-slice(f32[4,64] b, row, s32[] i, z)
 }}
-p = f32[64]{{0}} parameter(0)
-q = f32[64]{{0}} parameter(1)
-b = f32[4,64]{{1,0}} parameter(2)
-i = s32[] parameter(3)
-c = f32[64]{{0}} custom-call({read}), custom_call_target="scale"  // error
-s = f32[4,64]{{1,0}} fusion(p, b, i), kind=kCustom, calls=f
-ROOT t = (f32[64]{{0}}, f32[4,64]{{1,0}}) tuple(c, s)
+c = f32[64] custom-call(f32[64] {operand}), custom_call_target="{target}"  // error
+s = f32[4,64] fusion(f32[64] p, f32[4,64] b, s32[] i), kind=kCustom, calls=f
+ROOT t = (f32[64], f32[4,64]) tuple(c, s)
 """
 _FUSED: Final = """
 f {{
@@ -45,10 +41,8 @@ g {{
   e = f32[8,8] dot(f32[8,8] y, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
   ROOT m = f32[8,8] sine(e)
 }}
-p = f32[8,8] parameter(0)
-q = f32[8,8] parameter(1)
-a = f32[8,8] fusion(p), kind=kOutput, calls=f
-b = f32[8,8] fusion({read}), kind=kOutput, calls=g  // error
+a = f32[8,8] fusion(f32[8,8] p), kind=kOutput, calls=f
+b = f32[8,8] fusion(f32[8,8] {operand}), kind=kOutput, calls=g  // error
 ROOT t = (f32[8,8], f32[8,8]) tuple(a, b)
 """
 
@@ -72,11 +66,11 @@ class RepeatedCall(Rule):
     evidence = (Counted("bytes accessed", 384, 288, 2, None),)
     reports = "openxla/xla@dbcb883096"
     examples = (
-        Bad.entry(_PROGRAM.format(read="p")),
-        Good.entry(_PROGRAM.format(read="q")),
-        Good.entry(_PROGRAM.format(read="p").replace("scale", "PinToDevice")),
-        Bad.entry(_FUSED.format(read="p")),
-        Good.entry(_FUSED.format(read="q")),
+        Bad.entry(_PROGRAM.format(operand="p", target="scale")),
+        Good.entry(_PROGRAM.format(operand="q", target="scale")),
+        Good.entry(_PROGRAM.format(operand="p", target="PinToDevice")),
+        Bad.entry(_FUSED.format(operand="p")),
+        Good.entry(_FUSED.format(operand="q")),
         Bad.step("""
               a = f32[16] all-gather(f32[8] p), replica_groups={{0,1}}, dimensions={0}
             - ROOT s = f32[16] subtract(a, a)

@@ -18,18 +18,18 @@ _OF_EQUALS: Final = {"LT": False, "GT": False, "NE": False, "LE": True, "GE": Tr
 """The result of comparing a value with itself, by direction."""
 _MAX_SIZE: Final = 500
 """The largest comparator that is checked, in instructions."""
-_PROGRAM = """
-less {{
-  a = s32[] parameter(0)
-  b = s32[] parameter(1)
-  i = s32[] parameter(2)
-  j = s32[] parameter(3)
-  first = pred[] compare({}), direction={}
+_BY_ONE_KEY = """
+before {{ ROOT c = pred[] compare(s32[] a, s32[] b), direction={direction} }}
+ROOT s = s32[64] sort(s32[64] p), dimensions={{0}}, to_apply=before  // error
+"""
+_BY_TWO_KEYS = """
+before {{
+  first = pred[] compare(s32[] a, s32[] b), direction={direction}
   same = pred[] compare(a, b), direction=EQ
-  second = pred[] compare(i, j), direction=LT
-  ROOT c = pred[] {}
+  second = pred[] compare(s32[] i, s32[] j), direction=LT
+  ROOT c = pred[] select(same, {chosen})
 }}
-ROOT s = (s32[64], s32[64]) sort(s32[64] p, s32[64] q), dimensions={{0}}, to_apply=less  // error
+ROOT s = (s32[64], s32[64]) sort(s32[64] p, s32[64] q), dimensions={{0}}, to_apply=before  // error
 """
 
 
@@ -49,12 +49,20 @@ class ComparatorNotStrict(Rule):
     opcodes = frozenset({"sort"})
     evidence = (RefusedByXla("SIGSEGV", by="cpu 0.10.2"),)
     examples = (
-        Bad.entry(_PROGRAM.format("a, b", "LE", "copy(first)")),
-        Bad.entry(_PROGRAM.format("a, b", "NE", "copy(first)")),
-        Bad.entry(_PROGRAM.format("a, b", "GE", "select(same, first, second)")),
-        Bad.entry(_PROGRAM.format("a, i", "LT", "copy(first)")),
-        Good.entry(_PROGRAM.format("a, b", "LT", "copy(first)")),
-        Good.entry(_PROGRAM.format("a, b", "GT", "select(same, second, first)")),
+        Bad.entry(_BY_ONE_KEY.format(direction="LE")),
+        Bad.entry(_BY_ONE_KEY.format(direction="NE")),
+        Bad.entry(_BY_TWO_KEYS.format(direction="GE", chosen="first, second")),
+        Bad.entry("""
+            before {
+              a = s32[] parameter(0)
+              b = s32[] parameter(1)
+              zero = s32[] constant(0)
+              ROOT c = pred[] compare(a, zero), direction=LT
+            }
+            ROOT s = s32[64] sort(s32[64] p), dimensions={0}, to_apply=before  // error
+        """),
+        Good.entry(_BY_ONE_KEY.format(direction="LT")),
+        Good.entry(_BY_TWO_KEYS.format(direction="GT", chosen="second, first")),
     )
 
     def check(self, module: Module) -> Findings:

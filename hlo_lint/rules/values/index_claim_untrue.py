@@ -23,15 +23,13 @@ _CLAIMS: Final = ("unique_indices=true", "indices_are_sorted=true")
 _MOVES: Final = FORWARDS | frozenset(
     "broadcast convert get-tuple-element parameter reshape slice transpose tuple".split()
 )
-_REDUCER = """
-add { ROOT sum = f32[] add(f32[] old, f32[] new) }
+_SCATTER = """
+add {{ ROOT c = f32[] add(f32[] a, f32[] b) }}
+i = s32[3,1] constant({indices})
+ROOT s = f32[8] scatter(f32[8] p, i, f32[3] u), to_apply=add,  // error
+    update_window_dims={{}}, inserted_window_dims={{0}}, scatter_dims_to_operand_dims={{0}},
+    index_vector_dim=1, {claim}=true
 """
-_SCATTER = """ROOT s = f32[8] scatter(f32[8] p, s32[3,1] i, f32[3] u), update_window_dims={}, \
-inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add"""
-_UNIQUE = f"{_SCATTER}, unique_indices=true  // error"
-_SORTED = f"{_SCATTER}, indices_are_sorted=true  // error"
-_KNOWN = f"{_REDUCER}i = s32[3,1] constant(%s)\n%s"
-_STEP = f"{_REDUCER}- %s\n+ %s"
 
 
 class IndexClaimUntrue(Rule):
@@ -54,12 +52,30 @@ class IndexClaimUntrue(Rule):
     opcodes = frozenset(INDEX_MAPS)
     skip_fusion_bodies = False
     examples = (
-        Bad.entry(_KNOWN % ("{{1}, {1}, {2}}", _UNIQUE)),
-        Bad.entry(_KNOWN % ("{{4}, {1}, {2}}", _SORTED)),
-        Bad.step(_STEP % (_SCATTER, _UNIQUE), by="scatter-simplifier"),
-        Good.step(_STEP % (_UNIQUE, _UNIQUE.replace("s =", "t =")), by="scatter-simplifier"),
-        Good.entry(_KNOWN % ("{{4}, {1}, {2}}", _UNIQUE)),
-        Good.entry(_KNOWN % ("{{1}, {1}, {2}}", _SORTED)),
+        Bad.entry(_SCATTER.format(indices="{{1}, {1}, {2}}", claim="unique_indices")),
+        Bad.entry(_SCATTER.format(indices="{{4}, {1}, {2}}", claim="indices_are_sorted")),
+        Bad.step(
+            """
+            add { ROOT c = f32[] add(f32[] a, f32[] b) }
+              ROOT s = f32[8] scatter(f32[8] p, s32[3,1] i, f32[3] u), to_apply=add,  // error
+                  update_window_dims={}, inserted_window_dims={0}, index_vector_dim=1,
+            -     scatter_dims_to_operand_dims={0}
+            +     scatter_dims_to_operand_dims={0}, unique_indices=true
+            """,
+            by="scatter-simplifier",
+        ),
+        Good.step(
+            """
+            add { ROOT c = f32[] add(f32[] a, f32[] b) }
+            - ROOT s = f32[8] scatter(f32[8] p, s32[3,1] i, f32[3] u), to_apply=add,
+            + ROOT t = f32[8] scatter(f32[8] p, s32[3,1] i, f32[3] u), to_apply=add,
+                  update_window_dims={}, inserted_window_dims={0}, index_vector_dim=1,
+                  scatter_dims_to_operand_dims={0}, unique_indices=true
+            """,
+            by="scatter-simplifier",
+        ),
+        Good.entry(_SCATTER.format(indices="{{4}, {1}, {2}}", claim="unique_indices")),
+        Good.entry(_SCATTER.format(indices="{{1}, {1}, {2}}", claim="indices_are_sorted")),
     )
 
     def check_pass(self, pair: PassPair) -> Findings:

@@ -28,10 +28,10 @@ MAX_WHOLE: Final = 32
 """The largest number of elements that no backend splits: XLA:CPU splits 33."""
 _NEUTRAL: Final = {"add": "0", "multiply": "1"}
 """The neutral initial value of each operation."""
-_PROGRAM = """
-step {{ ROOT s = f32[] {step}(f32[] a, f32[] b) }}
-zero = f32[] constant({first})
-ROOT r = f32[] reduce(f32[64] p, zero), dimensions={{0}}, to_apply=step  // error
+_REDUCE = """
+step {{ ROOT s = f32[] {operation}(f32[] a, f32[] b) }}
+start = f32[] constant({start})
+ROOT r = f32[] reduce(f32[64] p, start), dimensions={{0}}, to_apply=step  // error
 """
 _ARGMAX = """
 best {{
@@ -39,13 +39,13 @@ best {{
   i = s32[] parameter(1)
   b = f32[] parameter(2)
   j = s32[] parameter(3)
-  greater = pred[] compare(a, b), direction=GT
-  equal = pred[] compare(a, b), direction=EQ
-  before = pred[] compare(i, j), direction=LT
-  first = pred[] and(equal, before)
-  chosen = pred[] or(greater, first)
-  v = f32[] select({test}, a, b)
-  k = s32[] select({test}, i, j)
+  is_greater = pred[] compare(a, b), direction=GT
+  is_equal = pred[] compare(a, b), direction=EQ
+  is_before = pred[] compare(i, j), direction=LT
+  is_first = pred[] and(is_equal, is_before)
+  is_first_greatest = pred[] or(is_greater, is_first)
+  v = f32[] select({condition}, a, b)
+  k = s32[] select({condition}, i, j)
   ROOT t = (f32[], s32[]) tuple(v, k)
 }}
 n = s32[64] iota(), iota_dimension=0
@@ -82,12 +82,12 @@ class OrderDependentReduction(Rule):
     evidence = (WrongValues(2),)
     reports = "openxla/xla#47383, openxla/xla#47374"
     examples = (
-        Bad.entry(_PROGRAM.format(step="subtract", first=0)),
-        Bad.entry(_PROGRAM.format(step="add", first=1)),
-        Bad.entry(_ARGMAX.format(test="greater")),
-        Good.entry(_ARGMAX.format(test="chosen")),
-        Good.entry(_PROGRAM.format(step="add", first=0)),
-        Good.entry(_PROGRAM.format(step="maximum", first=0)),
+        Bad.entry(_REDUCE.format(operation="subtract", start=0)),
+        Bad.entry(_REDUCE.format(operation="add", start=1)),
+        Bad.entry(_ARGMAX.format(condition="is_greater")),
+        Good.entry(_ARGMAX.format(condition="is_first_greatest")),
+        Good.entry(_REDUCE.format(operation="add", start=0)),
+        Good.entry(_REDUCE.format(operation="maximum", start=0)),
         Bad.entry("""
             first {
               ROOT a = f32[] parameter(0)

@@ -23,35 +23,6 @@ def _spelled(text: str) -> str:
     return re.sub(r"pairs=(\{.*\})", attribute, text)
 
 
-_LOOP = """
-HloModule m, is_scheduled=true
-body {
-  t = token[] after-all()
-  s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} x, t), channel_id=1, pairs={{0,1}}
-  sd = token[] send-done(s), channel_id=1
-  r = (f32[8]{0}, u32[], token[]) recv(sd), channel_id=2, pairs={{1,2}}
-  d = (f32[8]{0}, token[]) recv-done(r), channel_id=2
-  ROOT g = f32[8]{0} get-tuple-element(d), index=0
-}
-on { ROOT c = pred[] custom-call(f32[8]{0} x), custom_call_target="goes_on" }
-t = token[] after-all()
-r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1, pairs={{0,1}}
-d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
-w = f32[8]{0} while(f32[8]{0} p), condition=on, body=body
-s = (f32[8]{0}, u32[], token[]) send(w, t), channel_id=2, pairs={{1,2}}
-ROOT sd = token[] send-done(s), channel_id=2
-"""
-_TRANSFER = """
-HloModule m, is_scheduled=true
-t = token[] after-all()
-s = (f32[8]{0}, u32[], token[]) send(f32[8]{0} p, t), channel_id=1, pairs={{0,1}}
-sd = token[] send-done(s), channel_id=1
-r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1, pairs=%s
-ROOT d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
-"""
-_GATHER = "g = f32[16]{0} all-gather(p), dimensions={0}, replica_groups={{0,1}}"
-
-
 class SendRecvDeadlock(VerifierRule):
     """A schedule in which devices wait for each other forever.
 
@@ -123,9 +94,47 @@ class SendRecvDeadlock(VerifierRule):
             ROOT d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
     """)
     examples = (
-        Good.entry(_spelled(_LOOP)),
-        Bad.entry(_spelled(_TRANSFER % "{{1,2}}  // error")),
-        Good.entry(_spelled(_TRANSFER % "{{0,1}}" + _GATHER)),
+        Good.entry(
+            _spelled("""
+            HloModule m, is_scheduled=true
+            body {
+              t = token[] after-all()
+              s = (f32[8], u32[], token[]) send(f32[8] x, t), channel_id=1, pairs={{0,1}}
+              sd = token[] send-done(s), channel_id=1
+              r = (f32[8], u32[], token[]) recv(sd), channel_id=2, pairs={{1,2}}
+              d = (f32[8], token[]) recv-done(r), channel_id=2
+              ROOT g = f32[8] get-tuple-element(d), index=0
+            }
+            on { ROOT c = pred[] custom-call(f32[8] x), custom_call_target="goes_on" }
+            t = token[] after-all()
+            r = (f32[8], u32[], token[]) recv(t), channel_id=1, pairs={{0,1}}
+            d = (f32[8], token[]) recv-done(r), channel_id=1
+            w = f32[8] while(f32[8] p), condition=on, body=body
+            s = (f32[8], u32[], token[]) send(w, t), channel_id=2, pairs={{1,2}}
+            ROOT sd = token[] send-done(s), channel_id=2
+            """)
+        ),
+        Bad.entry(
+            _spelled("""
+            HloModule m, is_scheduled=true
+            t = token[] after-all()
+            s = (f32[8], u32[], token[]) send(f32[8] p, t), channel_id=1, pairs={{0,1}}
+            sd = token[] send-done(s), channel_id=1
+            r = (f32[8], u32[], token[]) recv(t), channel_id=1, pairs={{1,2}}  // error
+            ROOT d = (f32[8], token[]) recv-done(r), channel_id=1
+            """)
+        ),
+        Good.entry(
+            _spelled("""
+            HloModule m, is_scheduled=true
+            t = token[] after-all()
+            s = (f32[8], u32[], token[]) send(f32[8] p, t), channel_id=1, pairs={{0,1}}
+            sd = token[] send-done(s), channel_id=1
+            r = (f32[8], u32[], token[]) recv(t), channel_id=1, pairs={{0,1}}
+            ROOT d = (f32[8], token[]) recv-done(r), channel_id=1
+            g = f32[16] all-gather(p), dimensions={0}, replica_groups={{0,1}}
+            """)
+        ),
     )
 
     @on_module

@@ -23,7 +23,7 @@ body {
   seven = s32[] constant(7)
   zero = s32[] constant(0)
   at = s32[] subtract(seven, i)
-  row = f32[1,64]{1,0} dynamic-slice(x, at, zero), dynamic_slice_sizes={1,64}, backend_config={"dynamic_slice_config":{CONFIG}}%s
+  row = f32[1,64]{1,0} dynamic-slice(x, at, zero), dynamic_slice_sizes={1,64}, backend_config={"dynamic_slice_config":{CONFIG}}  // error
   one = s32[] constant(1)
   next = s32[] add(i, one)
   ROOT t = (s32[], f32[8,64]{1,0}, f32[1,64]{1,0}) tuple(next, x, row)
@@ -36,20 +36,24 @@ condition {
 }
 
 zero = s32[] constant(0)
-x = f32[8,64]{1,0} parameter(0)
-row = f32[1,64]{1,0} parameter(1)
-t = (s32[], f32[8,64]{1,0}, f32[1,64]{1,0}) tuple(zero, x, row)
+t = (s32[], f32[8,64]{1,0}, f32[1,64]{1,0}) tuple(zero, f32[8,64]{1,0} x, f32[1,64]{1,0} row)
 ROOT w = (s32[], f32[8,64]{1,0}, f32[1,64]{1,0}) while(t), condition=condition, body=body, backend_config={"known_trip_count":{"n":"8"},"known_init_step":{"init":"0","step":"1"},"known_induction_variable":{"tuple_index":"0"}}
 """  # noqa: E501
 
-_LINEAR = '"loop_index":"0","byte_offset":"%d","byte_stride":"%d"'
-# XLA of jax 0.12 has separate fields for two forms, and prints the former fields as zeros.
-_NESTED = '"byte_offset":"0","byte_stride":"0","linear":{"byte_offset":"%d","byte_stride":"%d"},"loop_index":"0"'  # noqa: E501
-_TABLE = '"table":{"offsets":["0"]},"loop_index":"0"'
 _CONFIG = re.compile(r'("dynamic_slice_config"\s*:\s*)\{(?:[^{}]|\{[^{}]*\})*\}')
 
 
-def _with(config: str) -> str:
+def _linear(offset: int, stride: int) -> str:
+    return f'"loop_index":"0","byte_offset":"{offset}","byte_stride":"{stride}"'
+
+
+def _nested(offset: int, stride: int) -> str:
+    # XLA of jax 0.12 has separate fields for two forms, and prints the former fields as zeros.
+    fields = f'{{"byte_offset":"{offset}","byte_stride":"{stride}"}}'
+    return f'"byte_offset":"0","byte_stride":"0","linear":{fields},"loop_index":"0"'
+
+
+def _reads(config: str) -> str:
     return _PROGRAM.replace("CONFIG", config)
 
 
@@ -76,11 +80,11 @@ class DynamicSliceConfigDisagrees(Rule):
     opcodes = frozenset({"dynamic-slice", "dynamic-update-slice"})
     evidence = (PublicReport("openxla/xla#46231", "races/offloaded_scan"),)
     examples = (
-        Bad.entry(_with(_LINEAR) % (0, 256, "  // error"), fixed=_with(_LINEAR) % (1792, -256, "")),
-        Bad.entry(_with(_NESTED) % (0, 256, "  // error"), fixed=_with(_NESTED) % (1792, -256, "")),
-        Good.entry(_with(_LINEAR) % (1792, -256, "")),
-        Good.entry(_with(_NESTED) % (1792, -256, "")),
-        Good.entry(_with(_TABLE) % ""),
+        Bad.entry(_reads(_linear(0, 256)), fixed=_reads(_linear(1792, -256))),
+        Bad.entry(_reads(_nested(0, 256)), fixed=_reads(_nested(1792, -256))),
+        Good.entry(_reads(_linear(1792, -256))),
+        Good.entry(_reads(_nested(1792, -256))),
+        Good.entry(_reads('"table":{"offsets":["0"]},"loop_index":"0"')),
     )
 
     def check(self, module: Module, stage: Stage) -> Findings:
@@ -125,7 +129,7 @@ class DynamicSliceConfigDisagrees(Rule):
             return None
         former = _CONFIG.search(config)
         is_nested = former is not None and former[0].count("{") > 1
-        fields = (_NESTED if is_nested else _LINEAR) % (base, stride)
+        fields = (_nested if is_nested else _linear)(base, stride)
         text = _CONFIG.sub(rf"\g<1>{{{fields}}}", config)
         rewrite = Rewrite(module)
         rewrite.set_attribute(instruction, "backend_config", text)

@@ -24,37 +24,6 @@ if TYPE_CHECKING:  # loaded where a module has such a call
 _TOLERANCE = 0.01
 """The relative tolerance of factors: constants of bf16 are printed rounded."""
 
-_AFTER = "module_0001.m.0002.simplification.after_cublas-gemm-rewriter.before_algsimp.txt"
-_BEFORE = "module_0001.m.0001.simplification.after_pipeline-start.before_cublas-gemm-rewriter.txt"
-_DOT = """HloModule m
-
-ENTRY %e (x: f32[8,8], y: f32[8,8], z: f32[8]) -> f32[8,8] {
-  %x = f32[8,8]{1,0} parameter(0)
-  %y = f32[8,8]{1,0} parameter(1)
-  %z = f32[8]{0} parameter(2)
-  %dot = f32[8,8]{1,0} dot(%x, %y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  %bias = f32[8,8]{1,0} broadcast(%z), dimensions={1}
-  %sum = f32[8,8]{1,0} add(%dot, %bias)
-  %half = f32[] constant(0.5)
-  %factor = f32[8,8]{1,0} broadcast(%half), dimensions={}
-  ROOT %product = f32[8,8]{1,0} multiply(%sum, %factor)
-}
-"""
-_CALL = """
-HloModule m
-
-ENTRY %%e (x: f32[8,8], y: f32[8,8], z: f32[8]) -> f32[8,8] {
-  %%x = f32[8,8]{1,0} parameter(0)
-  %%y = f32[8,8]{1,0} parameter(1)
-  %%z = f32[8]{0} parameter(2)
-  %%call = (f32[8,8]{1,0}, s8[4096]{0}) custom-call(%%x, %%y, %%z), custom_call_target="__cublas$lt$matmul", backend_config={"gemm_backend_config":{"alpha_real":%s,"alpha_imag":0,"beta":0,"dot_dimension_numbers":{"lhs_contracting_dimensions":["1"],"rhs_contracting_dimensions":["0"]},"epilogue":"BIAS"}}%s
-  %%sum = f32[8,8]{1,0} get-tuple-element(%%call), index=0
-  %%half = f32[] constant(0.5)
-  %%factor = f32[8,8]{1,0} broadcast(%%half), dimensions={}
-  ROOT %%product = f32[8,8]{1,0} multiply(%%sum, %%factor)
-}
-"""  # noqa: E501
-
 
 class GemmEpilogueChanged(Rule):
     """A GEMM call that scales or adds its bias differently from the instructions it replaces.
@@ -73,8 +42,40 @@ class GemmEpilogueChanged(Rule):
     evidence = (WrongValues(),)
     reports = "openxla/xla#46110"
     examples = (
-        Bad(_CALL % (0.5, "  // error"), file=_AFTER, beside={_BEFORE: _DOT}),
-        Good(_CALL % (1, ""), file=_AFTER, beside={_BEFORE: _DOT}),
+        Bad.step(
+            """
+            - dot = f32[8,8] dot(f32[8,8] x, f32[8,8] y), lhs_contracting_dims={1},
+            -     rhs_contracting_dims={0}
+            - bias = f32[8,8] broadcast(f32[8] z), dimensions={1}
+            - sum = f32[8,8] add(dot, bias)
+            - half = f32[] constant(0.5)
+            - factor = f32[8,8] broadcast(half), dimensions={}
+            - ROOT product = f32[8,8] multiply(sum, factor)
+            + call = (f32[8,8], s8[4096]) custom-call(f32[8,8] x, f32[8,8] y, f32[8] z),  // error
+            +     custom_call_target="__cublas$lt$matmul", backend_config={"gemm_backend_config":{
+            +     "alpha_real":0.5,"beta":0,"epilogue":"BIAS","dot_dimension_numbers":{
+            +     "lhs_contracting_dimensions":["1"],"rhs_contracting_dimensions":["0"]}}}
+            + ROOT product = f32[8,8] get-tuple-element(call), index=0
+            """,
+            by="cublas-gemm-rewriter",
+        ),
+        Good.step(
+            """
+            - dot = f32[8,8] dot(f32[8,8] x, f32[8,8] y), lhs_contracting_dims={1},
+            -     rhs_contracting_dims={0}
+            - bias = f32[8,8] broadcast(f32[8] z), dimensions={1}
+            - sum = f32[8,8] add(dot, bias)
+            + call = (f32[8,8], s8[4096]) custom-call(f32[8,8] x, f32[8,8] y, f32[8] z),
+            +     custom_call_target="__cublas$lt$matmul", backend_config={"gemm_backend_config":{
+            +     "alpha_real":1,"beta":0,"epilogue":"BIAS","dot_dimension_numbers":{
+            +     "lhs_contracting_dimensions":["1"],"rhs_contracting_dimensions":["0"]}}}
+            + sum = f32[8,8] get-tuple-element(call), index=0
+              half = f32[] constant(0.5)
+              factor = f32[8,8] broadcast(half), dimensions={}
+              ROOT product = f32[8,8] multiply(sum, factor)
+            """,
+            by="cublas-gemm-rewriter",
+        ),
     )
 
     def check(self, pair: PassPair) -> Findings:
