@@ -77,7 +77,7 @@ def _lines(pieces: Iterable[str | Computation]) -> Iterator[str]:
     """The text of pieces, each line that dumps share once, as XLA prints it."""
     rows: dict[int, InstructionRecord] = {}
     for piece in pieces:
-        if isinstance(piece, str) or piece.has_spans:
+        if isinstance(piece, str) or piece.is_irregular:
             yield piece if isinstance(piece, str) else piece.text
         else:
             yield f"%{piece.name} {piece.signature} {{{piece.tail}"

@@ -28,7 +28,7 @@ _numbers: list[int] = []
 
 
 def shared_range(count: int) -> list[int]:
-    """range(count) as shared int objects, to save memory."""
+    """The numbers from 0 to at least `count - 1`: shared int objects, to save memory."""
     if len(_numbers) < count:
         _numbers.extend(range(len(_numbers), count))
     return _numbers
@@ -68,7 +68,7 @@ class Computation:
 
     __slots__ = tuple(
         "__weakref__ _by_opcode _index _irregular _opcodes _positions _some_users _spans _text "
-        "_users _views analysis_cache cyclic has_spans inline is_entry name nested parse_errors "
+        "_users _views analysis_cache cyclic inline is_entry is_irregular name nested parse_errors "
         "rows signature tail".split()
     )
 
@@ -94,8 +94,8 @@ class Computation:
         self.tail = tail
         """The text after the closing brace: `, execution_thread="parallel"`."""
         self._irregular = irregular
-        self.has_spans = irregular is not None
-        """True if `spans` are known; else each instruction is a line."""
+        self.is_irregular = irregular is not None
+        """True unless each instruction is a line, as XLA prints it."""
         self.parse_errors: tuple[ParseError, ...] = ()
         """Unreadable stretches, in characters of `text`."""
         self.nested: frozenset[int] = frozenset()
@@ -121,6 +121,7 @@ class Computation:
             ComputationText(self.text, self.rows),
             *(self.name, self.is_entry, self.signature, self.rows, self.tail, self._irregular),
         )
+        # The copy was made of records that have no cycles any more.
         copied.cyclic = self.cyclic
         return copied
 
@@ -166,8 +167,7 @@ class Computation:
 
     def let_text_go(self) -> None:
         """Release the text if the shared lines of the directory can restore it."""
-        if not self.cyclic:
-            self._text.release()
+        self._text.release()
 
     def has_text_of(self, other: Computation) -> bool:
         """True if both texts are equal."""
@@ -185,7 +185,7 @@ class Computation:
 
     def span(self, number: int) -> Span:
         """The place of the instruction at a position, in characters of `text`."""
-        return self.spans[number] if self.has_spans else self._text.instruction_span(number)
+        return self.spans[number] if self.is_irregular else self._text.instruction_span(number)
 
     def excerpt(self, span: Span) -> str:
         """The characters of a span of `text`, without a copy of `text`."""

@@ -35,7 +35,7 @@ class DroppedOperand(Rule):
 
     def check(self, computation: Computation) -> Findings:
         """Instructions with fewer operands than their commas suggest."""
-        if not computation.has_spans:
+        if not computation.is_irregular:
             return  # XLA's printer wrote it
         for number, row in enumerate(computation.rows):
             text, names = operands_of(row), len(references_of(row))

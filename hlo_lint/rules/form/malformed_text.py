@@ -248,7 +248,7 @@ def _in_computations(module: Module) -> Findings:
 
 def _is_inline(computation: Computation) -> bool:
     """True if a computation is written inside an attribute."""
-    return computation.has_spans and computation.text.startswith("{")
+    return computation.is_irregular and computation.text.startswith("{")
 
 
 def _signature_problem(computation: Computation) -> str:
