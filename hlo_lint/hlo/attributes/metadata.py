@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError, Cursor, reads
 
-_INT32 = 1 << 31
+_INT32_END = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
 class OpMetadata:
-    """The origin of an instruction in the program; fields that are not printed are empty or 0.
+    """The origin of an instruction in the program; fields that are not printed have their defaults.
 
     >>> read_metadata('{op_name="jit(f)/add" stack_frame_id=3}').op_name
     'jit(f)/add'
@@ -36,21 +36,27 @@ class OpMetadata:
     """Numbers of `ProfileType` in `xla_data.proto`."""
 
 
+_TYPES: dict[str, type] = {name: type(getattr(OpMetadata(), name)) for name in OpMetadata.__slots__}
+"""The type of each field, which is that of its default."""
+_WANTED = {str: "a string", int: "an integer", bool: "true or false", tuple: "a list of integers"}
+_FIELD_WANTED = "expected `field=value` in metadata"
+
+
 def metadata_at(cursor: Cursor) -> OpMetadata:
-    """Read fields in braces; those of later releases are skipped."""
+    """Read fields in braces; fields of later releases, which are unknown, are skipped."""
     cursor.demand("{", message="expected braces")
     values: dict[str, str | int | bool | tuple[int, ...]] = {}
     while not cursor.take("}"):
         cursor.take(",")
         begin = cursor.at
-        name = cursor.word(_FIELD)
-        cursor.demand("=", message=_FIELD)
+        name = cursor.word(_FIELD_WANTED)
+        cursor.demand("=", message=_FIELD_WANTED)
         value_type = _TYPES.get(name)
         if value_type is None:
             if cursor.next == "{":
-                cursor.braces(_FIELD)
+                cursor.braces(_FIELD_WANTED)
             else:
-                cursor.scalar(_FIELD)
+                cursor.scalar(_FIELD_WANTED)
             continue
         try:
             values[name] = _value(cursor, value_type)
@@ -63,11 +69,6 @@ read_metadata = reads("expected braces")(metadata_at)
 """The value of `metadata={…}`."""
 
 
-_FIELD = "expected `field=value` in metadata"
-_WANTED = {str: "a string", int: "an integer", bool: "true or false", tuple: "a list of integers"}
-_TYPES: dict[str, type] = {name: type(getattr(OpMetadata(), name)) for name in OpMetadata.__slots__}
-
-
 def _value(cursor: Cursor, value_type: type) -> str | int | bool | tuple[int, ...]:
     if value_type is str:
         return cursor.string()
@@ -76,7 +77,7 @@ def _value(cursor: Cursor, value_type: type) -> str | int | bool | tuple[int, ..
     if value_type is tuple:
         return cursor.listed(cursor.integer)
     number = cursor.integer()
-    if not -_INT32 <= number < _INT32:
+    if not -_INT32_END <= number < _INT32_END:
         cursor.refuse()
     return number
 
@@ -85,7 +86,7 @@ def _value(cursor: Cursor, value_type: type) -> str | int | bool | tuple[int, ..
 def read_frontend_attributes(cursor: Cursor) -> Mapping[str, str]:
     """The value of `frontend_attributes={name="text",…}`; a value in braces is kept as text."""
 
-    def pair(_: str) -> tuple[str, str]:
+    def pair(_message: str) -> tuple[str, str]:
         name = cursor.word()
         cursor.demand("=")
         return name, cursor.braces() if cursor.next == "{" else cursor.scalar()

@@ -41,7 +41,7 @@ _DEFAULTS = {
 
 @reads("expected a window, like {size=3x3 stride=2x2 pad=1_1x1_1}")
 def read_window(cursor: Cursor) -> Window:
-    """The value of `window={…}`, with an entry for each dimension.
+    """The value of `window={…}`, with an entry for each dimension; missing parts are defaults.
 
     >>> read_window("{size=3x3 pad=1_1x0_2}")[1].padding_high
     2
@@ -96,7 +96,7 @@ _is_dim_labels = late(r"([0-9bf?]+)_([0-9io?]+)->([0-9bf?]+)").fullmatch
 
 
 def read_dim_labels(text: str) -> ConvolutionDimensionNumbers:
-    """The value of `dim_labels=…`.
+    """The value of `dim_labels=…`; an AttributeSyntaxError if a label is missing or repeated.
 
     >>> read_dim_labels("b0f_0io->bf0").output_spatial
     (2,)
@@ -105,13 +105,14 @@ def read_dim_labels(text: str) -> ConvolutionDimensionNumbers:
     if match is None:
         message = "expected labels of dimensions, like b01f_01io->b01f"
         raise AttributeSyntaxError(message, text, 0)
-    labels, kernel, output = match.groups()
+    image, kernel, output = match.groups()
     # One digit a dimension (hlo_parser.cc: ParseConvolutionDimensionNumbers).
-    spatial = "".join(sorted(label for label in labels if label.isdigit()))
+    spatial = "".join(sorted(label for label in image if label.isdigit()))
     if spatial != "0123456789"[: len(spatial)]:
         raise AttributeSyntaxError("spatial dimensions are 0, 1, … each once", text, 0)
     numbers: list[Any] = []
-    for part, wanted in ((labels, "bf"), (kernel, "io"), (output, "bf")):
+    # A dimension with the label `?` has no role.
+    for part, wanted in ((image, "bf"), (kernel, "io"), (output, "bf")):
         if "".join(sorted(label for label in part if label != "?")) != spatial + wanted:
             message = f"expected each of {', '.join(wanted + spatial)} once in {part}"
             raise AttributeSyntaxError(message, text, text.find(part))
@@ -120,7 +121,7 @@ def read_dim_labels(text: str) -> ConvolutionDimensionNumbers:
 
 
 def spelled_window(dimensions: Sequence[WindowDimension]) -> str:
-    """The text of `window=…`; empty without dimensions."""
+    """The text of `window=…` with all parts, also defaults; empty without dimensions."""
     if not dimensions:
         return ""
     size, stride, low, high, base, dilation, reversal = zip(*dimensions, strict=True)
@@ -148,5 +149,5 @@ def spelled_dim_labels(labels: ConvolutionDimensionNumbers) -> str:
         named = {first: letters[0], second: letters[1], **digits}
         return "".join(named[place] for place in sorted(named))
 
-    image, kernel, result = side("bf", *labels[:3]), side("io", *labels[3:6]), labels[6:]
-    return f"{image}_{kernel}->{side('bf', *result)}"
+    image, kernel = side("bf", *labels[:3]), side("io", *labels[3:6])
+    return f"{image}_{kernel}->{side('bf', *labels[6:])}"
