@@ -109,9 +109,8 @@ of your own come with a package of your own: [writing rules](writing-rules.md).
 
 Each rule shows its evidence: `xla`, XLA refuses a bad example, dies of it, or writes the defect
 into a sound program; `values`, a bad example computes wrong values; `measured`, on a chip or by
-XLA's own count; `report`, a public report that a fixture reproduces. Its page says how to ask
-again. Tests ask XLA or the fixtures for each piece. What only a chip showed is "on its page":
-tests ask there that XLA reads the example, and that the rule finds it.
+XLA's own count; `report`, a public report that a fixture reproduces. Tests ask for each piece
+again; of what is "on its page", that XLA reads the example and that the rule finds its defect.
 """
 
 VERIFIER_HEAD = """# XLA's verifier, check by check

@@ -53,20 +53,16 @@ class RefusedByXla:
 class WrittenByXla:
     """XLA:GPU writes the defect into a sound program."""
 
-    program: str | int
-    """The program: a path in `fixtures`, or the number of a good example, from 0."""
+    program: str
+    """A path in `fixtures`."""
     flags: str = ""
     release: str = "0.11.2"
 
     def __str__(self) -> str:
-        program = self.program
-        name = (
-            f"good example {program + 1}" if isinstance(program, int) else f"`fixtures/{program}`"
-        )
         given = f" with `{self.flags}`" if self.flags else ""
         return (
-            f"XLA:GPU of jaxlib {self.release}{given} writes it into {name}: "
-            "`hlo-lint check --resolved` finds it in the dump."
+            f"XLA:GPU of jaxlib {self.release}{given} writes it into "
+            f"`fixtures/{self.program}`: `hlo-lint check --resolved` finds it in the dump."
         )
 
 
@@ -81,15 +77,21 @@ class WrongValues:
     """The number of the bad example, from 0."""
     flags: str = ""
     """Flags with which a pass of XLA:GPU 0.11.2 computes the wrong values."""
+    without: str = ""
+    """Passes of XLA:CPU that would repair the example, as in `xla_disable_hlo_passes`."""
 
     def __str__(self) -> str:
         example = f"bad example {self.example + 1}"
+        if self.flags:
+            return (
+                f"XLA:GPU of jaxlib 0.11.2 with `{self.flags}` changes the values of {example}: "
+                "`hlo-lint validate` of the dump."
+            )
+        if self.without:
+            return f"XLA:CPU without {self.without} computes wrong values of {example}."
         return (
-            f"XLA:GPU of jaxlib 0.11.2 with `{self.flags}` changes the values of {example}: "
-            "`hlo-lint validate` of the dump."
-            if self.flags
-            else f"XLA:CPU shows the wrong values of {example}: `hlo-lint validate` of a pair of "
-            "modules, `hlo-lint run` of a single module."
+            f"XLA:CPU shows the wrong values of {example}: `hlo-lint validate` of a pair, or "
+            "`hlo-lint run --as-compiled` of each module."
         )
 
 

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from functools import cache
 from importlib import import_module
-from importlib.metadata import version
 from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,18 +16,10 @@ import pytest
 
 import hlo_lint
 from hlo_lint.apps.jax.capture.targets import readable_part, target_of
-from hlo_lint.apps.testing import check_example, write_example
+from hlo_lint.apps.testing import write_example
 from hlo_lint.apps.validation import validate
-from hlo_lint.rules.base import Bad, Good, Rule
-from hlo_lint.rules.evidence import (
-    NO_END,
-    Counted,
-    MeasuredHarm,
-    PublicReport,
-    RefusedByXla,
-    WrittenByXla,
-    WrongValues,
-)
+from hlo_lint.rules.base import Bad, Good, MeasuredHarm, RefusedByXla, Rule, WrongValues
+from hlo_lint.rules.evidence import NO_END, Counted, PublicReport, WrittenByXla
 from hlo_lint.rules.registry import all_rules
 from hlo_lint.rules.verifier import VerifierRule
 from hlo_lint.xla.compiler import XlaCompiler
@@ -47,10 +38,7 @@ UNREFUSED = {
     *("all-reduce-channel", "async-operand-count", "comparison-type", "entry-layout"),
 }
 """Checks whose examples no compiler refuses."""
-SECONDS = 20
-"""After which a program on XLA:CPU runs forever."""
 ASKED = (RefusedByXla, WrittenByXla, WrongValues, Counted, MeasuredHarm, PublicReport)
-"""Evidence for which a test below asks."""
 CLAIMED = {(name, number) for name, number, *_ in CLAIMS}
 _END = "--xla_backend_extra_options=--end-here"
 """A flag that LLVM does not know: compilation ends before code is emitted."""
@@ -70,10 +58,6 @@ def bad_examples(rule: type[Rule]) -> list[Bad]:
     return [example for example in rule.examples if isinstance(example, Bad)]
 
 
-def good_example(rule: type[Rule], number: int) -> str:
-    return [example for example in rule.examples if isinstance(example, Good)][number].source
-
-
 @pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.name())
 def test_each_rule_shows_evidence_that_a_test_asks_for(rule: Rule) -> None:
     assert rule.evidence
@@ -86,11 +70,8 @@ def test_each_rule_shows_evidence_that_a_test_asks_for(rule: Rule) -> None:
 def test_what_was_measured_or_reported_is_found(
     rule: type[Rule], piece: MeasuredHarm | PublicReport
 ) -> None:
-    if piece.found_in:
-        assert found_by(rule, FIXTURES / piece.found_in)
-    else:
-        assert isinstance(piece, MeasuredHarm)
-        check_example(rule, bad_examples(rule)[piece.example])
+    if piece.found_in:  # else an example has it, and tests/rules/test_examples.py asks
+        assert hlo_lint.lint(FIXTURES / piece.found_in, [rule], resolved=True).findings
 
 
 @pytest.mark.slow
@@ -118,22 +99,18 @@ def test_xla_computes_other_values(rule: type[Rule], piece: WrongValues, tmp_pat
 @pytest.mark.parametrize(("rule", "piece"), evidence(Counted))
 def test_xla_counts_the_costs(rule: type[Rule], piece: Counted) -> None:
     bad = bad_examples(rule)[piece.example]
-    before = "".join(bad.others.values())
-    good = before if piece.other is None else good_example(rule, piece.other)
-    assert [_count(piece.unit, text) for text in (bad.source, good)] == [piece.bad, piece.good]
+    good = [example.source for example in rule.examples if isinstance(example, Good)]
+    other = "".join(bad.others.values()) if piece.other is None else good[piece.other]
+    assert [_count(piece.unit, text) for text in (bad.source, other)] == [piece.bad, piece.good]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("rule", "piece"), evidence(WrittenByXla))
 def test_xla_writes_it(rule: type[Rule], piece: WrittenByXla, tmp_path: Path) -> None:
-    program = piece.program
-    if isinstance(program, int):
-        text = good_example(rule, program)
-    else:
-        text = (FIXTURES / program).read_text("utf-8")
+    text = (FIXTURES / piece.program).read_text("utf-8")
     assert not hlo_lint.lint(text, [rule]).findings
     compile_for_gpu(text, piece.release, piece.flags, tmp_path)
-    assert found_by(rule, tmp_path)
+    assert hlo_lint.lint(tmp_path, [rule], resolved=True).findings
 
 
 @pytest.mark.slow
@@ -162,7 +139,7 @@ def _run(text: str, piece: RefusedByXla, release: str) -> str:
     needs_jaxlib(release)
     command = [sys.executable, "-m", "tests.oracle.run_hlo"]
     try:
-        ran = subprocess.run(command, input=text, capture_output=True, text=True, timeout=SECONDS)
+        ran = subprocess.run(command, input=text, capture_output=True, text=True, timeout=20)
     except subprocess.TimeoutExpired:
         return NO_END
     return "SIGSEGV" if ran.returncode == -11 else ran.stderr
@@ -176,13 +153,13 @@ def _count(unit: str, text: str) -> int:
     if unit in ("atomic instructions", "calls out of order"):
         with TemporaryDirectory() as folder:
             compile_for_gpu(text, "0.11.2", "--xla_dump_emitter_re=.*", Path(folder))
-            if unit == "calls out of order":
-                (file,) = Path(folder).glob("*gpu_after_optimizations.txt")
-                names = re.findall(r"%(\w+) = .* custom-call\(", file.read_text("utf-8"))
-                return sum(first > second for first, second in combinations(names, 2))
-            code = "".join(file.read_text("utf-8") for file in Path(folder).glob("*.ptx"))
-            assert ".entry" in code
-            return len(re.findall(r"\b(?:atom|red)\.", code))
+            is_code = unit == "atomic instructions"
+            ending = "ptx" if is_code else "gpu_after_optimizations.txt"
+            code = "".join(file.read_text("utf-8") for file in Path(folder).glob(f"*{ending}"))
+        assert code
+        names = re.findall(r"\b(?:atom|red)\." if is_code else r"%(\w+) = .* custom-call\(", code)
+        pairs = combinations(names, 2)
+        return len(names) if is_code else sum(first > second for first, second in pairs)
     needs_jaxlib("0.10.2")
     hlo, runtime = import_module("jaxlib._hlo"), import_module("jaxlib._jax")
     module = hlo.hlo_module_from_text(text)
@@ -198,13 +175,8 @@ def _count(unit: str, text: str) -> int:
 
 
 def needs_jaxlib(release: str) -> None:
-    pytest.importorskip("jaxlib")
-    if version("jaxlib") != release:
+    if pytest.importorskip("jaxlib").__version__ != release:
         pytest.skip(f"no jaxlib {release}")
-
-
-def found_by(rule: type[Rule], path: Path) -> bool:
-    return bool(hlo_lint.lint(path, [rule], resolved=True).findings)
 
 
 def compile_for_gpu(text: str, release: str, flags: str, dump: Path) -> None:

@@ -111,7 +111,7 @@ class ReadAfterOverwrite(Rule):
         "set-dimension-size while".split()
     )
     mentions = ("output_to_operand_aliasing=", "input_output_alias=")
-    evidence = (WrongValues(),)
+    evidence = (WrongValues(without="copy-insertion,fusion"),)
     reports = "openxla/xla@dadbe2c566"
     examples = (
         Bad.entry(_PROGRAM.format(first=_UPDATE, second=_READ)),

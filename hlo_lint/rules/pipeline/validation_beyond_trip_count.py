@@ -55,7 +55,7 @@ class ValidationBeyondTripCount(Rule):
 
     severity = Severity.WARNING
     mentions = ("source_target_pairs",)
-    evidence = (WrittenByXla(0, DOUBLE_BUFFER),)
+    evidence = (WrittenByXla("causes/transfers_in_a_loop.hlo", DOUBLE_BUFFER),)
     reports = "openxla/xla#13278"
     examples = (
         Bad.entry(_PROGRAM.replace("LAST", "4")),
