@@ -158,8 +158,7 @@ def _count(unit: str, text: str) -> int:
             code = "".join(file.read_text("utf-8") for file in Path(folder).glob(f"*{ending}"))
         assert code
         names = re.findall(r"\b(?:atom|red)\." if is_code else r"%(\w+) = .* custom-call\(", code)
-        pairs = combinations(names, 2)
-        return len(names) if is_code else sum(first > second for first, second in pairs)
+        return len(names) if is_code else sum(a > b for a, b in combinations(names, 2))
     needs_jaxlib("0.10.2")
     hlo, runtime = import_module("jaxlib._hlo"), import_module("jaxlib._jax")
     module = hlo.hlo_module_from_text(text)

@@ -15,7 +15,6 @@ from hlo_lint.rules.registry import find_rule
 from hlo_lint.xla.cpu import FLAGS, XlaCpu
 
 _UPDATED = [np.zeros(8, np.float32), np.ones(4, np.float32), np.int32(2)]
-_FROM_0 = np.arange(16, dtype=np.float32)
 _KEYS = [np.arange(64) % 3 == 0, np.arange(64, dtype=np.int32)]
 CLAIMS: list[tuple[str, int, list[Any], Iterable[float]]] = [
     ("accumulator-too-narrow", 0, [np.ones((4, 1000), np.uint8)], [1000 % 256] * 4),
@@ -29,7 +28,7 @@ CLAIMS: list[tuple[str, int, list[Any], Iterable[float]]] = [
     ("constant-does-not-fit", 2, [np.arange(8, dtype=np.int32)], [-1] * 8),
     ("constant-does-not-fit", 5, [], [-np.inf]),
     ("dropped-operand", 0, [np.ones(8, np.float32)], [2] * 8),
-    ("fused-update-reads-elsewhere", 0, [_FROM_0, np.int32(2)], [0, 1, 2, -2, 2, -2, 2]),
+    ("fused-update-reads-elsewhere", 0, [np.arange(16, dtype="f"), np.int32(2)], [0, 1, 2, -2, 2]),
     ("index-too-narrow", 0, [np.arange(1000, dtype=np.float32), np.int8(127)], [127, 128]),
     ("index-too-narrow", 1, [np.arange(1000, dtype=np.float32), np.int16(992)], [992, 993]),
     ("iota-overflows", 0, [], [*range(128), -128, -127]),
