@@ -62,6 +62,7 @@ def lost_orders(pair: PassPair) -> Iterator[LostOrder]:
 
 def _runs_before(ahead: Instruction, behind: Instruction, pair: PassPair) -> bool:
     """True if, after the pass, the schedule or a path orders two instructions of a computation."""
+    # Both may have become one fusion.
     if ahead is behind or (pair.after.is_scheduled and ahead.number < behind.number):
         return True
     if ahead.name in control_predecessors(behind.attributes_text):
@@ -95,10 +96,12 @@ def _images(
 
 def _ends(link: Link, pair: PassPair) -> tuple[Instruction, Instruction]:
     new, dones = link.new, [part for part in link.parts if is_done(part)]
+    # A copy that memory-space-assignment made asynchronous ends at its done.
     if link.kind == LinkKind.CONVERTED and len(dones) == 1:
         return new, dones[0]
     partner = pair.map.partner(link.old.computation)
     runners = [part for part in link.parts[1:] if part.computation is partner]
+    # A fusion that it moved into stands for it outside.
     if link.kind == LinkKind.MOVED and len(runners) == 1 and new.computation is not partner:
         return runners[0], runners[0]
     # XLA puts the order on the bitcast that its readers read (layout_normalization).

@@ -81,6 +81,7 @@ def _float_reason(loop: Loop) -> str:
     power = 2.0 ** (frexp(max(abs(first), abs(step)))[1])
     while power < abs(limit) and _rounded(power + abs(step), dtype) != power:
         power *= 2
+    # A counter that rises to a negative limit never gets that large.
     if power < abs(limit) and (limit > 0) == (step > 0):
         return f"{counts}, and {dtype} gives {power:g} + {abs(step):g} = {power:g}"
     return ""

@@ -234,6 +234,7 @@ def read_loop(instruction: Instruction) -> LoopAnnotations | None:
     steps = config.get("known_init_step")
     init, step = integer_field(steps, "init"), integer_field(steps, "step")
     variable = integer_field(config.get("known_induction_variable"), "tuple_index")
+    # XLA's annotator writes no step for a floating-point counter.
     if init is None or step is None:
         return LoopAnnotations(trip_count, 0, 0, None)
     return LoopAnnotations(trip_count, init, step, variable)

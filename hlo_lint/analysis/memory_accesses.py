@@ -198,6 +198,7 @@ class Accesses:
 
     def _all_touches(self, instruction: Instruction) -> Iterator[MemoryAccess]:
         opcode = instruction.opcode
+        # A done only waits: the memory traffic is that of its start.
         if opcode in NO_KERNEL or is_done(instruction) or is_update(instruction):
             return
         if opcode == "custom-call" and instruction.custom_call_target in _ALLOCATES:

@@ -172,8 +172,10 @@ def _in_computation(
             alive[buffer] = [place for place in alive[buffer] if last_read[place] > writer]
             for place in sorted(alive[buffer]):
                 maker, index = place
+                # Without a schedule, the write may come before the value.
                 if begins[place] >= 0 and not order.is_certain(maker, writer):
                     continue
+                # A copy over its own source changes nothing.
                 if place == copied_place(computation, writer):
                     continue
                 for reader in reading[place]:

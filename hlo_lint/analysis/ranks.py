@@ -343,6 +343,7 @@ def _compilation_of(path: Path) -> Compilation | None:
 def _differ_at_first(first: Variant, second: Variant) -> bool:
     """True if two variants differ before the first pass."""
     ours, theirs = _compilation_of(first.path), _compilation_of(second.path)
+    # The last texts alone do not tell another program from another compilation of the same.
     if ours is None or theirs is None or not (ours.begins and theirs.begins):
         return False
     apart = bisect(ours, theirs).first

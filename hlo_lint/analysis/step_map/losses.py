@@ -63,6 +63,7 @@ def losses(pair: PassPair) -> Iterator[Loss]:
             if runs or not parts or link.old.opcode in _UNREPLACED:
                 continue
             link = link._replace(parts=(link.new, *parts))
+        # Another kind of fusion, or another target, is a kernel with a configuration of its own.
         elif link.kind != LinkKind.CONVERTED and _kind(link.old) != _kind(link.new):
             continue
         rows = [row for row in PROPERTIES if not _is_excused(row, link, pair, annotates, is_free)]

@@ -304,6 +304,7 @@ class _Side:
         applied = tuple(self._callee(name) for name in callees)
         meaning = choosing_attributes(base, attributes_before_metadata(attributes_of(row)))
         label = base, "" if is_free else bare_type(type_of(row)), meaning
+        # A combiner puts collectives together that each compute what they did alone.
         if base in _ELEMENTWISE and len(operands) > 1:
             return tuple([self._enter(label, (operand, *applied), place) for operand in operands])
         return self._enter(label, (*operands, *applied), place)

@@ -167,6 +167,7 @@ class UnfitForCallee(Rule):
                 yield Finding(call, f"{call.custom_call_target} {message}")
         release = jax_release(stage.release)
         for region in regions:
+            # Some releases alone refuse it: XLA:CPU of jax 0.5.0 to 0.5.3 a dot in a small call.
             if not region.is_of(release):
                 continue
             severity = Severity.WARNING if region.releases and not release else None

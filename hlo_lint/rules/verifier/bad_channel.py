@@ -75,6 +75,7 @@ class BadChannel(VerifierRule):
         for instruction in all_communicating(module) if transfers else ():
             is_of_host = "is_host_transfer=true" in instruction.attributes_text
             channel = instruction.integer_attribute("channel_id")
+            # A done has the channel of its transfer, but a different shape.
             if instruction.opcode not in TRANSFERS or not is_of_host or channel is None:
                 continue
             same = first.setdefault(channel, instruction)

@@ -49,6 +49,7 @@ class BadCustomCall(VerifierRule):
     @on("custom-call", word="operand_layout_constraints=")
     def constraints(self, scope: Scope, call: Instruction) -> Iterator[Violation]:
         """Each operand has the shape of its constraint."""
+        # `HandleCustomCall` exempts these two.
         if call.custom_call_target in ("LayoutConstraint", "control_dep"):
             return
         constraints = call.attribute_or_none("operand_layout_constraints")

@@ -99,6 +99,7 @@ class BadReplicaGroups(VerifierRule):
         if has_device_ids and "channel_id=" not in collective.attributes_text:
             message = f"{collective.opcode} has use_global_device_ids=true without a channel_id"
             yield Violation("device-ids-without-channel", collective, message)
+        # XLA compiles a collective-broadcast with any groups.
         if not scope.stage.replica_groups or collective.opcode == "collective-broadcast":
             return
         text = collective.attribute_text("replica_groups")

@@ -83,6 +83,7 @@ def _error(text: str, spelled: str, devices: int, *, is_spmd: bool) -> str:
     if isinstance(sharding, TupleSharding):
         if isinstance(shape, ArrayShape):
             return f"a tuple sharding for the array {shape}"
+        # XLA gives an empty tuple one sharding (`HloSharding::RequiredLeaves`).
         if len(sharding.elements) == 1 and not parts:
             return ""
         if len(sharding.elements) != len(parts):
@@ -112,6 +113,7 @@ def _array_error(
             dimensions = counted(rank, "dimension")
             return f"the sharding has {dimensions}, expected {shape.rank} for {shape}"
         count = prod(axis.size for axis in sharding.mesh.axes)
+        # A module without num_partitions may be partitioned over any number of devices.
         if devices != 1 and (count > devices or (is_spmd and 1 < count != devices)):
             return f"the mesh has {count} devices, but the module has {devices}"
         return ""

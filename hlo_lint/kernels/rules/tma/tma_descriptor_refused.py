@@ -145,6 +145,7 @@ class TmaDescriptorRefused(Rule):
             descriptor = _as_cuda(parameter)
             repaired = repair(descriptor)
             if repaired is not None and repaired != descriptor:
+                # Strides of size-1 dimensions are all that the fix may choose freely.
                 if violations(repaired, Consumer.JAXLIB):
                     return None
                 strides[config, number] = repaired.row_major_strides()
