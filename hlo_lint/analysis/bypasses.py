@@ -46,25 +46,26 @@ def bypassed(old: Instruction, new: Instruction, before: Module) -> tuple[int, I
     if len(old.operand_names) != len(new.operand_names):
         return None
     names = enumerate(zip(old.operand_names, new.operand_names, strict=True))
-    places = [number for number, (ours, theirs) in names if ours != theirs]
-    step = old.producer(places[0]) if len(places) == 1 else None
-    source = None if step is None else old.computation.instruction(new.operand_names[places[0]])
+    changed = [number for number, (ours, theirs) in names if ours != theirs]
+    step = old.producer(changed[0]) if len(changed) == 1 else None
+    source = None if step is None else old.computation.instruction(new.operand_names[changed[0]])
     # The size of a dimension that is known at run time is a part of the type.
     if step is None or source is None or _static(source) != _static(step):
         return None
     first_index = FIRST_INDEX.get(old.opcode)
     if first_index is not None:
-        is_told = step.opcode in _NEUTRAL and places[0] >= first_index and _moves(old, places[0])
+        # A start that is always clamped to 0 hides what is added to it.
+        is_seen = step.opcode in _NEUTRAL and changed[0] >= first_index and _moves(old, changed[0])
     elif old.opcode == "get-tuple-element":
-        is_told = step.opcode == "while" and _is_changed(step, old, before)
+        is_seen = step.opcode == "while" and _is_changed(step, old, before)
     else:
         is_sized = step.opcode == "set-dimension-size" and old.opcode == "reduce"
-        is_told = old.opcode in _READERS or step.opcode == "reduce-precision" or is_sized
+        is_seen = old.opcode in _READERS or step.opcode == "reduce-precision" or is_sized
     # A function of a known value may be that value: the hyperbolic tangent of 0.
-    if not is_told or source.opcode in _KNOWN:
+    if not is_seen or source.opcode in _KNOWN:
         return None
-    is_step = old.opcode == "get-tuple-element" or _changes_values(step, source, before)
-    return (places[0], step) if is_step or are_unequal(step, source) else None
+    changes_value = old.opcode == "get-tuple-element" or _changes_values(step, source, before)
+    return (changed[0], step) if changes_value or are_unequal(step, source) else None
 
 
 def _static(value: Instruction) -> str:
