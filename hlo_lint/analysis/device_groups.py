@@ -39,6 +39,7 @@ def mode_of(collective: Instruction) -> Mode:
     """The meaning of the ids in its groups."""
     if "channel_id=" not in collective.attributes_text:
         return Mode.REPLICAS
+    # A permute or all-to-all with a channel is across partitions (`GetCollectiveOpGroupMode`).
     if collective.opcode.removesuffix("-start") not in HAS_GLOBAL_IDS:
         return Mode.PARTITIONS
     flag = collective.attribute_text("use_global_device_ids") == "true"

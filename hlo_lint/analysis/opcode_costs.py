@@ -93,6 +93,7 @@ def cost_of_kind(
     opcode: str, result: str, attributes: str, operands: tuple[str | None, ...]
 ) -> Cost:
     """The cost of an instruction without its callees."""
+    # The start counts for its done.
     if opcode in FREE or opcode.endswith(("-done", "-update")):
         return NOTHING
     shape = shape_or_none(result)
@@ -141,8 +142,10 @@ def _bytes_moved(opcode: str, result: Shape | None, types: Sequence[Shape | None
     first = types[0] if types else None
     if opcode in SLICES:
         return 2 * written + sum(map(byte_count, types[1:]))
+    # XLA updates in place: the rest of the array does not move.
     if opcode == "dynamic-update-slice" and len(types) > 1:
         return 2 * byte_count(types[1]) + sum(map(byte_count, types[2:]))
+    # As in HloCostAnalysis, an update is read, and its element is read and written.
     if opcode == "scatter" and len(types) == 3:
         return 3 * byte_count(types[2]) + byte_count(types[1])
     if opcode in _RESULT_OF_START and isinstance(result, TupleShape):

@@ -161,9 +161,11 @@ class StepMap:
     def _link(self, first: Place, second: Place, is_merged: bool, is_cloned: bool) -> Link:
         old, new = first[0].at(first[1]), second[0].at(second[1])
         runner = next(self.runners(new.computation), None)
+        # A pass moved it into the computation of a start, which stands for it.
         if runner is not None and runner.opcode == "async-start":
             return Link(old, runner, LinkKind.CONVERTED, (runner, *runner.users, new))
         is_combined = len(old.operand_names) != len(new.operand_names)
+        # A collective became a start, or a combiner put it together with others.
         if without_sugar(old.opcode) == without_sugar(new.opcode) and (
             old.opcode != new.opcode or is_combined
         ):

@@ -105,6 +105,7 @@ def bytes_on_device(text: str) -> int:
 
 def _partitions_to_come(module: Module) -> int | None:
     """The number of partitions that will share the values; None if shardings leave it open."""
+    # The partitioner runs long before the scheduler.
     if module.is_scheduled:
         return 1
     count = count_of(module, "num_partitions")

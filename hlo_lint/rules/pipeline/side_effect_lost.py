@@ -271,6 +271,7 @@ def _lost(
 ) -> Findings:
     """A finding if fewer places have an effect than must."""
     root = None if pair.after.entry is None else pair.after.entry.root
+    # Unread random numbers may go, and an added call or fusion may hold the effect.
     if effect == "rng" or root is None or _is_replaced(pair):
         return
     trips = {loop.instruction: loop.trip_count for loop in loops(pair.before)}
@@ -295,6 +296,7 @@ def _repeated(
     effect: str, ours: Sequence[EffectRun], theirs: Sequence[EffectRun], pair: PassPair
 ) -> Findings:
     """A finding if an effect that no loop and no conditional runs has more places."""
+    # An unrolled loop has more calls and as many effects, and so has a call copied into branches.
     if any(run.loops or run.case for run in (*ours, *theirs)):
         return
     stayed = {run.instruction.name for run in ours}
@@ -361,6 +363,7 @@ def _is_decided_later(conditional: Instruction, pair: PassPair) -> bool:
     if after is None or not conditional.operand_names:  # a text may leave out the operands
         return False
     choice = after.instruction(conditional.operand_names[0])
+    # With a constant predicate, a pass may keep the branch that runs.
     if choice is None or choice.opcode == "constant" or not choice.users:
         return False
     choosing = {user.name for user in choice.users if user.opcode == "conditional"}

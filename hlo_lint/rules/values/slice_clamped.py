@@ -126,6 +126,7 @@ start_index_map={0}, index_vector_dim=1, slice_sizes={1}  // error
     def check_new(self, pair: PassPair) -> Findings:
         """New slices and updates of whole arrays, if the module had none before the pass."""
         new = [whole for computation in pair.added for whole in _whole(computation)]
+        # The program itself may update whole arrays, and a pass rename the update.
         if not new or any(any(_whole(computation)) for computation in pair.before.computations):
             return
         before, after = (

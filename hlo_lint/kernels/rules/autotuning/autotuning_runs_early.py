@@ -209,6 +209,7 @@ def _preallocated(call: Instruction, payload: TritonCall, module: Module) -> Fix
     given, outputs = len(call.operands), results(call)
     buffers = given + len(outputs)
     sizes = [size for result in outputs if (size := result.shape.byte_size) is not None]
+    # The new pairs number the buffers of a kernel that has a pointer to each and no alias yet.
     if declared_aliases(call) or payload.pointer_count != buffers or len(sizes) < len(outputs):
         return None
     pairs = [InputOutputAlias(given + i, buffers + i, size) for i, size in enumerate(sizes)]

@@ -41,6 +41,7 @@ class KernelMissesResult(Rule):
             aliases, operands = declared_aliases(call), len(call.operands)
             for result in results(call):
                 buffer = operands + result.number
+                # The kernel writes an aliased result through the pointer to its operand.
                 if result.index in aliases or buffer < payload.pointer_count:
                     continue
                 twice = [

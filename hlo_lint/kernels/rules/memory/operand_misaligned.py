@@ -54,6 +54,7 @@ class OperandMisaligned(Rule):
         for _, call in fused_calls(final.module):
             for number, divisor in _divisors(call).items():
                 source = source_of(call.operand(number))
+                # XLA aligns whole buffers: only a slice that is passed in place may be off.
                 if source is None or source.opcode not in ("slice", "dynamic-slice"):
                     continue
                 base = source_of(source.operand(0))

@@ -188,6 +188,7 @@ def _sources(instruction: Instruction) -> list[str] | None:
 def _summed(value: Instruction) -> Instruction | None:
     """The only user of a value, if it moves or scales it, or adds something."""
     user = value.users[0] if len(value.users) == 1 else None
+    # In x + x the factor of x is not that of an operand.
     if user is None or user.producers.count(value) != 1:
         return None
     return user if any(_parts(_Term(user, 1.0), (user,))) else None
@@ -245,6 +246,7 @@ def _runs_elsewhere(call: Instruction, product: _Term, term: _Term) -> bool:
     """True if a bias was not along the call's most minor dimension."""
     output = next(arrays(call.shape_or_none), None)
     is_told = output is not None and output.rank and term.dimension is not None
+    # In a different shape, dimensions have different numbers.
     if output is None or not is_told or output != product.instruction.shape_or_none:
         return False
     return not product.is_moved and term.dimension != output.minor_to_major[0]
