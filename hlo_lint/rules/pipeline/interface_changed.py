@@ -177,8 +177,6 @@ def _donations(before: Module, after: Module) -> Iterator[tuple[str, str]]:
 
 def _told(module: Module) -> ProgramShape | None:
     """The types and layouts in the header; None if it has none."""
-    if "entry_computation_layout" not in module.header:
-        return None
     shape = module.attribute_or_none("entry_computation_layout")
     return shape if isinstance(shape, ProgramShape) else None
 
