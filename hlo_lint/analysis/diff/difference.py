@@ -268,6 +268,7 @@ def _changes(
 
 def _attribute_changes(ours: dict[str, str], theirs: dict[str, str]) -> Iterator[Change]:
     for name in dict.fromkeys([*ours, *theirs]):
+        # Control predecessors are compared with the operands.
         if name in PROVENANCE or name in CALLING_ATTRIBUTES or name == "control-predecessors":
             continue
         before, after = ours.get(name), theirs.get(name)

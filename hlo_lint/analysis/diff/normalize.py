@@ -172,6 +172,7 @@ def literal_meaning(text: str) -> str:
 
 def _plainest(token: re.Match[str]) -> str:
     number = float(token[0])
+    # -0 keeps its sign, and from 2**53 on a float stands for several integers.
     if number.is_integer() and 0 < abs(number) < 1 << 53:
         return str(int(number))
     return repr(number)

@@ -143,6 +143,7 @@ def sugar(opcode: str, part: str, wrapped: Inference) -> Inference:
         demand_compatible(shapes, TupleShape(bound), message)
         if result == TupleShape(()) or not bound:
             return  # bound by updates
+        # An update will bind the other parameters.
         if operation.callees and len(operation.callee().parameters) > len(bound):
             return
         inner = Operation(opcode, operation.operands, operation.tail, operation.callees)

@@ -110,6 +110,7 @@ def _together(operation: Operation, left: ArrayShape, right: ArrayShape) -> Arra
     if left.dims == right.dims and not (left.dynamic or right.dynamic):
         return left
     if left.rank != right.rank:
+        # XLA's inference stretches a scalar to the other array.
         if not left.rank or not right.rank:
             return left if left.rank else right
         raise Impossible(f"{operation.opcode} of arrays of {left.rank} and {right.rank} dimensions")

@@ -31,6 +31,7 @@ def parameter_layouts(check: str, scope: Scope, caller: Instruction) -> Iterator
         return
     for instruction in callee.with_opcode("parameter"):
         number = instruction.parameter_number
+        # Equal spellings are equal layouts: most operands are spelled as their parameter.
         if number is None or (number < len(types) and types[number] == instruction.type_text):
             continue
         if mismatch := shapes_differ(scope, caller.operand_shape(number), shape_of(instruction)):

@@ -179,6 +179,7 @@ def _value_problem(attributes: str, spans: Mapping[str, tuple[int, int]]) -> _Pr
     last = 0
     for name, (start, end) in [*spans.items(), ("", (len(attributes), len(attributes)))]:
         heads = _find_heads(attributes[last:start])
+        # XLA's comment `/*index=5*/` looks like an attribute.
         if len(heads) > bool(name) and "/" not in attributes[last:start]:
             return f"duplicate attribute {heads[0]}", heads[0]
         last, value = end, attributes[start:end]
