@@ -172,9 +172,8 @@ class PassPair:
     @cached_property
     def changed(self) -> tuple[ChangedComputation, ...]:
         """The computations that the pass changed and that kept their names, and the entry."""
-        earlier = {computation.name: computation for computation in self.before.computations}
         pairs = [
-            (self.before.entry if new.is_entry else earlier.get(new.name), new)
+            (self.before.entry if new.is_entry else self.before.computation(new.name), new)
             for new in self.after.computations
         ]
         return tuple(

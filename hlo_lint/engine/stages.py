@@ -104,6 +104,7 @@ class Stages:
         return self.compilation.releases or (pass_lists(backend) if backend else ())
 
     def _has_layouts(self, dump: PassDump) -> bool:
+        """`Compilation.layouts_bind`; where a text allows both, opcodes of later passes decide."""
         bind = self.compilation.layouts_bind(dump)
         return evidence_in(dump.file) is Evidence.LATER_PASSES if bind is None else bind
 

@@ -189,7 +189,7 @@ def _writes_back(update: Instruction, module: Module) -> bool:
             if value.operand_names[:1] == (array.name,):
                 return True
         elif value.opcode == "fusion" and array.name in value.operand_names:
-            body = next(map(module.computation, value.called_computations), None)
+            body = module.callee(value)
             root = None if body is None else body.root
             if root is not None and root.opcode in ("slice", "dynamic-slice"):
                 return True
