@@ -17,11 +17,6 @@ PROVENANCE: Final = frozenset(
 )
 """Attributes about the origin of an instruction, without effect on its result."""
 
-_FALSE_BY_DEFAULT = frozenset(
-    "constrain_layout custom_call_has_side_effect indices_are_sorted is_composite "
-    "is_cross_program_prefetch is_host_transfer is_reverse is_scheduled is_stable lower "
-    "unique_indices unit_diagonal use_global_device_ids".split()
-)
 _EMPTY_BY_DEFAULT = frozenset("dimensions control-predecessors frontend_attributes window".split())
 _MAX_LISTED = 1 << 16
 """Up to this many devices, groups are compared device by device; else by their spelling."""
@@ -39,10 +34,11 @@ def meaning(name: str, text: str) -> Hashable:
 
     >>> meaning("replica_groups", "{{0,1},{2,3}}") == meaning("replica_groups", "[2,2]<=[4]")
     True
-    >>> meaning("is_stable", "false") is None
-    True
+    >>> meaning("left_side", "false") is None, meaning("largest", "false") is None
+    (True, False)
     """
     from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
+    from hlo_lint.hlo.attributes.plain import READERS
     from hlo_lint.hlo.attributes.reading import read_attribute
 
     if name == "channel_id":
@@ -51,7 +47,8 @@ def meaning(name: str, text: str) -> Hashable:
         value = read_attribute(name, text)
     except AttributeSyntaxError:
         return squeezed(text)
-    if name in _FALSE_BY_DEFAULT and value is False:
+    # XLA's parser reads a boolean that is left out as false, except topk's `largest`.
+    if value is False and name in READERS and name != "largest":
         return None
     if name in _EMPTY_BY_DEFAULT and squeezed(text) == "{}":
         return None
