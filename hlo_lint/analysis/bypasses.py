@@ -85,6 +85,7 @@ def are_unequal(first: Instruction, second: Instruction, depth: int = 4) -> bool
         return False
     pairs = zip(first.operands, second.operands, strict=False)
     differing = [pair for pair in pairs if pair[0].name != pair[1].name]
+    # Two changes may cancel out: a + b is (a - 1) + (b + 1).
     if len(differing) != 1:
         return False
     left, right = (operand.instruction for operand in differing[0])

@@ -60,6 +60,7 @@ def contents_of(modules: Iterable[Module]) -> Contents:
 @cached_analysis
 def _of_large(module: Module) -> Contents:
     """The contents of a large module: its kinds of instructions are a tenth of its text."""
+    # What cannot be parsed has no kinds, and may mention any word.
     if module.problems or not module.computations:
         return Contents(opcodes_of(module), None)
     words = {module.header}

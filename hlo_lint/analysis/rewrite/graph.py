@@ -282,6 +282,7 @@ def _has_effect(instruction: Instruction, module: Module) -> bool:
         if opcode in _KEPT and (called is instruction or opcode != "parameter"):
             return True
         is_async = opcode.endswith(("-start", "-update", "-done"))
+        # A done, or an operation of another device on this channel, waits for it.
         if is_async or "channel_id=" in called.attributes_text:
             return True
         for name in called.called_computations:

@@ -157,6 +157,7 @@ def _local(pair: PassPair) -> Set[Ends]:
             continue
         for number, position in body.kept:
             row, other = before.rows[number], after.rows[position]
+            # `_text` tells of no change of type, and of none that comes with moved or wrapped code.
             if opcode_of(row) in _CARRIES or type_of(row) != type_of(other):
                 continue
             is_same = references_of(row) == references_of(other)
@@ -164,6 +165,7 @@ def _local(pair: PassPair) -> Set[Ends]:
                 continue
             old, new = before.at(number), after.at(position)
             sources = [[part.opcode for part in ends.producers] for ends in (old, new)]
+            # Operands that other operations compute are a rewrite, unless one was left out.
             if sources[0] != sources[1] and not bypassed(old, new, pair.before):
                 continue
             users = old.users, new.users
@@ -248,6 +250,7 @@ class _Walk:
         """The operands that differ; None if the operations themselves do."""
         label, ours = self._classes.node(first)
         other, theirs = self._classes.node(second)
+        # Equal operands in a different order are an end, too: `_order` judges them.
         if label != other or len(ours) != len(theirs) or Counter(ours) == Counter(theirs):
             return None
         if label[0] in COMMUTATIVE:
@@ -277,6 +280,7 @@ class _Walk:
         values = self._classes.before.values[old.computation]
         values_now = self._classes.after.values[new.computation]
         bypass = bypassed(old, new, self._pair.before)
+        # A reader with other attributes may do what the operation did, as a convolution pads.
         if bypass is None or _attributes(old) != _attributes(new):
             return ""
         number, step = bypass
@@ -307,6 +311,7 @@ def _text(
     if len(label) != 3 or len(other) != 3:
         return ""
     is_sorted = not COMMUTATIVE.isdisjoint((opcode, becomes))
+    # compare(a, b) LT is compare(b, a) GT: other operands may make up for another operation.
     if operands != others and not (is_sorted and Counter(operands) == Counter(others)):
         return ""
     if opcode != becomes:

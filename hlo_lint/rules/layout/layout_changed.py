@@ -99,6 +99,7 @@ class LayoutChanged(Rule):
         for number, before, after in turned(instruction):
             if before.layout is None or after.layout is None or before.layout.tiles:
                 return None
+            # A copy keeps the rank.
             if before.rank != after.rank:
                 return None
             order = after.layout.minor_to_major

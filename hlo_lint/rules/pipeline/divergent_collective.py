@@ -126,6 +126,7 @@ def _trip_counts(loop: Loop, module: Module) -> list[int] | None:
     state = loop.instruction.operands[0].instruction if loop.instruction.operands else None
     direction = test.attributes.get("direction", "")
     shape = test.operand_shape(0)
+    # A count follows from one side that moves and a limit from before the loop.
     if len(moving) != 1 or state is None or state.opcode != "tuple" or direction not in COMPARISONS:
         return None
     if not isinstance(shape, ArrayShape):

@@ -83,6 +83,7 @@ class ComparatorNotStrict(Rule):
 def _defect(comparator: Computation) -> str:
     """The reason that a comparator is not a strict weak order; empty if it may be."""
     root = comparator.root
+    # bad-sort reports a comparator that does not return a pred.
     if root is None or root.type_text != "pred[]" or len(comparator.rows) > _MAX_SIZE:
         return ""
     numbering = ValueNumbering()

@@ -107,6 +107,7 @@ def _lost(value: float, dtype: str) -> str | None:
     # than a byte saturate.
     if element is None or not element.is_float or element.has_infinity or element.overflow == inf:
         return None
+    # A NaN stays a NaN in a type without infinities.
     if abs(value) < element.overflow or isnan(value):
         return None
     return f"this converts {value:g} to {dtype}, which is out of range: the result is NaN"

@@ -128,6 +128,7 @@ class IndexClaimUntrue(Rule):
 def _may_be_any(indices: Instruction) -> bool:
     """True if there are several indices and they depend only on parameters."""
     shape = indices.shape_or_none
+    # A single row of indices is unique and sorted.
     if not isinstance(shape, ArrayShape) or prod(shape.dims) <= max(shape.dims[-1:], default=1):
         return False
     cone = reached([indices], attrgetter("producers"))

@@ -45,6 +45,7 @@ class IotaOverflows(Rule):
 
 def _overflow(iota: Instruction) -> str | None:
     shape = result_array(iota)
+    # An empty iota would count to -1, which no unsigned type holds.
     if shape is None or 0 in shape.dims:
         return None
     dimensions = iota.dimensions_attribute("iota_dimension", shape.rank)

@@ -173,6 +173,7 @@ def _rounded_operands(pair: PassPair) -> Findings:
         readers.update(name_of(row) for row in rows if not converts.isdisjoint(references_of(row)))
     links = pair.map.links(lambda row: name_of(row) in readers or opcode_of(row) in _PRODUCTS)
     for old, new, *_ in links if readers else ():
+        # dot-algorithm-rewriter rounds the operands that `algorithm` asked it to round.
         if old.opcode != new.opcode or old.attributes_text != new.attributes_text:
             continue
         for ours, theirs in zip(old.operands, new.operands, strict=False):
