@@ -16,9 +16,12 @@ if TYPE_CHECKING:  # loaded where a module has such a call
     from hlo_lint.kernels.custom_calls.triton import AutotunedKernelCall, TritonCall
 
 LEGACY = "triton_kernel_call"
+"""The target before typed FFI, whose target begins with it."""
 
 _FILLS = frozenset({"broadcast", "constant", "iota", "bitcast", "reshape", "copy"})
+"""The opcodes of a fusion body that reads no parameter: it computes only from constants."""
 _WITHOUT_BUFFER = frozenset({"get-tuple-element", "bitcast", "slice", "dynamic-slice"})
+"""The opcodes in a fusion body whose result is an address inside their operand's buffer."""
 
 
 def fused_calls(module: Module) -> Iterator[tuple[Instruction, Instruction]]:
@@ -91,14 +94,15 @@ def is_entry_parameter(call: Instruction, number: int, module: Module) -> bool:
 
 
 def is_fresh_fill(call: Instruction, number: int, module: Module) -> bool:
-    """True if an operand is filled with constants, for the kernel to overwrite."""
+    """True if an operand holds no computed data: constants, or a new uninitialized buffer."""
     source = operand_source(call, number, module)
     if source is None:
         return False
-    if source.opcode in ("broadcast", "constant", "iota"):
-        return source.opcode != "broadcast" or constant_of(source) is not None
+    if source.opcode == "broadcast":
+        return constant_of(source) is not None
     if source.opcode == "fusion":
         bodies = [module.computation(name) for name in source.called_computations]
-        # A fusion that computes only from constants.
         return bool(bodies) and all(body is not None and body.opcodes <= _FILLS for body in bodies)
-    return source.opcode == "custom-call" and source.custom_call_target == "AllocateBuffer"
+    if source.opcode == "custom-call":
+        return source.custom_call_target == "AllocateBuffer"
+    return source.opcode in ("constant", "iota")

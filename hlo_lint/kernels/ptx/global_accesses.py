@@ -1,4 +1,4 @@
-"""Global memory accesses of a kernel, by the parameters that its addresses come from."""
+"""Global memory accesses of a kernel, by the parameters from which their addresses come."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from hlo_lint.kernels.ptx.reader import Function, Ptx, PtxInstruction
 
+# The name of a declared parameter: `x` in `.param .u64 .ptr .global x,`, `d` in `.param .b8 d[8],`.
 _PARAMETER = re.compile(r"\.param\b[^,()]*?([\w$]+)\s*(?:\[\s*\d*\s*\])?\s*(?=[,)])")
 _REGISTER = re.compile(r"%[\w$@]+")
 _NOT_GLOBAL = frozenset("param local shared const shared::cta shared::cluster tex".split())
@@ -29,12 +30,17 @@ class GlobalAccesses:
     """The accesses of a kernel; parameters count from 0."""
 
     reads_first: frozenset[int]
-    """Parameters whose memory is read before any store through them."""
+    """Parameters whose memory is read before any store through them, in text order."""
     stored: dict[int, int | None]
-    """Upper bound of the bytes that a block stores through each parameter; None if unbounded."""
+    """Upper bound of the bytes that a thread block stores through each parameter.
+
+    None if one of the stores is in a loop."""
 
     def may_store(self, parameter: int) -> int | None:
-        """Upper bound of the bytes that a block stores through a parameter; None if unknown."""
+        """Upper bound of the bytes that a thread block stores through a parameter.
+
+        None if any store of the kernel, through whichever parameter, is in a loop.
+        """
         return self.stored.get(parameter, 0) if None not in self.stored.values() else None
 
 
@@ -57,7 +63,7 @@ def global_accesses(ptx: Ptx, pointers: Collection[int]) -> GlobalAccesses | Non
     numbers = {name: number for number, name in enumerate(names) if number in pointers}
     sources = _sources(instructions, numbers)
     threads = prod(kernel.threads)
-    repeated = _repeated(kernel)
+    looped = _blocks_in_loops(kernel)
     reads: set[int] = set()
     stored: dict[int, int | None] = {}
     for number, block in enumerate(kernel.blocks):
@@ -65,10 +71,11 @@ def global_accesses(ptx: Ptx, pointers: Collection[int]) -> GlobalAccesses | Non
             through, is_read, is_written = _access(instruction, sources)
             if not is_read and not is_written:
                 continue
-            if is_read and len(through) == 1:  # with several parameters, any may be read
+            if is_read and len(through) == 1:  # of several parameters, only one is surely read
                 reads |= through - stored.keys()
             if is_written:
-                size = None if number in repeated else threads * access_size(instruction)
+                size = None if number in looped else threads * access_size(instruction)
+                # An address of unknown origin may lie in the memory of each.
                 for source in through or pointers:
                     before = stored.get(source, 0)
                     stored[source] = None if size is None or before is None else before + size
@@ -115,13 +122,14 @@ def _access(
     addresses = [operand for operand in instruction.operands if operand.startswith("[")]
     if not addresses:
         return frozenset(), False, False
-    address = addresses[-1] if is_copy else addresses[0]  # a copy writes shared memory
+    # A copy goes from global memory, its last address, to shared memory.
+    address = addresses[-1] if is_copy else addresses[0]
     through = [sources.get(register, frozenset[int]()) for register in _REGISTER.findall(address)]
     return frozenset().union(*through), is_read, is_written
 
 
-def _repeated(function: Function) -> set[int]:
-    """The numbers of the blocks on a cycle."""
+def _blocks_in_loops(function: Function) -> set[int]:
+    """The numbers of the basic blocks on a cycle."""
     following = [block.successors for block in function.blocks]
     return {
         number

@@ -17,7 +17,7 @@ HloModule adds_in_place
 body {
   x = f32[64]{0} parameter(0)
   y = f32[32]{0} parameter(1)
-  half = f32[32]{0} slice(y), slice={[0:16]}
+  half = f32[16]{0} slice(y), slice={[0:16]}
   ROOT c = f32[64]{0} custom-call(x, half), custom_call_target="adds_in_place", output_to_operand_aliasing={{}: (0, {})}
 }
 
@@ -81,7 +81,7 @@ class AliasLostInFusion(Rule):
                 if not alias_is_lost(fusion, call, result, number):
                     continue
                 need = need_of_alias(call, result)
-                if need == "":  # the kernel overwrites the whole result
+                if need == "":  # the kernel overwrites the whole result without reading it
                     continue
                 yield Finding(
                     fusion,
@@ -92,11 +92,13 @@ class AliasLostInFusion(Rule):
                         "--xla_disable_hlo_passes=dynamic-slice-fusion-rewriter-v2 keeps the call "
                         "out of the fusion",
                     ),
+                    # None: the kernel cannot be read, so the harm is not certain.
                     severity=Severity.WARNING if need is None else None,
                 )
 
     def fix(self, instruction: Instruction, module: Module) -> Fix | None:
         """Declare aliases of whole parameters on the fusion."""
+        # The new attribute would replace the aliases that the fusion has.
         if "output_to_operand_aliasing=" in instruction.attributes_text:
             return None
         pairs = []
