@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 MAX_PLACES = 3
 """The number of further places that an entry names."""
 
-_names = late(r"%[\w.\-]+").sub
+_replace_names = late(r"%[\w.\-]+").sub
 
 
 class Group(NamedTuple):
@@ -43,8 +43,9 @@ class Group(NamedTuple):
 def grouped(findings: Iterable[Diagnostic]) -> list[Group]:
     """Groups in the order of their first findings.
 
-    Two findings have the same cause if the same pass introduced them at the same line of Python,
-    the same pass resolved them, and their messages differ only in names.
+    Two findings of a rule have the same cause if they come from the same line of Python, the same
+    pass introduced them and the same resolved them, and their messages differ only in names. All
+    findings of a group have one severity, and fixes of one title and safety.
     """
     groups: dict[tuple[object, ...], list[Diagnostic]] = {}
     for finding in findings:
@@ -52,7 +53,7 @@ def grouped(findings: Iterable[Diagnostic]) -> list[Group]:
         key = (
             finding.rule,
             finding.severity,
-            _names("%", finding.message),
+            _replace_names("%", finding.message),
             finding.origin,
             introduced and (introduced.pass_name, introduced.pipeline),
             resolved and (resolved.pass_name, resolved.pipeline),

@@ -27,7 +27,7 @@ MAX_DETAILS = 300
 """Maximum findings with HLO and a drawing."""
 
 
-class Behind(TypedDict):
+class ResponsiblePass(TypedDict):
     """The pass that introduced or resolved a finding."""
 
     name: str
@@ -55,9 +55,10 @@ class Found(TypedDict):
     file: str
     line: int
     column: int
-    born: Behind | None
-    resolved: Behind | None
+    born: ResponsiblePass | None
+    resolved: ResponsiblePass | None
     seen_in: int | None
+    """The number of dumps that have it; None if the rule checks a single dump."""
     origin: str | None
     """`model.py:40 in attention`."""
     op_name: str | None
@@ -66,13 +67,14 @@ class Found(TypedDict):
 
 
 class Compiled(TypedDict):
-    """A module on the page."""
+    """A compilation, which the page calls a module."""
 
     title: str
     folder: str
     """Relative to the folder of all modules; empty for that folder."""
     release: str
     state: str
+    """`compiled`, `compilation died`, `autotuner trial`, or empty if that is unknown."""
     dumps: int
     counts: dict[str, int]
     """Findings by severity; those that a later pass resolved under `resolved`."""
@@ -101,7 +103,7 @@ class Collected(TypedDict):
     graphs: dict[int, str]
     """Modules with findings as graphs, packed, by the number of the module."""
     differences: dict[int, str]
-    """The changes of each pass of a timeline, or null; packed, by the number of the module."""
+    """For each pass of a timeline its changed lines, or null; packed, by the module's number."""
 
 
 def collect(
@@ -113,7 +115,7 @@ def collect(
     """Collect the data of a page from a dump and the report of `lint(dump, resolved=True)`.
 
     Python lines are read only from files below `sources`: a dump may name any file. `progress` is
-    called with the next module.
+    called with a line about each module before it is drawn.
     """
     ranked = sorted(report.findings, key=lambda finding: finding.severity.rank)
     listed = ranked[:MAX_FINDINGS]
@@ -135,7 +137,7 @@ def collect(
     for number, (compilation, folder) in enumerate(zip(shown, folders, strict=True)):
         progress(f"drawing module {number + 1} of {len(shown)}: {compilation.title}")
         own = findings.get(compilation, {})
-        own_listed = {place: finding for place, finding in own.items() if place < len(listed)}
+        own_listed = {at: finding for at, finding in own.items() if at < len(listed)}
         module_of |= dict.fromkeys(own_listed, number)
         if (graph := graph_of(compilation, own.values(), room)) is not None:
             graphs[number] = deflated(graph)
@@ -144,9 +146,9 @@ def collect(
         if any(changes):
             differences[number] = deflated(changes)
         modules.append(_compiled(compilation, own.values(), passes, relpath(folder, root)))
-        worst = {place: finding for place, finding in own_listed.items() if place in detailed}
-        details |= details_of(compilation, worst, sources)
-        compilation.release_text()
+        own_detailed = {at: finding for at, finding in own.items() if at in detailed}
+        details |= details_of(compilation, own_detailed, sources)
+        compilation.release_text()  # the texts of all modules together may not fit in memory
     index = PageIndex(
         findings=[
             _found(finding, group_of[number], module_of.get(number))
@@ -158,7 +160,7 @@ def collect(
             (phrases.listed(paths, 1), reason)
             for reason, paths in report.skipped_by_reason(minor=False).items()
         ],
-        allowed=[_spared(suppressed) for suppressed in report.allowed[:MAX_FINDINGS]],
+        allowed=[_allowed_line(suppressed) for suppressed in report.allowed[:MAX_FINDINGS]],
         left_out=list(_left_out(len(ranked), budget)),
     )
     return Collected(index=index, details=details, graphs=graphs, differences=differences)
@@ -167,7 +169,7 @@ def collect(
 def _by_compilation(
     dump: Dump, findings: Sequence[Diagnostic]
 ) -> dict[Compilation, dict[int, Diagnostic]]:
-    """The findings in the files of each compilation, by number."""
+    """The findings in the files of each compilation, by their number on the page."""
     owners = {str(path): compilation for compilation in dump for path in compilation.files}
     of_compilation: dict[Compilation, dict[int, Diagnostic]] = {}
     for number, finding in enumerate(findings):
@@ -226,7 +228,7 @@ def _groups(findings: Sequence[Diagnostic]) -> tuple[list[int], set[int]]:
 def _importance(compilation: Compilation, findings: Mapping[int, Diagnostic]) -> tuple[int, int]:
     """Sort key of a module: its worst finding, then its size.
 
-    Resolved findings rank below those at the end of the run.
+    Resolved findings rank below those that the compilation ends with.
     """
     ranks = [
         finding.severity.rank if finding.resolved_by is None else len(Severity)
@@ -237,7 +239,7 @@ def _importance(compilation: Compilation, findings: Mapping[int, Diagnostic]) ->
 
 def _state(compilation: Compilation) -> str:
     if compilation.dumps[0].name is None:
-        return ""
+        return ""  # a single file
     if compilation.is_helper:
         return "autotuner trial"
     if compilation.final is not None:
@@ -259,8 +261,8 @@ def _found(finding: Diagnostic, group: int, module: int | None) -> Found:
         file=Path(finding.path).name,
         line=finding.line,
         column=finding.column,
-        born=_after(finding.introduced_by),
-        resolved=_after(finding.resolved_by),
+        born=_responsible(finding.introduced_by),
+        resolved=_responsible(finding.resolved_by),
         seen_in=finding.seen_in,
         origin=None if finding.origin is None else str(finding.origin),
         op_name=finding.op_name,
@@ -269,14 +271,14 @@ def _found(finding: Diagnostic, group: int, module: int | None) -> Found:
     )
 
 
-def _spared(suppressed: SuppressedFinding) -> str:
+def _allowed_line(suppressed: SuppressedFinding) -> str:
     finding = suppressed.finding
     why = f": {suppressed.reason}" if suppressed.reason else ""
     place = f"{Path(finding.path).name}:{finding.line}:{finding.column}"
     return f"{finding.rule} at {place}, by {suppressed.by.value}{why}"
 
 
-def _after(ref: PassRef | None) -> Behind | None:
+def _responsible(ref: PassRef | None) -> ResponsiblePass | None:
     if ref is None:
         return None
-    return Behind(name=ref.pass_name, pipeline=ref.pipeline, step=ref.step)
+    return ResponsiblePass(name=ref.pass_name, pipeline=ref.pipeline, step=ref.step)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _PROGRAM = ("graph", "timeline", "elements", "list", "finding", "drawings", "page")
 """The scripts in order: the last runs the functions of the others."""
+# They draw the graphs of modules.
 GRAPH_LIBRARIES = ("vendor/graphology-0.26.0.min.js", "vendor/sigma-3.0.3.min.js")
 
 
@@ -47,7 +48,7 @@ def render_html(
     markdown = MarkdownIt("commonmark", {"html": False}).disable(["link", "image"])
     collected = collect(dump, report, [Path(source) for source in sources], progress)
     style = page_file("page.css")
-    # A third of a small page: omitted without a graph.
+    # The libraries are a third of a small page.
     libraries = GRAPH_LIBRARIES if collected["graphs"] else ()
     program = ";\n".join(map(page_file, (*libraries, *(f"{name}.js" for name in _PROGRAM))))
     policy = (
@@ -65,6 +66,7 @@ def render_html(
         graphs=collected["graphs"],
         differences=collected["differences"],
         stats=report.stats,
+        # Resolved findings are infos, but the page counts them apart.
         infos=report.stats["infos"] - len(report.resolved),
         resolved=len(report.resolved),
         hidden=hidden_line(report.hidden) if report.hidden else "",
