@@ -33,8 +33,8 @@ class LayoutChanged(Rule):
     `hlo_verifier.cc:4533-4571`). LayoutNormalization compares the first operand of an addition and
     fails there, `RET_CHECK … layout`. It does not compare the second, the operands of concatenate,
     pad and reverse, the update of a dynamic-update-slice, the predicate of a select or the bounds
-    of a clamp (`layout_normalization.cc:178-860`). If their dimensions have equal sizes, it
-    transposes them silently.
+    of a clamp (`layout_normalization.cc:178-860`). If the dimensions of such an operand have equal
+    sizes, it reads the operand transposed, without an error.
 
     ## Fix
     Copies the operand into the layout of the result; values do not change.
@@ -78,10 +78,11 @@ class LayoutChanged(Rule):
             opcode = instruction.opcode
             for number, before, after in turned(instruction):
                 if before.rank != after.rank and stage.backend != "gpu":
-                    continue  # only XLA:GPU makes a bitcast of it
+                    continue  # only XLA:GPU makes a bitcast of such a bitcast-convert
+                # sub-byte-size-setter, which packs operands and result, runs after layout passes.
                 same_order = before.minor_to_major == after.minor_to_major
                 if same_order and not (stage.normalized or stage.final):
-                    continue  # sub-byte-size-setter, which packs both, comes after the layouts
+                    continue
                 yield Finding(
                     instruction,
                     f"this {opcode} should not change layouts: operand {number} is {before}, "
@@ -97,6 +98,7 @@ class LayoutChanged(Rule):
 
         rewrite = Rewrite(module)
         for number, before, after in turned(instruction):
+            # Neither tiles nor a layout of another rank can be carried over.
             if before.layout is None or after.layout is None or before.layout.tiles:
                 return None
             # A copy keeps the rank.

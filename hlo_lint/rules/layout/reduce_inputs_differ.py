@@ -51,11 +51,11 @@ class ReduceInputsDiffer(Rule):
         if stage.backend != "gpu":
             return
         for reduce in in_other_orders(computation, self.opcodes):
-            count = len(reduce.operand_names) // 2
+            count = len(reduce.operand_names) // 2  # the other half are the initial values
             if count < 2:
                 continue
             arrays = [operand_array(reduce, number) for number in range(count)]
-            with_layout = [array for array in arrays if array is not None]
-            if len({array.minor_to_major for array in with_layout}) > 1:
-                listed = ", ".join(map(str, with_layout))
+            inputs = [array for array in arrays if array is not None]
+            if len({array.minor_to_major for array in inputs}) > 1:
+                listed = ", ".join(map(str, inputs))
                 yield Finding(reduce, f"the inputs of this reduce have different layouts: {listed}")

@@ -110,24 +110,26 @@ class InterfaceChanged(Rule):
     )
 
     def check(self, pair: PassPair) -> Findings:
-        """The first parameter or result of which each property changed."""
+        """The first lost or changed donation, and the first parameter or result that changed."""
         before, after = pair.before, pair.after
         if before.header != after.header:
             for lost, note in _donations(before, after):
                 yield Finding(header_span(after), f"{pair.pass_name} {lost}", notes=(note,))
-        is_told = "entry_computation_layout" in before.header
-        # spmd-partitioning gives each device a part of the parameters and of the results.
-        if (is_told and before.header == after.header) or may(pair.pass_name, "interface"):
+        is_declared = "entry_computation_layout" in before.header
+        if is_declared and before.header == after.header:
             return
-        ours, theirs = map(_told, (before, after))
+        # spmd-partitioning gives each device a part of the parameters and of the results.
+        if may(pair.pass_name, "interface"):
+            return
+        old, new = map(_declared, (before, after))
         place: Span | Instruction = header_span(after)
         source = "entry_computation_layout"
-        if ours is None and theirs is None and (entry := after.entry) and entry.root:
-            ours, theirs = map(_of_entry, (before, after))
+        if old is None and new is None and (entry := after.entry) and entry.root:
+            old, new = map(_of_entry, (before, after))
             place, source = entry.root, "the entry computation"
-        if ours is None or theirs is None or ours == theirs:
+        if old is None or new is None or old == new:
             return
-        if difference := _difference(ours, theirs):
+        if difference := _difference(old, new):
             yield Finding(
                 place,
                 f"{pair.pass_name} changed the interface of the program: {difference}",
@@ -137,6 +139,7 @@ class InterfaceChanged(Rule):
     def check_final(self, compilation: Compilation) -> Findings:
         """A finding if the final module lost a donation of the last step."""
         steps, final = compilation.steps, compilation.final
+        # Of several modules in a file, it is unknown which the steps belong to.
         if steps and final is not None and len(final.file.modules) == 1:
             number = compilation.dumps.index(final)
             for lost, note in _donations(steps[-1].module, final.module):
@@ -145,12 +148,15 @@ class InterfaceChanged(Rule):
 
 
 def _donations(before: Module, after: Module) -> Iterator[tuple[str, str]]:
-    """The lost donations, or else the changed aliases, and where the module before has them."""
-    ours, theirs = (
+    """The lost donations, or else the changed aliases, and a note on the module before.
+
+    At most one of the two.
+    """
+    old, new = (
         [module.attributes.get(name) for name in ("input_output_alias", "buffer_donor")]
         for module in (before, after)
     )
-    if ours == theirs or not any(ours):
+    if old == new or not any(old):
         return
     given, kept = donated_parts(before), donated_parts(after)
     # A pass that removes a parameter renumbers the others, and with them the aliases.
@@ -164,6 +170,7 @@ def _donations(before: Module, after: Module) -> Iterator[tuple[str, str]]:
     aliases = input_output_aliases(after)
     results = {alias.output_index for alias in aliases}
     parameters = {(alias.operand, alias.operand_index) for alias in aliases}
+    # An alias whose result and parameter have no alias any more became a donor.
     moved = [
         spelled_part("result", alias.output_index)
         for alias in input_output_aliases(before)
@@ -175,7 +182,7 @@ def _donations(before: Module, after: Module) -> Iterator[tuple[str, str]]:
         yield f"changed the alias of {listed(moved, 1)}", note
 
 
-def _told(module: Module) -> ProgramShape | None:
+def _declared(module: Module) -> ProgramShape | None:
     """The types and layouts in the header; None if it has none."""
     shape = module.attribute_or_none("entry_computation_layout")
     return shape if isinstance(shape, ProgramShape) else None
@@ -192,19 +199,21 @@ def _of_entry(module: Module) -> ProgramShape | None:
     return ProgramShape(tuple(bare[:-1]), bare[-1]) if len(bare) == len(shapes) else None
 
 
-def _difference(ours: ProgramShape, theirs: ProgramShape) -> str:
-    if len(ours.parameters) != len(theirs.parameters):
-        return f"it had {len(ours.parameters)} parameters, now {len(theirs.parameters)}"
-    olds, news = ours.arrays(), theirs.arrays()
-    if olds.keys() != news.keys():
-        name = next(name for name in (*olds, *news) if name not in olds or name not in news)
+def _difference(old: ProgramShape, new: ProgramShape) -> str:
+    """The first parameter or result that differs; empty if only open layouts were chosen."""
+    if len(old.parameters) != len(new.parameters):
+        return f"it had {len(old.parameters)} parameters, now {len(new.parameters)}"
+    arrays, new_arrays = old.arrays(), new.arrays()
+    if arrays.keys() != new_arrays.keys():
+        both = arrays.keys() & new_arrays.keys()
+        name = next(name for name in (*arrays, *new_arrays) if name not in both)
         return f"{name.partition(',')[0]} is a different tuple"
-    for name, old in olds.items():
-        new = news[name]
-        layouts = [shape.layout for shape in (old, new) if shape.layout is not None]
+    for name, was in arrays.items():
+        now = new_arrays[name]
+        # layout-assignment chooses a layout that the program left open: it has none before.
+        layouts = [shape.layout for shape in (was, now) if shape.layout is not None]
         orders = {layout.minor_to_major for layout in layouts}
-        is_lost = bool(old.memory_space) and not new.memory_space
-        # layout-assignment fills in a layout that the program left open.
-        if (old.dtype, old.dims) != (new.dtype, new.dims) or len(orders) > 1 or is_lost:
-            return f"{name} was {old}, now {new}"
+        drops_memory = bool(was.memory_space) and not now.memory_space
+        if (was.dtype, was.dims) != (now.dtype, now.dims) or len(orders) > 1 or drops_memory:
+            return f"{name} was {was}, now {now}"
     return ""
