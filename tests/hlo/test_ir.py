@@ -46,3 +46,9 @@ def test_a_search_for_users_and_the_table_of_all_agree() -> None:
     searched = [[user.name for user in entry[name].users] for name in names]
     table = entry.users
     assert searched == [[entry.at(number).name for number in table.get(name, ())] for name in names]
+
+
+def test_a_name_in_metadata_is_no_callee() -> None:
+    text = entry('  ROOT n = f32[] call(), to_apply=f, metadata={op_name="jit(g)/to_apply=h"}')
+    root = hlo_lint.parse(text).entry_computation.root_instruction
+    assert root.called_computations == ("f",)

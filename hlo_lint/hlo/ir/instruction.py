@@ -7,7 +7,16 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hlo_lint.hlo.comments import without_comments
-from hlo_lint.hlo.records import NAME, OPCODE, OPERANDS, REFERENCES, ROOT, TAIL, TYPE
+from hlo_lint.hlo.records import (
+    NAME,
+    OPCODE,
+    OPERANDS,
+    REFERENCES,
+    ROOT,
+    TAIL,
+    TYPE,
+    attributes_before_metadata,
+)
 from hlo_lint.hlo.shape import Shape, parse_shape, part, shape_or_none
 from hlo_lint.text.patterns import late
 from hlo_lint.text.phrases import in_a_line, short_repr
@@ -282,7 +291,7 @@ class Instruction:
         """Names of the computations it calls, in order."""
         inline = [call.computation for call in self.computation.inline.get(self.number, ())]
         if not inline:
-            return called_names(self.row[TAIL])
+            return called_names(attributes_before_metadata(self.row[TAIL]))
         names: list[str] = []
         for name, value in self.attributes.items():
             if name not in CALLING_ATTRIBUTES:
