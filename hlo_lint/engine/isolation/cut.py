@@ -9,9 +9,10 @@ from functools import cached_property, partial
 from itertools import chain
 from typing import Final
 
+from hlo_lint.analysis.calls import callees_of
 from hlo_lint.analysis.walks import reached
 from hlo_lint.engine.reduce.draft import Draft, DraftComputation, DraftInstruction, called_from
-from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.opcodes import COMMUNICATES, CONTROL_FLOW, NO_KERNEL, RUNS_SCHEDULE
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.shape import TupleShape, element_type, shape_or_none
@@ -71,13 +72,7 @@ def kernels_of(module: Module) -> Iterator[Instruction]:
 
     A loop, a branch or a call counts as well: XLA:CPU compiles small ones to a single function.
     """
-
-    def run(computation: Computation) -> Iterator[Computation]:
-        for opcode in sorted(computation.opcodes):
-            if opcode in RUNS_SCHEDULE:
-                for caller in computation.with_opcode(opcode):
-                    yield from filter(None, map(module.computation, caller.called_computations))
-
+    run = partial(callees_of, module, opcodes=RUNS_SCHEDULE)
     for computation in reached(filter(None, [module.entry]), run):
         for instruction in computation.instructions:
             if instruction.is_nested or instruction.opcode in NO_KERNEL:
