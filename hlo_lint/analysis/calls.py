@@ -163,6 +163,14 @@ def uncalled_computations(module: Module) -> Sequence[Computation]:
     return [computation for computation in module.computations if computation.name not in called]
 
 
+def callee_name(instruction: Instruction, attribute: str) -> str | None:
+    """The name of the computation in an attribute; None unless it is a single name."""
+    value = instruction.attribute_or_none(attribute)
+    if isinstance(value, tuple) and len(value) == 1:
+        (value,) = value
+    return value if isinstance(value, str) and "=" not in value else None
+
+
 def callees_in(attributes: str) -> tuple[str, ...]:
     """The names of the computations that attributes call, without inline computations."""
     alone = _ONE_CALLEE.match(attributes)

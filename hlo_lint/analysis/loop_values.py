@@ -13,7 +13,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
-from hlo_lint.analysis.calls import calls_of
+from hlo_lint.analysis.calls import callee_name, calls_of
 from hlo_lint.analysis.grouping import by_key
 from hlo_lint.analysis.loops import COMPARISONS, read_loop, state_element
 from hlo_lint.analysis.walks import chain, operands_first, reached
@@ -163,7 +163,7 @@ class LoopValues:
 
     def _body(self, call: Instruction) -> Computation | None:
         if call.opcode == "while":
-            name = call.attributes.get("body", "").strip().removeprefix("%")
+            name = callee_name(call, "body") or ""
         else:
             names = calls_of(call.computation).get(call.number, ())
             name = names[0] if len(names) == 1 else ""

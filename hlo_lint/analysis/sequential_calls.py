@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 from hlo_lint.analysis.buffers import ResultPart, operand_position
-from hlo_lint.analysis.calls import with_opcodes
+from hlo_lint.analysis.calls import callee_name, with_opcodes
 from hlo_lint.analysis.grouping import by_key
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import CONTROL_FLOW
@@ -48,11 +48,11 @@ class Calls:
 
     def _names(self, caller: Instruction) -> Sequence[str]:
         if caller.opcode == "while":
-            return _attribute(caller, "body"), _attribute(caller, "condition")
+            return [callee_name(caller, name) or "" for name in ("body", "condition")]
         if caller.opcode in ("call", "conditional"):
             return caller.called_computations
         if caller.opcode.endswith("-start"):
-            return (_attribute(caller, "calls"),)  # not `to_apply`, which works on elements
+            return (callee_name(caller, "calls") or "",)  # not `to_apply`, which works on elements
         return ()
 
     def callers(self, computation: Computation) -> tuple[Instruction, ...]:
@@ -79,13 +79,6 @@ class Calls:
 
 def _runs(opcode: str) -> bool:
     return opcode in CONTROL_FLOW or opcode.endswith("-start")
-
-
-def _attribute(instruction: Instruction, name: str) -> str:
-    value = instruction.attribute_or_none(name)
-    if isinstance(value, tuple) and value and isinstance(value[0], str):
-        return value[0]
-    return value.removeprefix("%") if isinstance(value, str) else ""
 
 
 sequential_calls = cached_analysis(Calls)

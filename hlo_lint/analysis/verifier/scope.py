@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from hlo_lint.analysis.calls import calls_of
+from hlo_lint.analysis.calls import callee_name, calls_of
 from hlo_lint.analysis.stage import Stage
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
@@ -94,14 +94,6 @@ def header_span(module: Module) -> Span:
 
 
 # Attributes
-
-
-def callee_name(instruction: Instruction, attribute: str) -> str | None:
-    """The name of the computation in an attribute; None unless it is a single name."""
-    value = instruction.attribute_or_none(attribute)
-    if isinstance(value, tuple) and len(value) == 1:
-        (value,) = value
-    return value if isinstance(value, str) and "=" not in value else None
 
 
 _is_semantic = late(
