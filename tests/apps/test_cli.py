@@ -160,26 +160,20 @@ def test_any_pass_and_pipeline_of_a_release_may_come_next(name: str) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("check --nonsense .", ""),
-        ("check --output-format xml .", ""),
-        ("fix --form broadcast .", ""),
-        ("nonsense", ""),
-        ("explain", ""),
-        ("check - .", ""),
+        ("check --nonsense .", ""), ("check --output-format xml .", ""),
+        ("fix --form broadcast .", ""), ("nonsense", ""), ("explain", ""), ("check - .", ""),
         ("check nowhere", "nowhere: no such file or directory"),
-        ("fix nowhere", "nowhere: no such file or directory"),
-        (f"check {'a' * 5000}", ""),
+        ("fix nowhere", "nowhere: no such file or directory"), (f"check {'a' * 5000}", ""),
         ("check --select reshape-move-data .", "did you mean reshape-moves-data?"),
         ("check --ignore reshape-move-data .", "did you mean reshape-moves-data?"),
         ("check --before layout-normalization .", "layout_normalization"),
         ("check -o loose.hlo/report loose.hlo", "loose.hlo/report: cannot be written"),
         ("check --statistics --output-format sarif loose.hlo", "--statistics is text or json"),
         ("check --stdin-filename x.hlo loose.hlo", "--stdin-filename"),
-        ("check --watch -", "--watch"),
-        ("check --jobs= .", "neither auto nor a whole number"),
+        ("check --watch -", "--watch"), ("check --jobs= .", "neither auto nor a whole number"),
     ],
     ids=lambda words: words[:40],
-)
+)  # fmt: skip
 def test_wrong_use_exits_2_and_says_so(words: str, says: str) -> None:
     write("loose.hlo")
     ran = run(*words.split())

@@ -23,15 +23,11 @@ TEXT = entry("""
 """)
 PATCH = ("fix", "--diff", "größe.hlo", "--before", "layout_normalization")
 COMMANDS = (
-    ("check", "größe.hlo"),
-    ("check", "größe.hlo", "--output-format", "github"),
-    ("check", "größe.hlo", "--output-format", "sarif"),
-    ("check", "missing–é.hlo"),
-    ("explain", "reshape-moves-data"),
-    ("diff", "größe.hlo", "other.hlo"),
-    ("match", "reshape()", "größe.hlo"),
-    ("check", "--help"),
-)
+    ("check", "größe.hlo"), ("check", "größe.hlo", "--output-format", "github"),
+    ("check", "größe.hlo", "--output-format", "sarif"), ("check", "missing–é.hlo"),
+    ("explain", "reshape-moves-data"), ("diff", "größe.hlo", "other.hlo"),
+    ("match", "reshape()", "größe.hlo"), ("check", "--help"),
+)  # fmt: skip
 ENCODINGS = ("cp1252", "latin-1", "ascii")
 
 

@@ -164,17 +164,13 @@ def wide() -> str:
 
 SLOW = {
     "check": ["check", "--no-cache", "wide.hlo"],
-    "strict": ["check", "--no-cache", "--strict", "wide.hlo"],
-    "fix": ["fix", "--diff", "wide.hlo"],
-    "report": ["report", "-o", "page.html", "wide.hlo"],
-    "blame": ["check", "--blame", "wide"],
-    "run": ["run", "loop.hlo"],
-    "validate": ["validate", "steps"],
+    "strict": ["check", "--no-cache", "--strict", "wide.hlo"], "fix": ["fix", "--diff", "wide.hlo"],
+    "report": ["report", "-o", "page.html", "wide.hlo"], "blame": ["check", "--blame", "wide"],
+    "run": ["run", "loop.hlo"], "validate": ["validate", "steps"],
     "all steps": ["validate", "--all-steps", "-j", "2", "steps"],
     "reduce": ["reduce", "--interesting", "sh -c 'sleep 100'", "loop.hlo"],
-    "watch": ["check", "--watch", "loop.hlo"],
-    "server": ["server"],
-}
+    "watch": ["check", "--watch", "loop.hlo"], "server": ["server"],
+}  # fmt: skip
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="this system has no /proc")
@@ -354,14 +350,10 @@ needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="there is n
 @pytest.mark.parametrize(
     "words",
     [
-        "rules",
-        "check m.hlo",
-        "fix - < m.hlo",
-        "--help",
-        "check --help",
+        "rules", "check m.hlo", "fix - < m.hlo", "--help", "check --help",
         "explain reshape-moves-data",
     ],
-)
+)  # fmt: skip
 def test_a_reader_that_goes_away_ends_it_as_sigpipe_does(words: str, tmp_path: Path) -> None:
     # The reader goes before anything is written.
     ran = shell(f"{{ sleep 0.2; $LINT {words}; }} | true", tmp_path)

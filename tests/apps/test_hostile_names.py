@@ -33,27 +33,18 @@ def hostile(tmp_path: Path) -> Path:
 
 
 COMMANDS = {
-    "check": ("check", "DIR"),
-    "concise": ("check", "DIR", "--output-format", "concise"),
-    "github": ("check", "DIR", "--output-format", "github"),
-    "verbose": ("check", "-v", "DIR"),
-    "files": ("check", "--show-files", "DIR"),
-    "missing": ("check", "DIR/nothing"),
+    "check": ("check", "DIR"), "concise": ("check", "DIR", "--output-format", "concise"),
+    "github": ("check", "DIR", "--output-format", "github"), "verbose": ("check", "-v", "DIR"),
+    "files": ("check", "--show-files", "DIR"), "missing": ("check", "DIR/nothing"),
     "config": ("check", "DIR", "--config", "FILE"),
     "baseline": ("check", "FILE", "--baseline", "FILE"),
-    "select": ("check", "FILE", "--select", NAME),
-    "before": ("check", "FILE", "--before", NAME),
+    "select": ("check", "FILE", "--select", NAME), "before": ("check", "FILE", "--before", NAME),
     "fix": ("fix", "--before", "layout_normalization", "FILE", "-o", "DIR/out"),
-    "passes": ("passes", "DIR", "--module", NAME),
-    "explain": ("explain", NAME),
-    "unknown": (NAME,),
-    "diff": ("diff", "FILE", "DIR"),
-    "payload": ("payload", "FILE", NAME),
-    "run": ("run", "DIR"),
-    "update": ("check", "FILE", "--write-baseline", "DIR/list"),
-    "capture": ("capture", "FILE"),
+    "passes": ("passes", "DIR", "--module", NAME), "explain": ("explain", NAME), "unknown": (NAME,),
+    "diff": ("diff", "FILE", "DIR"), "payload": ("payload", "FILE", NAME), "run": ("run", "DIR"),
+    "update": ("check", "FILE", "--write-baseline", "DIR/list"), "capture": ("capture", "FILE"),
     "new-rule": ("new-rule", NAME, "--package", "x"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -458,12 +458,8 @@ def test_the_outline_is_modules_computations_instructions(editor: Editor) -> Non
 
 def test_computations_tables_modules_and_comments_fold(editor: Editor) -> None:
     assert folds(editor, editor.open(SMALL, "/nowhere/outline.hlo")) == [
-        (2, 3),
-        (4, 8),
-        (10, 13),
-        (15, 18),
-        (20, 27),
-    ]
+        (2, 3), (4, 8), (10, 13), (15, 18), (20, 27),
+    ]  # fmt: skip
     lines = DUMP.read_text().split("\n")
     found = folds(editor, editor.open(DUMP.read_text(), str(DUMP)))
     heads = [lines[start].split()[0] for start, _ in found]

@@ -42,21 +42,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 # --module
 
 MODULE = {
-    "check": ("a",),
-    "fix": ("a", "--diff", "--before", "layout_normalization"),
-    "report": ("a", "-o", "-"),
-    "match": ("reshape()", "a"),
-    "passes": ("a",),
-    "diff": ("algsimp", "before_optimizations", "--in", "a"),
-    "bisect": ("a", "b"),
-    "compare": ("a", "b"),
-    "validate": ("a",),
-    "ranks": ("a", "b"),
-    "payload": ("a", "r"),
-    "reduce": ("a",),
-    "repro": ("a", "-o", "repro"),
-    "run": ("a",),
-}
+    "check": ("a",), "fix": ("a", "--diff", "--before", "layout_normalization"),
+    "report": ("a", "-o", "-"), "match": ("reshape()", "a"), "passes": ("a",),
+    "diff": ("algsimp", "before_optimizations", "--in", "a"), "bisect": ("a", "b"),
+    "compare": ("a", "b"), "validate": ("a",), "ranks": ("a", "b"), "payload": ("a", "r"),
+    "reduce": ("a",), "repro": ("a", "-o", "repro"), "run": ("a",),
+}  # fmt: skip
 """The arguments of each command that takes a dump and works on its modules."""
 
 
@@ -96,13 +87,10 @@ def test_a_dump_directory_is_run_by_the_name_of_a_module(folder: Path) -> None:
 
 PROFILES = str(FIXTURES / "profiles")
 COLOURED = {
-    "check": ("a",),
-    "fix": ("loose.hlo", "--diff"),
-    "diff": ("loose.hlo", "other.hlo"),
-    "match": ("reshape()", "a"),
-    "bisect": (f"{PROFILES}/all", f"{PROFILES}/without_fusion"),
+    "check": ("a",), "fix": ("loose.hlo", "--diff"), "diff": ("loose.hlo", "other.hlo"),
+    "match": ("reshape()", "a"), "bisect": (f"{PROFILES}/all", f"{PROFILES}/without_fusion"),
     "compare": ("a", "b", "--all"),
-}
+}  # fmt: skip
 
 
 def test_each_command_that_prints_colours_has_color() -> None:
@@ -137,18 +125,10 @@ def test_colours_are_printed_as_color_says(
 # --output-format
 
 JSON = {
-    "check": ("a",),
-    "exec": (),
-    "capture": (),
-    "validate": ("a",),
-    "diff": ("algsimp", "before_optimizations", "--in", "a"),
-    "match": ("reshape()", "a"),
-    "passes": ("a",),
-    "bisect": ("a", "b"),
-    "compare": ("a", "b"),
-    "ranks": ("a", "b"),
-    "rules": (),
-}
+    "check": ("a",), "exec": (), "capture": (), "validate": ("a",),
+    "diff": ("algsimp", "before_optimizations", "--in", "a"), "match": ("reshape()", "a"),
+    "passes": ("a",), "bisect": ("a", "b"), "compare": ("a", "b"), "ranks": ("a", "b"), "rules": (),
+}  # fmt: skip
 """The arguments of each command that prints JSON; none for those that run a program."""
 
 

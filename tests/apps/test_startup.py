@@ -49,18 +49,11 @@ except SystemExit as end:
     assert end.code in (0, 1)
 """
 RULES = {
-    "form.dropped_operand",
-    "form.malformed_text",
-    "form.unknown_word",
-    "form.unreadable_text",
-    "layout.layout_changed",
-    "memory.huge_temporary",
-    "verifier.bad_schedule",
-    "verifier.broken_structure",
-    "verifier.invalid_layout",
-    "verifier.mixed_float_operands",
+    "form.dropped_operand", "form.malformed_text", "form.unknown_word", "form.unreadable_text",
+    "layout.layout_changed", "memory.huge_temporary", "verifier.bad_schedule",
+    "verifier.broken_structure", "verifier.invalid_layout", "verifier.mixed_float_operands",
     "verifier.wrong_result_shape",
-}
+}  # fmt: skip
 """The rules that have something to look at in the text."""
 
 

@@ -201,15 +201,12 @@ def test_the_list_of_rules_fits(columns: int) -> None:
 @pytest.mark.parametrize(
     ("variables", "linked"),
     [
-        ({"TERM_PROGRAM": "WezTerm"}, True),
-        ({"VTE_VERSION": "7200"}, True),
-        ({"VTE_VERSION": "4200"}, False),
-        ({"FORCE_HYPERLINK": "1"}, True),
+        ({"TERM_PROGRAM": "WezTerm"}, True), ({"VTE_VERSION": "7200"}, True),
+        ({"VTE_VERSION": "4200"}, False), ({"FORCE_HYPERLINK": "1"}, True),
         ({"TERM_PROGRAM": "WezTerm", "FORCE_HYPERLINK": "0"}, False),
-        ({"TERM_PROGRAM": "WezTerm", "CI": "true"}, False),
-        ({}, False),
+        ({"TERM_PROGRAM": "WezTerm", "CI": "true"}, False), ({}, False),
     ],
-)
+)  # fmt: skip
 def test_a_rule_links_to_its_page_where_the_terminal_shows_links(
     variables: dict[str, str], linked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -172,21 +172,16 @@ def test_the_made_up_dump_is_one_that_xla_reads(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("written", "instead"),
     [
-        ("HloModule one", "HloModule two"),
-        (", is_scheduled=true", ""),
-        ("ENTRY %main", "ENTRY %start"),
-        ("%c = ", "%d = "),
+        ("HloModule one", "HloModule two"), (", is_scheduled=true", ""),
+        ("ENTRY %main", "ENTRY %start"), ("%c = ", "%d = "),
         ("f32[2,3]{1,0} subtract", "f32[2,3]{0,1} subtract"),
-        ("f32[2,3]{1,0} subtract", "bf16[2,3]{1,0} subtract"),
-        ("subtract(", "divide("),
-        ("subtract(%a, %b)", "subtract(%b, %a)"),
-        ("subtract(%a, %b)", "subtract(%a, %a)"),
+        ("f32[2,3]{1,0} subtract", "bf16[2,3]{1,0} subtract"), ("subtract(", "divide("),
+        ("subtract(%a, %b)", "subtract(%b, %a)"), ("subtract(%a, %b)", "subtract(%a, %a)"),
         ("%a = f32[2,3]{1,0} parameter(0)", "%a = f32[2,3]{1,0} parameter(2)"),
-        ("ROOT %add", "%add"),
-        ("reduce(%c, %zero)", "reduce(%c)"),
+        ("ROOT %add", "%add"), ("reduce(%c, %zero)", "reduce(%c)"),
         ("to_apply=%sum", "to_apply=%main"),
     ],
-)
+)  # fmt: skip
 def test_every_kind_of_difference_is_said(written: str, instead: str) -> None:
     assert written in TEXT
     changed = TEXT.replace(written, instead, 1)

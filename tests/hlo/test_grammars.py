@@ -52,18 +52,12 @@ MAX_LINES = 4000
 """lark takes some 200 microseconds a line: of more lines than this a sample is read."""
 
 HAND_WRITTEN = {
-    "comment_between_every_token.hlo",
-    "names_with_trailing_colon.hlo",
-    "nested_instruction_as_operand.hlo",
-    "nested_instruction_with_a_type.hlo",
-    "nested_instructions_three_deep.hlo",
-    "nested_parameters.hlo",
-    "operands_nested_and_named.hlo",
-    "operand_that_xla_drops.hlo",
-    "single_instruction.hlo",
-    "single_instruction_fusion.hlo",
+    "comment_between_every_token.hlo", "names_with_trailing_colon.hlo",
+    "nested_instruction_as_operand.hlo", "nested_instruction_with_a_type.hlo",
+    "nested_instructions_three_deep.hlo", "nested_parameters.hlo", "operands_nested_and_named.hlo",
+    "operand_that_xla_drops.hlo", "single_instruction.hlo", "single_instruction_fusion.hlo",
     "single_instruction_without_operand_definitions.hlo",
-}
+}  # fmt: skip
 """Fixtures with lines that XLA reads and never prints: `instruction.lark` refuses them."""
 
 
@@ -345,14 +339,11 @@ def test_the_grammar_takes_an_instruction_apart(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "%a f32[] add(%x)",
-        "%a = f32[] add(%x",
-        "%a = f32[] add(%x), dimensions",
-        "%a = f32[] add(%x), dimensions={0",
-        "%a = f32[] add(%x) %b",
+        "%a f32[] add(%x)", "%a = f32[] add(%x", "%a = f32[] add(%x), dimensions",
+        "%a = f32[] add(%x), dimensions={0", "%a = f32[] add(%x) %b",
         '%a = f32[] add(%x), metadata={op_name="}',
     ],
-)
+)  # fmt: skip
 def test_the_grammar_refuses_what_is_no_instruction(text: str) -> None:
     with pytest.raises(UnexpectedInput):
         grammar_parser("instruction").parse(text)
@@ -361,25 +352,12 @@ def test_the_grammar_refuses_what_is_no_instruction(text: str) -> None:
 # ---- shapes
 
 SHAPES = (
-    "f32[]",
-    "f32[8,3]{1,0}",
-    "pred[<=8,3]{0,1}",
-    "bf16[?,3]{1,0}",
-    "f32[]{:T(256)}",
-    "f32[<=8,2]{1,0:T(2,128)S(5)}",
-    "f32[8]{0:E(16)}",
-    "f32[8,128]{1,0:T(8,128)(2,1)S(1)}",
-    "f32[8,128]{1,0:T(8,*)}",
-    "s4[16]{0:E(4)S(5)}",
-    "f32[8]{0:D(C+~)T(2)L(4)#(u32)*(u8)E(4)S(5)SC(0:1,2)(1:3)P(f32[9]{0:T(2)})M(8)}",
-    "f32[2]{5}",
-    "f8e4m3fn[2]{0}",
-    "b(f32[2]{0})",
-    "token[]",
-    "opaque[]",
-    "()",
-    "((), (f32[2]{0}, token[]))",
-)
+    "f32[]", "f32[8,3]{1,0}", "pred[<=8,3]{0,1}", "bf16[?,3]{1,0}", "f32[]{:T(256)}",
+    "f32[<=8,2]{1,0:T(2,128)S(5)}", "f32[8]{0:E(16)}", "f32[8,128]{1,0:T(8,128)(2,1)S(1)}",
+    "f32[8,128]{1,0:T(8,*)}", "s4[16]{0:E(4)S(5)}",
+    "f32[8]{0:D(C+~)T(2)L(4)#(u32)*(u8)E(4)S(5)SC(0:1,2)(1:3)P(f32[9]{0:T(2)})M(8)}", "f32[2]{5}",
+    "f8e4m3fn[2]{0}", "b(f32[2]{0})", "token[]", "opaque[]", "()", "((), (f32[2]{0}, token[]))",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("text", SHAPES)
@@ -391,14 +369,10 @@ def test_a_shape_prints_as_it_was_read(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "f32[8]{0:}",
-        "f32[8]{0:T()}",
-        "f32[8]{0:T(8,)}",
-        "f32[8]{1,0:T(8)}",
-        "f32[,8]{0:T(8)}",
+        "f32[8]{0:}", "f32[8]{0:T()}", "f32[8]{0:T(8,)}", "f32[8]{1,0:T(8)}", "f32[,8]{0:T(8)}",
         "f32[8]{0:T(9999999999999999999)}",
     ],
-)
+)  # fmt: skip
 def test_layouts_that_xla_does_not_print_read_the_same_by_grammar(text: str) -> None:
     def read(reader: Callable[[str], Shape]) -> Shape | None:
         try:

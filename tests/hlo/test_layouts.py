@@ -173,18 +173,13 @@ def pairs(draw: st.DrawFn, elements: Sequence[int] = (0, 1, 2, 6, 8, 12, 24, 36)
 
 
 FACTS = [
-    ("f32", Layout(())),
-    ("f32", Layout((), memory_space=5)),
-    ("s4", Layout(())),
-    ("s4", Layout((), element_size_in_bits=4)),
-    ("u2", Layout((), element_size_in_bits=2)),
-    ("bf16", Layout((), tiles=((2,),))),
-    ("bf16", Layout((), tiles=((4,),), memory_space=1)),
-    ("bf16", Layout((), tiles=((2, 3),))),
-    ("bf16", Layout((), tiles=((4, 4), (2, 1)))),
+    ("f32", Layout(())), ("f32", Layout((), memory_space=5)), ("s4", Layout(())),
+    ("s4", Layout((), element_size_in_bits=4)), ("u2", Layout((), element_size_in_bits=2)),
+    ("bf16", Layout((), tiles=((2,),))), ("bf16", Layout((), tiles=((4,),), memory_space=1)),
+    ("bf16", Layout((), tiles=((2, 3),))), ("bf16", Layout((), tiles=((4, 4), (2, 1)))),
     ("s8", Layout((), tiles=((None, 4),))),
     ("s4", Layout((), tiles=((2, 2),), element_size_in_bits=4)),
-]
+]  # fmt: skip
 """Layout fields that XLA's predicates do not look at, to be put on an array by `dressed`."""
 
 

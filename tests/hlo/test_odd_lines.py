@@ -18,38 +18,18 @@ from hlo_lint.hlo.parser.module import parse_file
 from tests.conftest import DUMPS, FIXTURES, ROUNDTRIP, calls_of, hlo_files
 
 ODD = (
-    "  // a comment\n",
-    "\n",
-    "  \t\n",
-    "# a comment of a script\n",
-    "  /* a comment of\n  several lines */\n",
-    "  what is this\n",
-    "  , foo=bar\n",
-    "\r\n",
-    "\r",
-    "}\n",
-    '}, execution_thread="other"\n',
-    "  x = f32[] add(b, c)\n",
+    "  // a comment\n", "\n", "  \t\n", "# a comment of a script\n",
+    "  /* a comment of\n  several lines */\n", "  what is this\n", "  , foo=bar\n", "\r\n", "\r",
+    "}\n", '}, execution_thread="other"\n', "  x = f32[] add(b, c)\n",
     '  x = f32[] add(b,\n    c), metadata={op_name="a"\n    source_line=1}\n',
     '  y = f32[] custom-call(), custom_call_target="t", backend_config={"a":\n    {"b": [1]}}\n',
     "  z = f32[] call(), to_apply={ ROOT c = f32[] constant(1) }\n",
     "  z = f32[] fusion(), kind=kLoop, calls=\n  {\n    ROOT c = f32[] constant(1)\n  }\n",
     "  n = f32[] add(negate(f32[] a), b)\n",
-    "  t = (f32[], /*index=1*/f32[2]{0:T(128)}) tuple(f32[] a,%b)\n",
-    "ENTRY e {\n",
-    "%f (a: f32[8]) -> f32[8] {\n",
-    "(",
-    "[",
-    '"',
-    "'",
-    "/*",
-    "%",
-    ", calls={a=b}",
-    "metadata={}",
-    "\ufeff",
-    "\0",
-    "ROOT ",
-)
+    "  t = (f32[], /*index=1*/f32[2]{0:T(128)}) tuple(f32[] a,%b)\n", "ENTRY e {\n",
+    "%f (a: f32[8]) -> f32[8] {\n", "(", "[", '"', "'", "/*", "%", ", calls={a=b}", "metadata={}",
+    "\ufeff", "\0", "ROOT ",
+)  # fmt: skip
 """Lines, and parts of lines, that people write into a dump or that editors make of one."""
 
 
@@ -70,16 +50,10 @@ def _graph(text: str) -> object:
     def contents(computation: Computation) -> object:
         inline = computation.inline.values()
         return (
-            computation.name,
-            computation.text,
-            computation.signature,
-            computation.tail,
-            computation.rows,
-            computation.spans,
-            computation.nested,
-            computation.parse_errors,
+            computation.name, computation.text, computation.signature, computation.tail,
+            computation.rows, computation.spans, computation.nested, computation.parse_errors,
             [[(each.start, contents(each.computation)) for each in row] for row in inline],
-        )
+        )  # fmt: skip
 
     return [
         (

@@ -69,12 +69,9 @@ XLA_READS_OTHERWISE = {
 """Texts that both read, and that mean something else afterwards."""
 
 REFUSED_ALIKE = {
-    "dump_cut_short.hlo",
-    "empty_file.hlo",
-    "missing_computation_header.hlo",
-    "only_blank_lines.hlo",
-    "only_comments.hlo",
-}
+    "dump_cut_short.hlo", "empty_file.hlo", "missing_computation_header.hlo",
+    "only_blank_lines.hlo", "only_comments.hlo",
+}  # fmt: skip
 _not_read_by_both = (
     REFUSED_ALIKE | XLA_READS_OTHERWISE.keys() | (XLA_REFUSES_AND_WE_READ.keys() - NEWER.keys())
 )

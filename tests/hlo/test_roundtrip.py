@@ -91,17 +91,11 @@ def test_one_odd_line_hides_nothing_else() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "  %x = f32[8]{0} add(%a, %b",
-        '  %x = f32[8]{0} add(%a), metadata={op_name="',
-        "  %x = f32[8]{0} add(%a), backend_config={",
-        "  /* never closed",
-        "  %x = ((((((((",
-        "ENTRY %e (",
-        "  ROOT",
-        "%f (a: f32[8]) -> f32[8] {",
-        "(",
+        "  %x = f32[8]{0} add(%a, %b", '  %x = f32[8]{0} add(%a), metadata={op_name="',
+        "  %x = f32[8]{0} add(%a), backend_config={", "  /* never closed", "  %x = ((((((((",
+        "ENTRY %e (", "  ROOT", "%f (a: f32[8]) -> f32[8] {", "(",
     ],
-)
+)  # fmt: skip
 def test_ten_times_the_damage_takes_about_ten_times_as_long(line: str) -> None:
     head = "HloModule m\n\nENTRY %e (a: f32[8]) -> f32[8] {\n"
     texts = [head + f"{line}\n" * lines for lines in (500, 5_000)]

@@ -125,14 +125,11 @@ def outcomes(text: str) -> list[SwitchOutcome]:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("__triton_gemm", "__triton_nested_gemm_fusion"),
-        ("__triton_gemm", "__triton"),
-        ("calls=fused", "calls=elsewhere"),
-        ("f16[2,8", "f16[512,128"),
-        ("p = f16", "p = bf16"),
+        ("__triton_gemm", "__triton_nested_gemm_fusion"), ("__triton_gemm", "__triton"),
+        ("calls=fused", "calls=elsewhere"), ("f16[2,8", "f16[512,128"), ("p = f16", "p = bf16"),
         ("f16", "u8"),
     ],
-)
+)  # fmt: skip
 def test_what_no_gemm_call_takes_cannot_flip(old: str, new: str) -> None:
     assert outcomes(PLAIN) == [SwitchOutcome.SLOWS]
     changed = PLAIN.replace(old, new)

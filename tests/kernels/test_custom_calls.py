@@ -111,15 +111,11 @@ def custom_call(attributes: str) -> Instruction:
 @pytest.mark.parametrize(
     ("case", "aliases"),
     [
-        ("add_right_legacy", [(1, 2, 4096)]),
-        ("add_right_ffi", [(1, 2, 4096)]),
-        ("add_wrong_legacy", [(1, 0, 4096)]),
-        ("add_wrong_ffi", [(1, 0, 4096)]),
-        ("add_none_legacy", []),
-        ("add_none_ffi", []),
-        ("add_wrong_size_legacy", [(1, 2, 2048)]),
+        ("add_right_legacy", [(1, 2, 4096)]), ("add_right_ffi", [(1, 2, 4096)]),
+        ("add_wrong_legacy", [(1, 0, 4096)]), ("add_wrong_ffi", [(1, 0, 4096)]),
+        ("add_none_legacy", []), ("add_none_ffi", []), ("add_wrong_size_legacy", [(1, 2, 2048)]),
     ],
-)
+)  # fmt: skip
 def test_a_tuned_call_lists_what_it_saves(case: str, aliases: list[tuple[int, int, int]]) -> None:
     call = call_of(case)
     assert list(aliases_of(call)) == aliases
@@ -297,14 +293,10 @@ def test_any_bytes_survive_either_escape(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("unescape", "text", "at"),
     [
-        (mlir_unescape, r"ab\9", 2),
-        (mlir_unescape, "\\", 0),
-        (mlir_unescape, r"\234\'", 4),
-        (c_unescape, r"ab\9C", 2),
-        (c_unescape, r"\400", 0),
-        (c_unescape, "x\\", 1),
+        (mlir_unescape, r"ab\9", 2), (mlir_unescape, "\\", 0), (mlir_unescape, r"\234\'", 4),
+        (c_unescape, r"ab\9C", 2), (c_unescape, r"\400", 0), (c_unescape, "x\\", 1),
     ],
-)
+)  # fmt: skip
 def test_a_backslash_begins_an_escape(unescape: Callable[[str], bytes], text: str, at: int) -> None:
     with pytest.raises(PayloadError, match="is not an escape") as caught:
         unescape(text)
@@ -335,19 +327,10 @@ def test_a_dictionary_says_what_each_value_is_and_where_it_stands() -> None:
     )
     found = read_dictionary(text)
     assert found.values == {
-        "a": None,
-        "b": -3,
-        "c": b'x\x9c"',
-        "d": (1, b"y"),
-        "e": (1, 2),
-        "f": "#gpu.space<a, [1] -> (b)>",
-        "g": "dense<[1, 2]> : tensor<2xi64>",
-        "h": 1.5,
-        "i": {"j": True, "k l": None},
-        "m": "@n::@o",
-        "p": b"s",
-        "u": (),
-    }
+        "a": None, "b": -3, "c": b'x\x9c"', "d": (1, b"y"), "e": (1, 2),
+        "f": "#gpu.space<a, [1] -> (b)>", "g": "dense<[1, 2]> : tensor<2xi64>", "h": 1.5,
+        "i": {"j": True, "k l": None}, "m": "@n::@o", "p": b"s", "u": (),
+    }  # fmt: skip
     spans = {name: text[one.start : one.end] for name, one in found.entries.items()}
     assert (spans["b"], found.entries["b"].type) == ("-3", "i64")
     assert (spans["p"], found.entries["p"].type) == ('"s"', "!q.r<t>")

@@ -174,16 +174,12 @@ def test_a_message_names_both_instructions_and_both_lines() -> None:
 @pytest.mark.parametrize(
     ("wait", "is_found"),
     [
-        ("cp.async.wait_group 0;", False),
-        ("cp.async.wait_group 1;", False),
-        ("cp.async.wait_group 2;", True),
-        ("cp.async.wait_all;", False),
-        ("@%p1 cp.async.wait_group 0;", True),
-        ("cp.async.bulk.wait_group 0;", True),
-        ("wgmma.wait_group.sync.aligned 0;", True),
-        ("bar.sync 0;", True),
+        ("cp.async.wait_group 0;", False), ("cp.async.wait_group 1;", False),
+        ("cp.async.wait_group 2;", True), ("cp.async.wait_all;", False),
+        ("@%p1 cp.async.wait_group 0;", True), ("cp.async.bulk.wait_group 0;", True),
+        ("wgmma.wait_group.sync.aligned 0;", True), ("bar.sync 0;", True),
     ],
-)
+)  # fmt: skip
 def test_a_wait_leaves_as_many_groups_as_it_says(wait: str, is_found: bool) -> None:
     other = COPY.replace("[s]", "[t]")
     assert bool(found(COPY, COMMIT, other, COMMIT, wait, STORE)) == is_found
@@ -232,25 +228,19 @@ def test_too_many_copies_are_given_up() -> None:
 @pytest.mark.parametrize(
     ("store", "is_found"),
     [
-        ("st.shared.b32 [s+16], %r1;", False),
-        ("st.shared.b32 [s+12], %r1;", True),
+        ("st.shared.b32 [s+16], %r1;", False), ("st.shared.b32 [s+12], %r1;", True),
         ("st.shared.v4.b32 [s+-16], {%r1, %r1, %r1, %r1};", False),
         ("st.shared.v4.b32 [s+-12], {%r1, %r1, %r1, %r1};", True),
-        ("st.shared::cta.b64 [s+8], %rd1;", True),
-        ("st.volatile.shared.b32 [s], %r1;", True),
-        ("st.shared.b32 [t], %r1;", False),
-        ("st.shared.b32 [%r9], %r1;", True),
-        ("st.b32 [s], %r1;", True),
-        ("st.b32 [%rd9], %r1;", False),
+        ("st.shared::cta.b64 [s+8], %rd1;", True), ("st.volatile.shared.b32 [s], %r1;", True),
+        ("st.shared.b32 [t], %r1;", False), ("st.shared.b32 [%r9], %r1;", True),
+        ("st.b32 [s], %r1;", True), ("st.b32 [%rd9], %r1;", False),
         ("st.global.b32 [s], %r1;", False),
         ("stmatrix.sync.aligned.m8n8.x1.shared.b16 [s], {%r1};", True),
-        ("atom.shared.add.u32 %r2, [s], 1;", True),
-        ("red.shared.add.u32 [s], 1;", True),
-        ("ld.shared.b32 %r1, [s];", False),
-        ("mbarrier.init.shared::cta.b64 [s], 1;", True),
+        ("atom.shared.add.u32 %r2, [s], 1;", True), ("red.shared.add.u32 [s], 1;", True),
+        ("ld.shared.b32 %r1, [s];", False), ("mbarrier.init.shared::cta.b64 [s], 1;", True),
         ("mbarrier.init.shared::cta.b64 [s+16], 1;", False),
     ],
-)
+)  # fmt: skip
 def test_only_stores_that_may_touch_the_copied_bytes_count(store: str, is_found: bool) -> None:
     assert bool(found(COPY, COMMIT, store)) == is_found
 
@@ -394,16 +384,11 @@ def test_reader_and_grammar_agree_on_every_instruction(name: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        ".visible .entry k() { mov.b32 %r1 %r2; }",
-        ".visible .entry k() { mov.b32 %r1, %r2 }",
-        ".visible .entry k() { mov.b32 {%r1, %r2; }",
-        ".visible .entry k( { ret; }",
-        ".visible .entry k() { ret;",
-        ".visible .entry k() { ? }",
-        "kernel",
-        "}",
+        ".visible .entry k() { mov.b32 %r1 %r2; }", ".visible .entry k() { mov.b32 %r1, %r2 }",
+        ".visible .entry k() { mov.b32 {%r1, %r2; }", ".visible .entry k( { ret; }",
+        ".visible .entry k() { ret;", ".visible .entry k() { ? }", "kernel", "}",
     ],
-)
+)  # fmt: skip
 def test_reader_and_grammar_refuse_the_same(text: str) -> None:
     from lark import UnexpectedInput
 

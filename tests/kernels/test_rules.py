@@ -23,25 +23,16 @@ EARLY = "error autotuning-runs-early"
 COMPUTED = "warning autotuning-runs-early"
 
 FOUND = {
-    "add_none_ffi": [LIST, COMPUTED],
-    "add_none_legacy": [LIST],
-    "add_parameter_wrong_ffi": [LIST, EARLY],
-    "add_right_ffi": [COMPUTED],
-    "add_right_legacy": [],
-    "add_wrong_ffi": [LIST, COMPUTED],
-    "add_wrong_legacy": [LIST],
-    "add_wrong_size_legacy": [LIST],
+    "add_none_ffi": [LIST, COMPUTED], "add_none_legacy": [LIST],
+    "add_parameter_wrong_ffi": [LIST, EARLY], "add_right_ffi": [COMPUTED], "add_right_legacy": [],
+    "add_wrong_ffi": [LIST, COMPUTED], "add_wrong_legacy": [LIST], "add_wrong_size_legacy": [LIST],
     "descriptor_degenerate_ffi": ["error tma-descriptor-refused"],
-    "descriptor_degenerate_legacy": ["error tma-descriptor-refused"],
-    "descriptor_dense_ffi": [],
-    "donated_ffi": [EARLY, COMPUTED],
-    "donated_legacy": [],
-    "mosaic": [],
-    "pallas_triton": [],
+    "descriptor_degenerate_legacy": ["error tma-descriptor-refused"], "descriptor_dense_ffi": [],
+    "donated_ffi": [EARLY, COMPUTED], "donated_legacy": [], "mosaic": [], "pallas_triton": [],
     "shared_with_operand_legacy": ["error custom-call-overlaps-operand"],
     "partial_ffi": ["error kernel-misses-result"],
     "sliced_ffi": ["error alias-lost-in-fusion", "error operand-misaligned"],
-}
+}  # fmt: skip
 
 
 def found_in(path: Path) -> list[str]:

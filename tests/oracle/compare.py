@@ -290,12 +290,9 @@ _ROLES = (
 """Attributes that name computations, in the order in which XLA lists what they name."""
 
 _IN_THE_PRINTED_HEADER = (
-    "alias_passthrough_params",
-    "allow_spmd_sharding_propagation_to_output",
-    "allow_spmd_sharding_propagation_to_parameters",
-    "num_partitions",
-    "replica_count",
-)
+    "alias_passthrough_params", "allow_spmd_sharding_propagation_to_output",
+    "allow_spmd_sharding_propagation_to_parameters", "num_partitions", "replica_count",
+)  # fmt: skip
 """Fields of a header that no proto has: XLA prints them again, and we read that."""
 
 TAKEN_OVER = ("backend_config", "frontend_attributes", "metadata", "sharding")

@@ -172,16 +172,12 @@ WINDOW_DIMENSION: Table = {
     7: ("window_reversal", flag),
 }
 CONVOLUTION: Table = {
-    7: ("input_batch_dimension", one),
-    8: ("input_feature_dimension", one),
-    11: ("input_spatial_dimensions", ints),
-    3: ("kernel_input_feature_dimension", one),
-    4: ("kernel_output_feature_dimension", one),
-    6: ("kernel_spatial_dimensions", ints),
-    9: ("output_batch_dimension", one),
-    10: ("output_feature_dimension", one),
+    7: ("input_batch_dimension", one), 8: ("input_feature_dimension", one),
+    11: ("input_spatial_dimensions", ints), 3: ("kernel_input_feature_dimension", one),
+    4: ("kernel_output_feature_dimension", one), 6: ("kernel_spatial_dimensions", ints),
+    9: ("output_batch_dimension", one), 10: ("output_feature_dimension", one),
     12: ("output_spatial_dimensions", ints),
-}
+}  # fmt: skip
 PADDING = numbered("edge_padding_low edge_padding_high interior_padding", one)
 CONTRACTING = "lhs_contracting_dimensions rhs_contracting_dimensions"
 DOT = numbered(f"{CONTRACTING} lhs_batch_dimensions rhs_batch_dimensions", ints)
@@ -203,19 +199,12 @@ SCATTER: Table = {
     6: ("scatter_indices_batching_dims", ints),
 }
 METADATA: Table = {
-    1: ("op_type", string),
-    2: ("op_name", string),
-    3: ("source_file", string),
-    4: ("source_line", one),
-    17: ("source_end_line", one),
-    18: ("source_column", one),
-    19: ("source_end_column", one),
-    5: ("profile_type", ints),
-    12: ("deduplicated_name", string),
-    15: ("stack_frame_id", one),
-    16: ("scheduling_name", string),
+    1: ("op_type", string), 2: ("op_name", string), 3: ("source_file", string),
+    4: ("source_line", one), 17: ("source_end_line", one), 18: ("source_column", one),
+    19: ("source_end_column", one), 5: ("profile_type", ints), 12: ("deduplicated_name", string),
+    15: ("stack_frame_id", one), 16: ("scheduling_name", string),
     20: ("metadata_payload", message({1: ("value", string), 2: ("id", one)})),
-}
+}  # fmt: skip
 MESH: Table = {
     1: ("axes", messages({1: ("name", string), 2: ("size", one)})),
     2: ("device_ids", ints),
@@ -236,19 +225,13 @@ NAMED_SHARDING: Table = {
 }
 SHARDING_TYPES = ("replicated", "maximal", "tuple", "tiled", "manual", "unknown", "unreduced")
 SHARDING: Table = {
-    1: ("type", word(*SHARDING_TYPES)),
-    3: ("tile_assignment_dimensions", ints),
-    4: ("tile_assignment_devices", ints),
-    6: ("replicate_on_last_tile_dim", flag),
-    7: ("metadata", messages(METADATA)),
-    8: ("last_tile_dims", words(*SHARDING_TYPES)),
-    9: ("iota_reshape_dims", ints),
-    10: ("iota_transpose_perm", ints),
-    11: ("is_shard_group", flag),
-    12: ("shard_group_id", one),
-    13: ("shard_group_type", word("", "shard_like")),
+    1: ("type", word(*SHARDING_TYPES)), 3: ("tile_assignment_dimensions", ints),
+    4: ("tile_assignment_devices", ints), 6: ("replicate_on_last_tile_dim", flag),
+    7: ("metadata", messages(METADATA)), 8: ("last_tile_dims", words(*SHARDING_TYPES)),
+    9: ("iota_reshape_dims", ints), 10: ("iota_transpose_perm", ints), 11: ("is_shard_group", flag),
+    12: ("shard_group_id", one), 13: ("shard_group_type", word("", "shard_like")),
     14: ("named_sharding", message(NAMED_SHARDING)),
-}
+}  # fmt: skip
 
 
 def sharding(values: list[Any]) -> dict[str, Any]:

@@ -42,23 +42,13 @@ ENTRY e {{
 @pytest.mark.parametrize(
     ("expression", "smooth"),
     [
-        ("multiply(x, exp)", True),
-        ("divide(ones, exp)", True),
-        ("divide(x, above)", True),
-        ("divide(x, sums)", True),
-        ("rsqrt(least)", True),
-        ("log(above)", True),
-        ("power(exp, x)", True),
-        ("divide(x, x)", False),
-        ("divide(x, square)", False),
-        ("divide(x, product)", False),
-        ("divide(x, rests)", False),
-        ("divide(exp, root)", False),
-        ("power(x, exp)", False),
-        ("log(x)", False),
-        ("real(turned)", False),
+        ("multiply(x, exp)", True), ("divide(ones, exp)", True), ("divide(x, above)", True),
+        ("divide(x, sums)", True), ("rsqrt(least)", True), ("log(above)", True),
+        ("power(exp, x)", True), ("divide(x, x)", False), ("divide(x, square)", False),
+        ("divide(x, product)", False), ("divide(x, rests)", False), ("divide(exp, root)", False),
+        ("power(x, exp)", False), ("log(x)", False), ("real(turned)", False),
     ],
-)
+)  # fmt: skip
 def test_a_division_by_what_is_more_than_0_is_smooth(expression: str, smooth: bool) -> None:
     module = hlo_lint.parse(PROGRAM.format(expression=expression))
     assert is_smooth(Lowering(module, Nodes()).program()) is smooth

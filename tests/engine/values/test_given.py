@@ -36,19 +36,12 @@ TEXT = entry("""
   ROOT r = s64[2]{0} negate(d)
 """)
 ARRAYS: list[NDArray[Any]] = [
-    np.array([-3, 2, 7], ml_dtypes.int4),
-    np.array([1, 0, 0, 1, 1, 0, 0, 0, 1], bool),
-    np.arange(6, dtype="f").reshape(2, 3),
-    np.array([-5, 1 << 40]),
-    np.array([-1, 2, 300], "i4"),
-    np.array([1.5, -2], ml_dtypes.bfloat16),
-    np.array([1 + 2j], "c8"),
-    np.array([1, 65535], "u2"),
-    np.array([1, -2], ml_dtypes.float8_e4m3fn),
-    np.zeros((0, 2), "f"),
-    np.array(0.1),
+    np.array([-3, 2, 7], ml_dtypes.int4), np.array([1, 0, 0, 1, 1, 0, 0, 0, 1], bool),
+    np.arange(6, dtype="f").reshape(2, 3), np.array([-5, 1 << 40]), np.array([-1, 2, 300], "i4"),
+    np.array([1.5, -2], ml_dtypes.bfloat16), np.array([1 + 2j], "c8"), np.array([1, 65535], "u2"),
+    np.array([1, -2], ml_dtypes.float8_e4m3fn), np.zeros((0, 2), "f"), np.array(0.1),
     np.array([(1 << 64) - 1], "u8"),
-]
+]  # fmt: skip
 
 
 def snapshot(folder: Path, kind: str, python: str | None = None) -> Path:
