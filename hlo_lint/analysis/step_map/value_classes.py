@@ -38,20 +38,21 @@ ValueNumber = int | tuple["ValueNumber", ...]
 """The number of a value, or the values of a tuple's elements."""
 T = TypeVar("T")
 Label = tuple[Any, ...]
-"""An opcode, then all that chooses the value besides the operands."""
+"""An opcode, then all that chooses the value besides the operands; or `("kept", computation, name)`
+for an unchanged instruction, which is not numbered by its operands."""
 ValueNode = tuple[Label, tuple[ValueNumber, ...]]
 Place = tuple[Computation, int]
 """An instruction: its computation and position."""
 
 _FORWARDS: Final = FORWARDS | {"async-done", "async-update", "copy-done", "copy-start"}
 """Opcodes whose value is that of operand 0. The layout does not count."""
-_ELEMENTWISE: Final = HAS_GROUPS - {"all-to-all", "ragged-all-to-all"} | {"collective-permute"}
+_PER_OPERAND: Final = HAS_GROUPS - {"all-to-all", "ragged-all-to-all"} | {"collective-permute"}
 """Collectives that treat each operand alone: a combined collective has a value for each."""
-_NEVER_MERGED: Final = frozenset({"bitcast", "call", "copy", "fusion", "get-tuple-element"})
-"""Opcodes of which a pass adds many; they are followed by their readers."""
+_NOT_SOUGHT: Final = frozenset({"bitcast", "call", "copy", "fusion", "get-tuple-element"})
+"""Opcodes of which a pass adds many: to seek their unchanged equals takes long."""
 _MAX_DEPTH: Final = 50
-_MAX_ROWS: Final = 4
-"""The number of times that all instructions may be read on average; calls beyond are not read
+_MAX_READINGS: Final = 4
+"""The number of times that instructions may be numbered, on average; calls beyond are not read
 through."""
 
 
@@ -74,6 +75,7 @@ class ValueClasses(ValueNumbering):
         for body in bodies:
             earlier = self.before.values[body.before]
             self.after.read_alone(body.after, set(body.added), earlier)
+        # An entry without its names is numbered wholly; of an unchanged entry, only the callers.
         for side, entry, changed in (
             (self.before, pair.before.entry, pair.removed),
             (self.after, pair.after.entry, pair.added),
@@ -84,6 +86,7 @@ class ValueClasses(ValueNumbering):
     @property
     def nodes(self) -> Sequence[ValueNode]:
         """The operation and the operands of each number."""
+        # Only the keys that were numbered since the last call, which are the last of the table.
         new = islice(reversed(self._numbers), len(self._numbers) - len(self._nodes))
         for key in reversed(list(new)):
             assert isinstance(key, tuple)
@@ -96,11 +99,11 @@ class ValueClasses(ValueNumbering):
 
     def revealed(self, old: ValueNumber, new: ValueNumber) -> tuple[ValueNumber, ValueNumber]:
         """Two values, numbered by their operands if one is of an unchanged instruction."""
-        (kept, *ours), (other, *theirs) = self.node(old)[0], self.node(new)[0]
-        if kept == "kept" != other:
-            old = self.before.numbered(*ours)
-        elif other == "kept" != kept:
-            new = self.after.numbered(*theirs)
+        (opcode, *place), (opcode_now, *place_now) = self.node(old)[0], self.node(new)[0]
+        if opcode == "kept" != opcode_now:
+            old = self.before.numbered(*place)
+        elif opcode_now == "kept" != opcode:
+            new = self.after.numbered(*place_now)
         return old, new
 
     def only_members(
@@ -136,7 +139,9 @@ class _Side:
         self._classes = classes
         self._module = module
         self._read_through = {computation.name for computation in changed} - named
-        self._left = _MAX_ROWS * sum(len(computation.rows) for computation in module.computations)
+        self._left = _MAX_READINGS * sum(
+            len(computation.rows) for computation in module.computations
+        )
         self._done: dict[tuple[str, tuple[ValueNumber, ...]], ValueNumber] = {}
         self._active: set[str] = set()
         self.numbered = cache(self._by_operands)
@@ -151,12 +156,13 @@ class _Side:
         numbered: Set[int] | None,
         earlier: Mapping[str, ValueNumber] | None = None,
     ) -> None:
-        """Number the instructions of a computation by their operands; parameters are free.
+        """Number the instructions of a computation by their operands; parameters are unknowns.
 
         Args:
             numbered: the positions of the instructions; all if None. Others are unchanged.
-            earlier: the values before the pass.
+            earlier: the values before the pass, by name; None for the computation before it.
         """
+        # A pass may rename the entry.
         where = "" if computation is self._module.entry else computation.name
         rows = computation.rows
         constants: set[str] = set()
@@ -166,8 +172,8 @@ class _Side:
 
         def unchanged(name: str) -> ValueNumber:
             number = computation.index.get(name)
-            # In the text, a name below is undefined.
-            if number is None or number in numbers:
+            # One of `positions` without a value yet is defined below its reader: undefined for it.
+            if number is None or number in positions:
                 return self._node(("undefined", name))
             row = rows[number]
             if opcode_of(row) == "parameter":
@@ -179,16 +185,17 @@ class _Side:
                 return self._node(_constant(row))
             return self._node(("kept", where, name))
 
-        numbers = set(range(len(rows))) if numbered is None else set(numbered)
+        positions = set(range(len(rows))) if numbered is None else set(numbered)
+        # The value of a tuple is that of its elements, also if its line is unchanged.
         if earlier is None:
-            numbers.update(computation.positions("tuple"))
+            positions.update(computation.positions("tuple"))
         values = self.values[computation] = _ValuesByName(unchanged)
-        self._number(computation, sorted(numbers), values, parameter)
+        self._number(computation, sorted(positions), values, parameter)
         # An instruction is alone in its class only if no unchanged constant has its value.
         equal = [
             number
             for number in (computation.positions("constant") if constants else ())
-            if operands_of(rows[number]) in constants and number not in numbers
+            if operands_of(rows[number]) in constants and number not in positions
         ]
         self._number(computation, equal, values, parameter)
 
@@ -200,13 +207,13 @@ class _Side:
     def _number(
         self,
         computation: Computation,
-        numbers: Sequence[int],
+        positions: Sequence[int],
         values: dict[str, ValueNumber],
         parameter: Callable[[InstructionRecord], ValueNumber],
     ) -> None:
-        """Enter the values of some instructions, in the order of the text."""
-        self._left -= len(numbers)
-        for number in numbers:
+        """Enter the values of the instructions at some positions, in the order of the text."""
+        self._left -= len(positions)
+        for number in positions:
             row = computation.rows[number]
             is_parameter = opcode_of(row) == "parameter"
             values[name_of(row)] = (
@@ -244,8 +251,9 @@ class _Side:
 
             def parameter(row: InstructionRecord) -> ValueNumber:
                 at = whole_number(operands_of(row).strip())
-                is_given = at is not None and 0 <= at < len(arguments)
-                return arguments[at or 0] if is_given else self._node(("free", name, name_of(row)))
+                if at is None or not 0 <= at < len(arguments):
+                    return self._node(("free", name, name_of(row)))
+                return arguments[at]
 
             self._number(computation, range(len(computation.rows)), values, parameter)
             root = computation.root
@@ -288,7 +296,7 @@ class _Side:
             self._enter((opcode,), (value,), place)
             return value
         if operands and (opcode in _FORWARDS or opcode == f"{base}-done"):
-            # A copy that starts and ends is the copy; a done is nothing else's equal.
+            # Its value is the operand's. copy-start is in the class of copies, a done in that of dones.
             is_end = opcode.endswith(("-done", "-update"))
             self._enter((opcode if is_end else base,), operands[:1], place)
             return operands[0]
@@ -300,12 +308,13 @@ class _Side:
             return through
         if base in COMMUTATIVE:
             operands = sorted(operands, key=repr)
-        is_free = opcode != base or base in _ELEMENTWISE
+        # A start's type has its operands, too; that of a combined collective, all results.
+        is_typed = opcode == base and base not in _PER_OPERAND
         applied = tuple(self._callee(name) for name in callees)
         meaning = choosing_attributes(base, attributes_before_metadata(attributes_of(row)))
-        label = base, "" if is_free else bare_type(type_of(row)), meaning
+        label = base, bare_type(type_of(row)) if is_typed else "", meaning
         # A combiner puts collectives together that each compute what they did alone.
-        if base in _ELEMENTWISE and len(operands) > 1:
+        if base in _PER_OPERAND and len(operands) > 1:
             return tuple([self._enter(label, (operand, *applied), place) for operand in operands])
         return self._enter(label, (*operands, *applied), place)
 
@@ -325,7 +334,7 @@ class _Side:
 
     @cached_property
     def alike(self) -> Mapping[Hashable, Sequence[Place]]:
-        """The instructions of equal opcode, type and operands."""
+        """The instructions by opcode, type and operands; their attributes may differ."""
         nodes = self._classes.nodes
         return by_key(
             ((*label[:2], operands), place)
@@ -389,7 +398,7 @@ class _Side:
 
 
 def _constant(row: InstructionRecord) -> Label:
-    """The label of a constant; an elided literal may be any."""
+    """The label of a constant; a NaN has no sign, an elided literal equals those of its name."""
     literal = "".join(operands_of(row).split()).replace("-nan", "nan")
     return "constant", bare_type(type_of(row)), name_of(row) if "..." in literal else literal
 
@@ -397,18 +406,18 @@ def _constant(row: InstructionRecord) -> Label:
 def _like_changed(body: ChangedComputation) -> set[int]:
     """The positions of unchanged instructions that may have the value of a changed one.
 
-    Only an operation of a vanished or new name may be merged with another, or be its clone. Equal
-    operations read the same name, or both read a value that is equal to another.
+    A pass merges or clones an operation: its name vanished or is new. Its equals have its opcode,
+    and read the same names, or others with equal values.
     """
     rows, others = body.before.rows, body.after.rows
     gone = [rows[number] for number in body.removed]
     new = [others[number] for number in body.added]
-    moved = {opcode_of(row) for row in gone if name_of(row) not in body.after.index}
-    moved.update(opcode_of(row) for row in new if name_of(row) not in body.before.index)
-    moved -= _NEVER_MERGED | {"constant", "tuple"}
-    read = {opcode: set[str]() for opcode in moved}
+    opcodes = {opcode_of(row) for row in gone if name_of(row) not in body.after.index}
+    opcodes.update(opcode_of(row) for row in new if name_of(row) not in body.before.index)
+    opcodes -= _NOT_SOUGHT | {"constant", "tuple"}
+    read = {opcode: set[str]() for opcode in opcodes}
     for row in (*gone, *new):
-        if opcode_of(row) in moved:
+        if opcode_of(row) in opcodes:
             read[opcode_of(row)].update(references_of(row), map(name_in, references_of(row)))
     alike = {
         number
@@ -424,14 +433,15 @@ def _like_changed(body: ChangedComputation) -> set[int]:
         and opcode_of(side.rows[number]) == "constant"
     }
     equal = [rows[n] for n in body.before.positions("constant") if operands_of(rows[n]) in literals]
-    near = set(map(name_of, (*gone, *new, *equal, *map(rows.__getitem__, alike))))
-    reads_near = {opcode for opcode, names in read.items() if not near.isdisjoint(names)}
-    for number in positions_of(body.before, moved) if reads_near else ():
+    # Names whose values may equal others: a reader of one may equal the reader of another.
+    doubled = set(map(name_of, (*gone, *new, *equal, *map(rows.__getitem__, alike))))
+    readers = {opcode for opcode, names in read.items() if not doubled.isdisjoint(names)}
+    for number in positions_of(body.before, opcodes) if readers else ():
         row = rows[number]
-        if opcode_of(row) in reads_near and not near.isdisjoint(map(name_in, references_of(row))):
+        if opcode_of(row) in readers and not doubled.isdisjoint(map(name_in, references_of(row))):
             alike.add(number)
-            near.add(name_of(row))
-            reads_near.update(other for other, names in read.items() if name_of(row) in names)
+            doubled.add(name_of(row))
+            readers.update(other for other, names in read.items() if name_of(row) in names)
     return alike
 
 
