@@ -8,6 +8,7 @@ from random import Random
 import hlo_lint
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.step_map.differences import changed_operations
+from hlo_lint.analysis.step_map.value_classes import ValueClasses
 from hlo_lint.engine.views import checks_of
 from hlo_lint.rules.base import Stage
 from hlo_lint.rules.registry import all_rules, find_rule
@@ -95,6 +96,23 @@ def test_an_empty_body_is_no_operation() -> None:
     texts = entry("  ROOT p = f32[8] parameter(0)"), f"{entry(fusion)}b {{\n}}\n"
     for before, after in permutations(texts, 2):
         assert not changed_operations(pair_of(before, after))
+
+
+def test_branches_that_change_places_are_another_value() -> None:
+    def conditional(given: str, names: str) -> str:
+        branches = [f"{name} {{\n  ROOT {name}.x = pred[] parameter(0)\n}}\n" for name in names]
+        calls = f"true_computation={names[0]}, false_computation={names[1]}"
+        return entry(
+            f"  c = pred[] parameter(0)\n  d = pred[] parameter(1)\n"
+            f"  ROOT r = pred[] conditional(c, {given}), {calls}",
+            "".join(branches),
+        )
+
+    pair = pair_of(conditional("c, d", "tf"), conditional("d, c", "uv"))
+    classes = ValueClasses(pair)
+    (old,), (new,) = classes.before.values.values(), classes.after.values.values()
+    assert old["c"] == new["c"]
+    assert old["r"] != new["r"]
 
 
 def test_a_dimension_that_an_array_has_not_has_no_full_size() -> None:

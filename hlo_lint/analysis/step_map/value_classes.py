@@ -296,7 +296,7 @@ class _Side:
             self._enter((opcode,), (value,), place)
             return value
         if operands and (opcode in _FORWARDS or opcode == f"{base}-done"):
-            # Its value is the operand's. copy-start is in the class of copies, a done in that of dones.
+            # Its value is the operand's. copy-start is a member of the copies, a done of the dones.
             is_end = opcode.endswith(("-done", "-update"))
             self._enter((opcode if is_end else base,), operands[:1], place)
             return operands[0]
@@ -360,9 +360,10 @@ class _Side:
             case "conditional" if len(callees) == len(operands) - 1:
                 branches = zip(callees, operands[1:], strict=True)
                 results = [self._run(callee, (given,)) for callee, given in branches]
-                if None in results:
+                values = [result for result in results if result is not None]
+                if len(values) < len(results):
                     return None
-                return self._node(("conditional",), (operands[0], *filter(None, results)))
+                return self._node(("conditional",), (operands[0], *values))
         return None
 
     def _loop(self, given: ValueNumber, callees: Sequence[str]) -> ValueNumber | None:
