@@ -12,7 +12,7 @@ from typing import Any, cast
 
 
 def late(pattern: str, flags: int = 0) -> re.Pattern[str]:
-    """`re.compile(pattern, flags)`, postponed to the first call of one of its methods.
+    """The methods of `re.compile(pattern, flags)`, which runs when one of them is first called.
 
     >>> is_number = late("[0-9]+").fullmatch
     >>> is_number("12") is not None
@@ -28,6 +28,7 @@ class _Late:
         self._arguments = pattern, flags
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
+        # `search = late(…).search` keeps `call`, so `call` keeps the method that it found.
         method = None
 
         def call(*given: Any) -> Any:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hlo_lint.text.source import shown
 
 NOT_LOOKED_AT = "not looked at: "
-"""The beginning of the reason for not checking an input that has no error."""
+"""The start of a reason for not checking an input that is not broken, instead of `skipped: `."""
+
+_EXACT = 10_000
+_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def counted(number: int, name: str) -> str:
@@ -26,10 +29,6 @@ def sized(count: int) -> str:
         return counted(count, "byte")
     power = min((count.bit_length() - 1) // 10, len(_UNITS))
     return f"{count / (1 << 10 * power):.4g} {_UNITS[power - 1]}"
-
-
-_EXACT = 10_000
-_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def shortened(text: str, most: int = 60) -> str:
@@ -70,18 +69,17 @@ def short_repr(node: Any) -> str:
     >>> short_repr(Edit(Span(0, 9), "x" * 500))[:60]
     "Edit(span=Span(start=0, end=9), text='xxxxxxxxxxxxxxxxxxxxxx"
     """
-    defaults: Mapping[str, object]
+    defaults: dict[str, object] = {}
     if isinstance(node, tuple):
         names = node._fields  # type: ignore[attr-defined]  # of every named tuple
         defaults = node._field_defaults  # type: ignore[attr-defined]
     else:
         fields = node.__dataclass_fields__
         names = [name for name, field in fields.items() if field.repr and name[:1] != "_"]
-        defaults = {
-            name: factory() if callable(factory := fields[name].default_factory) else default
-            for name in names
-            for default in (fields[name].default,)
-        }
+        for name in names:
+            factory = fields[name].default_factory
+            # A field without a default has MISSING, which equals no value.
+            defaults[name] = factory() if callable(factory) else fields[name].default
     values = [(name, getattr(node, name)) for name in names]
     shown_values = [
         f"{name}={value!r}"

@@ -30,6 +30,7 @@ MAX_EXPANSION: Final = 1000
 """The largest factor by which data may expand, beyond `ANY_EXPANSION` bytes: the dumps of a run
 repeat each other, and compress well."""
 ANY_EXPANSION: Final = 64 << 20
+"""The size in bytes up to which data may expand by any factor."""
 _MAX_HEADER = 1 << 20
 _CHUNK = 1 << 20
 _ZSTD_CHUNK = 1 << 10
@@ -61,6 +62,7 @@ def archive_of(path: Path) -> Path | None:
 def on_disk(path: Path) -> Path:
     """The path of the bytes: files of an archive or at a URL are copied once per process."""
     text = str(path)
+    # Most paths are plain: a search for substrings is faster than the expression.
     may_lead_inside = (".t" in text or ".zip" in text) and _leads_inside(text)
     archive = archive_of(path) if may_lead_inside else None
     return _local(path) if archive is None else unpacked(archive) / text[len(str(archive)) + 1 :]
@@ -68,7 +70,7 @@ def on_disk(path: Path) -> Path:
 
 def _local(path: Path) -> Path:
     """The path itself, or the copy of a file at a URL."""
-    if "://" not in str(path):
+    if "://" not in str(path):  # only a UrlPath keeps both slashes
         return path
     from hlo_lint.text.remote import local_copy
 
@@ -110,7 +112,7 @@ class _Stream(Protocol):
 class _Expanding:
     """The content of a compressed file, as a stream with a limit on its size.
 
-    The opener closes the file below, and the streams hold no other resource.
+    It needs no closing: it holds nothing but the given file, which the caller closes.
     """
 
     def __init__(self, file: IO[bytes], path: Path, limit: int) -> None:
@@ -168,16 +170,17 @@ class _ZstdStream:
 
     def read(self, size: int, /) -> bytes:
         while not (data := self._expanded.read(size)):
-            data = self._frame.unused_data if self._frame and self._frame.eof else b""
+            # The last chunk may hold the start of the next frame.
+            compressed = self._frame.unused_data if self._frame and self._frame.eof else b""
             # A block of 4 bytes may expand to 128 kB, so only little is read at a time.
-            data = data or self._file.read(_ZSTD_CHUNK)
-            if not data:
+            compressed = compressed or self._file.read(_ZSTD_CHUNK)
+            if not compressed:
                 if self._frame and not self._frame.eof:
                     raise EOFError("it ends within a frame")
                 return b""
             if self._frame is None or self._frame.eof:
                 self._frame = self._new_frame()
-            self._expanded = BytesIO(self._frame.decompress(data))
+            self._expanded = BytesIO(self._frame.decompress(compressed))
         return data
 
 
@@ -200,7 +203,7 @@ def _opened(file: IO[bytes], path: Path) -> _Stream:
         except ImportError as error:
             raise DumpError(f"{path}: needs zstandard: pip install 'hlo-lint[zstd]'") from error
         return _ZstdStream(file, zstandard.ZstdDecompressor(max_window_size=1 << 27))
-    return file
+    return file  # a plain .tar
 
 
 @lru_cache
@@ -215,7 +218,7 @@ def unpacked(archive: Path) -> Path:
     import tarfile
 
     class Member(tarfile.TarInfo):
-        """A header whose size is bounded by that of a name."""
+        """A header; one that holds names is limited, since tarfile reads it at once."""
 
         def _proc_member(self, members: tarfile.TarFile) -> tarfile.TarInfo:
             is_text = self.type in (b"x", b"g", b"X", b"L", b"K")  # names and other attributes
@@ -254,6 +257,13 @@ def own_folder() -> Path:
     return folder
 
 
+def kept(data: bytes, name: str) -> Path:
+    """A file with some bytes, in a folder that is removed when the process ends."""
+    path = own_folder() / name
+    path.write_bytes(data)
+    return path
+
+
 def _unzip(file: IO[bytes], archive: Path, folder: Path) -> None:
     from zipfile import ZipFile
 
@@ -261,7 +271,7 @@ def _unzip(file: IO[bytes], archive: Path, folder: Path) -> None:
     limit = _sound_size(size, MAX_ARCHIVE_BYTES)
     try:
         with ZipFile(file) as members:
-            # A member ends at its stated size, even if its data expand to more.
+            # Reading ends at a member's stated size, so the sum bounds what is written.
             if sum(member.file_size for member in members.infolist()) > limit:
                 raise _too_large(archive, size, limit)
             for member in members.infolist():
@@ -292,18 +302,11 @@ def leads_out(name: PurePosixPath) -> bool:
 
 
 _HEADS = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\0": ".xz", b"\x28\xb5\x2f\xfd": ".zst", b"BZh": ".bz2"}
-"""The first bytes of compressed data."""
-
-
-def kept(data: bytes, name: str) -> Path:
-    """A file with some bytes, in a folder that is removed when the process ends."""
-    path = own_folder() / name
-    path.write_bytes(data)
-    return path
+"""The ending of the name, by the first bytes of compressed data."""
 
 
 def expanded(data: bytes, name: str) -> tuple[bytes, str]:
-    """Bytes without a file name, expanded; and `.tar` or `.zip` for such an archive, else "".
+    """Bytes, expanded if compressed, whatever their name; `.tar` or `.zip` for an archive, else "".
 
     Raises:
         DumpError: they are damaged, or would expand to more than is sound.
