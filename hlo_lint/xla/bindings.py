@@ -11,7 +11,7 @@ from hlo_lint.xla.pjrt import xla_bindings
 if TYPE_CHECKING:
     from hlo_lint.xla.child import Answer
 
-_syntax_error = re.compile(r"was parsing (\d+:\d+): error: (.*)").findall
+_syntax_errors = re.compile(r"was parsing (\d+:\d+): error: (.*)").findall
 _surrogate = re.compile("[\ud800-\udfff]")
 
 
@@ -21,18 +21,18 @@ def xla_message(text: str) -> str:
     >>> xla_message("was parsing 4:25: error: cannot parse:\\nwas parsing 4:25: error: no such: q")
     '4:25: cannot parse: no such: q'
     """
-    errors = _syntax_error(text)
+    errors = _syntax_errors(text)
     if not errors:
         return text.strip().partition("\n")[0]
     place, message = errors[0]
-    if message.endswith(":"):
+    if message.endswith(":"):  # the next error gives the reason
         message = " ".join([message, *(message for _, message in errors[1:2])])
     return f"{place}: {message.rstrip(':')}"
 
 
 def release() -> Answer:
     """The release of the loaded jaxlib."""
-    xla_bindings()
+    xla_bindings()  # raises ImportError if they are missing
     return import_module("jaxlib.version").__version__, ()
 
 
@@ -45,7 +45,7 @@ def parsed(text: bytes) -> Answer:
 
 
 def long_text(data: bytes) -> str:
-    """The long text, with the defaults of `--xla_dump_hlo_as_long_text` (dump.cc)."""
+    """The long text of a module, with the defaults of `--xla_dump_hlo_as_long_text` (dump.cc)."""
     xla = xla_bindings()
     options = xla.HloPrintOptions()
     options.print_large_constants = True

@@ -215,7 +215,7 @@ class Child:
     ) -> Answer:
         """As `call`, with a limit of its own in seconds."""
         self.limits.deadline.check()
-        self.limits.deadline.ends(self)
+        self.limits.deadline.register(self)
         self.start()
         return self._answer(seconds, _request(function, arguments, seconds), blocks)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SECONDS: Final = "HLO_LINT_XLA_SECONDS"
 """The variable with the seconds that XLA may take per request."""
 MEMORY: Final = "HLO_LINT_XLA_MEMORY"
-"""The variable with the MB that a child may allocate."""
+"""The variable with the MB, of 2^20 bytes, that a child may allocate."""
 
 
 class NoTimeLeft(HloLintError):
@@ -31,7 +31,7 @@ class NoTimeLeft(HloLintError):
 
 
 class Deadline:
-    """The end of a command's time, in this process and in its children."""
+    """The time at which a command must end, with its children."""
 
     def __init__(self, seconds: float = inf) -> None:
         self._end = time.monotonic() + seconds
@@ -51,8 +51,8 @@ class Deadline:
         if self.left <= 0:
             raise NoTimeLeft
 
-    def ends(self, child: Child) -> None:
-        """End a child when the time is up."""
+    def register(self, child: Child) -> None:
+        """Let `end_now` end this child."""
         self._children.add(child)
 
     def end_now(self) -> None:
@@ -112,11 +112,11 @@ def _positive(variable: str) -> float | None:
 
 
 def begin(terms: Mapping[str, Any]) -> None:
-    """Limit the memory of this process, and end it with its parent."""
+    """Limit this process to `memory` bytes, unless None, and end it with the process `parent`."""
     if sys.platform != "win32":
         import resource
 
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # XLA aborts on failed checks: no dumps
         _lower(resource.RLIMIT_DATA, terms["memory"])
     end_with(terms["parent"])
 
@@ -142,10 +142,12 @@ def limit_time(seconds: float) -> None:
 
         usage = resource.getrusage(resource.RUSAGE_SELF)
         used = usage.ru_utime + usage.ru_stime
+        # XLA may keep all processors busy.
         _lower(resource.RLIMIT_CPU, used + seconds * (os.cpu_count() or 1) + 1)
 
 
 def _lower(limit: int, value: float | None) -> None:
+    """Set a soft limit, unless `value` is None or the hard limit is lower."""
     import resource
 
     _, hard = resource.getrlimit(limit)

@@ -38,7 +38,7 @@ class XlaRefusal(NamedTuple):
 
 
 class XlaParser(Child):
-    """XLA's parser in a child process, which is restarted after a text that kills it."""
+    """XLA's parser in a child process; another takes over after a text that kills it."""
 
     def __init__(self, python: Path | str | None = None) -> None:
         """`python` is an interpreter with jaxlib; None for the current."""
@@ -46,15 +46,10 @@ class XlaParser(Child):
         super().__init__(python, limits=limits, setup=bindings.release, forks="after death")
         self._is_here = python is None
 
-    @property
-    def release(self) -> str:
-        """The release of the jaxlib that answers: "0.10.2".
-
-        Raises:
-            UsageError, DumpError: as `refusal`.
-        """
+    def start(self) -> None:
+        """Start it unless it is running. Raises as `refusal`."""
         try:
-            self.start()
+            super().start()
         except ChildError as error:
             reason = shown(f"{error}")
             if not self._is_here:
@@ -62,17 +57,21 @@ class XlaParser(Child):
             raise DumpError(f"pip install 'hlo-lint[xla]' to ask XLA's parser: {reason}") from None
         except ChildDied as death:
             raise DumpError(f"XLA's parser cannot be asked: {death}") from None
+
+    @property
+    def release(self) -> str:
+        """The release of the jaxlib that answers: "0.10.2". Raises as `refusal`."""
+        self.start()
         return str(self.state)
 
     def refusal(self, text: str) -> XlaRefusal | None:
         """The reason why XLA rejects a text; None if it accepts it.
 
         Raises:
-            DumpError: jaxlib is not installed.
+            DumpError: jaxlib is not installed, or does not survive its start.
             UsageError: the other interpreter cannot be run, or has no jaxlib.
         """
         data = encode(text)
-        assert self.release  # starts the child, or raises that jaxlib is missing
         try:
             self.call(bindings.parsed, data)
         except ChildDied as death:
@@ -88,7 +87,7 @@ class XlaParser(Child):
             rows = data.split(b"\n")
             if not (0 < line <= len(rows) and column > 0):
                 return XlaRefusal(shown(placed[3]))
-            # XLA counts bytes.
+            # XLA counts bytes from 1.
             column = len(decode(rows[line - 1][: column - 1])) + 1
             return XlaRefusal(shown(placed[3]), line, column)
         return None
