@@ -32,14 +32,12 @@ class GlobalAccesses:
     reads_first: frozenset[int]
     """Parameters whose memory is read before any store through them, in text order."""
     stored: dict[int, int | None]
-    """Upper bound of the bytes that a thread block stores through each parameter.
-
-    None if one of the stores is in a loop."""
+    """Upper bound of the bytes a thread block stores through each; None if any is in a loop."""
 
     def may_store(self, parameter: int) -> int | None:
         """Upper bound of the bytes that a thread block stores through a parameter.
 
-        None if any store of the kernel, through whichever parameter, is in a loop.
+        None if any store of the kernel is in a loop, whatever its parameter.
         """
         return self.stored.get(parameter, 0) if None not in self.stored.values() else None
 

@@ -148,10 +148,7 @@ class InterfaceChanged(Rule):
 
 
 def _donations(before: Module, after: Module) -> Iterator[tuple[str, str]]:
-    """The lost donations, or else the changed aliases, and a note on the module before.
-
-    At most one of the two.
-    """
+    """At most one message, with a note: of lost donations, or else of changed aliases."""
     old, new = (
         [module.attributes.get(name) for name in ("input_output_alias", "buffer_donor")]
         for module in (before, after)
@@ -203,13 +200,12 @@ def _difference(old: ProgramShape, new: ProgramShape) -> str:
     """The first parameter or result that differs; empty if only open layouts were chosen."""
     if len(old.parameters) != len(new.parameters):
         return f"it had {len(old.parameters)} parameters, now {len(new.parameters)}"
-    arrays, new_arrays = old.arrays(), new.arrays()
-    if arrays.keys() != new_arrays.keys():
-        both = arrays.keys() & new_arrays.keys()
-        name = next(name for name in (*arrays, *new_arrays) if name not in both)
+    olds, news = old.arrays(), new.arrays()
+    if olds.keys() != news.keys():
+        name = next(name for name in (*olds, *news) if name not in olds or name not in news)
         return f"{name.partition(',')[0]} is a different tuple"
-    for name, was in arrays.items():
-        now = new_arrays[name]
+    for name, was in olds.items():
+        now = news[name]
         # layout-assignment chooses a layout that the program left open: it has none before.
         layouts = [shape.layout for shape in (was, now) if shape.layout is not None]
         orders = {layout.minor_to_major for layout in layouts}
