@@ -8,11 +8,7 @@ from hlo_lint.hlo.arrays import operand_array, result_array
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity, Stage
-from hlo_lint.rules.evidence import MeasuredHarm
-
-_PROGRAM = """
-ROOT f = c64[4,16]{{{order}}} fft(c64[4,16]{{{order}}} p), fft_type=FFT, fft_length={{16}}  // error
-"""
+from hlo_lint.rules.evidence import RefusedByXla
 
 
 class FftOffDenseOrder(Rule):
@@ -20,15 +16,29 @@ class FftOffDenseOrder(Rule):
 
     ## Why
     DUCC and cuFFT read arrays in row-major order: the last dimension varies fastest. Layout
-    assignment of XLA:CPU and XLA:GPU gives the operand and the result of an fft this order. If a
-    later pass or a custom call changes it, XLA:CPU stops at `LayoutUtil::IsMonotonicWithDim0Major`;
-    where no check exists, the numbers are wrong.
+    assignment of XLA:GPU gives the operand and the result of an fft this order. That of XLA:CPU
+    takes the order of what is around the fft, such as a collective of columns, and the run stops at
+    `LayoutUtil::IsMonotonicWithDim0Major`. Where no check exists, the numbers are wrong.
     """
 
     opcodes = frozenset({"fft"})
-    evidence = (MeasuredHarm("XLA:CPU ended at `IsMonotonicWithDim0Major`."),)
+    evidence = (RefusedByXla("LayoutUtil::IsMonotonicWithDim0Major", by="cpu 0.10.2"),)
     reports = "jax-ml/jax#22484"
-    examples = (Bad.final(_PROGRAM.format(order="0,1")), Good.final(_PROGRAM.format(order="1,0")))
+    examples = (
+        Bad("""
+            HloModule sharded, replica_count=4
+
+            // hlo-lint: stage cpu post-layout
+            ENTRY e {
+              p = c64[16,4]{1,0} parameter(0)
+              g = c64[16,16]{0,1} all-gather(p), replica_groups={{0,1,2,3}}, dimensions={1}
+              f = c64[16,16]{0,1} fft(g), fft_type=FFT, fft_length={16,16}  // error
+              s = c64[16,4]{0,1} slice(f), slice={[0:16], [0:4]}
+              ROOT h = c64[16,16]{0,1} all-gather(s), replica_groups={{0,1,2,3}}, dimensions={1}
+            }
+        """),
+        Good.final("ROOT f = c64[4,16]{1,0} fft(c64[4,16]{1,0} p), fft_type=FFT, fft_length={16}"),
+    )
 
     def check(self, module: Module, stage: Stage) -> Findings:
         """Transforms off the descending order, after layout assignment."""
