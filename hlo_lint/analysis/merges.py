@@ -58,6 +58,7 @@ def _difference(
         if gone.frontend_attributes().get(name) != kept.frontend_attributes().get(name):
             return f"a different frontend attribute {name}"
     shardings = (gone.attributes.get("sharding"), kept.attributes.get("sharding"))
+    # Only a partitioner that is still to come reads shardings.
     if compares_shardings and None not in shardings and shardings[0] != shardings[1]:
         return "a different sharding"
     return ""

@@ -98,6 +98,7 @@ def swapped_elements(module: Module) -> Iterator[tuple[Instruction, int, int]]:
             for place, value in enumerate(given):
                 if value is None or len(value[1]) != 1 or value[1][0] == place:
                     continue
+                # A value that the body computes has a buffer of its own.
                 if opcode_of(body.rows[value[0]]) != "parameter":
                     continue
                 init = loop.producer()

@@ -152,6 +152,7 @@ def _attribute_problem(opcode: str, has_type: bool, attributes: str) -> _Problem
 def _literal_problem(type_text: str, text: str) -> str:
     """The mistake in the number of a scalar constant; empty for other constants."""
     scalar = _scalar(type_text)
+    # A complex number is a pair, and a comment may stand around a number.
     if scalar is None or scalar[1] not in BITS or scalar[2] == "c" or "/" in text:
         return ""
     prefix, bits, number = scalar[2], BITS[scalar[1]], whole_number(text.strip())

@@ -222,7 +222,7 @@ def _leaves_ties(pair: Instruction) -> bool:
         return False
     tests = {choice.producer() for choice in choices if choice is not None}
     test = tests.pop()
-    # The reducer of jnp.argmax selects by or(greater, first), which breaks ties by the index.
+    # A single comparison leaves ties open; jnp.argmax selects value and index by different tests.
     if tests or test is None or test.opcode != "compare":
         return False
     compared = {_parameter(operand.instruction) for operand in test.operands}

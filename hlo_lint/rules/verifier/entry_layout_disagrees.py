@@ -142,6 +142,7 @@ def _error(at: Instruction, what: str, wanted: Shape, stage: Stage) -> str:
         ours, theirs = describe_mismatch(shape, wanted)
         return f"{what} is {ours}, but {theirs} in entry_computation_layout"
     mismatch = layout_mismatch(shape, wanted, filled=stage.exact_layouts)
+    # Before layout-assignment, the header states layouts that values do not have yet.
     if stage.layouts and mismatch:
         return f"{what} has a different layout in entry_computation_layout: {mismatch}"
     return ""

@@ -43,6 +43,7 @@ class OriginDisagrees(VerifierRule):
         shape = instruction.shape_or_none
         for name in ("origin", "original_value"):
             value = instruction.attribute_or_none(name)
+            # XLA writes and reads a synthetic call without the tree of its value.
             if not isinstance(value, Origin) or value.is_synthetic_call or shape is None:
                 continue
             if not _same_tree(value.tree, shape):
