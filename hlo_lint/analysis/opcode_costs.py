@@ -42,7 +42,8 @@ _RESULT_OF_START: Final = {"copy-start": 0, "all-gather-start": 1, "collective-p
 
 
 MAX_PAIRS: Final = 1 << 20
-"""The number of pairs of positions and window elements up to which padding is excluded."""
+"""The most pairs of an output position and a window element, in a dimension of a convolution, for
+which products with padding are left out; above, they count."""
 MOST: Final = 1 << 256
 """The largest cost, so that each fits a float, even for huge trip counts of nested loops."""
 
@@ -92,12 +93,13 @@ NOTHING: Final = Cost()
 def cost_of_kind(
     opcode: str, result: str, attributes: str, operands: tuple[str | None, ...]
 ) -> Cost:
-    """The cost of an instruction without its callees."""
+    """The cost of an instruction without its callees, from the fields of its `RowKind`."""
     # The start counts for its done.
     if opcode in FREE or opcode.endswith(("-done", "-update")):
         return NOTHING
     shape = shape_or_none(result)
     types = [shape_or_none(text) if text else None for text in operands]
+    # A library's workspace is not a result: its bytes do not count.
     if isinstance(shape, TupleShape) and opcode == "custom-call" and _has_workspace(attributes):
         last = shape.elements[-1] if len(shape.elements) > 1 else None
         if isinstance(last, ArrayShape) and last.dtype in ("s8", "u8") and last.rank == 1:
@@ -161,7 +163,7 @@ def _bytes_moved(opcode: str, result: Shape | None, types: Sequence[Shape | None
 def applications(
     opcode: str, result: str, attributes: str, operands: tuple[str | None, ...]
 ) -> int:
-    """The number of times that a computation is applied to elements."""
+    """How often an instruction applies its computation to elements; from its `RowKind`, too."""
     types = [shape_or_none(text) if text else None for text in operands]
     shape = shape_or_none(result)
     size = _elements(next(iter(arrays(shape)), None))
@@ -210,7 +212,7 @@ def _convolution_flops(
         valid = prod(
             _valid_positions(image.dims[i], result.dims[o], window) for i, o, window in spatial
         )
-        channels = kernel.dims[labels.kernel_input_feature]  # of a single group
+        channels = kernel.dims[labels.kernel_input_feature]  # of a group, if there are several
         features, batch = result.dims[labels.output_feature], result.dims[labels.output_batch]
     except (IndexError, ValueError):
         return 0
@@ -229,6 +231,7 @@ def _valid_positions(size: int, positions: int, window: WindowDimension) -> int:
     for element in range(window.size):
         offset = element * window.window_dilation - window.padding_low
         if window.base_dilation == 1:
+            # The first position is rounded up, the last down.
             first = max(0, -(offset // window.stride)) if offset < 0 else 0
             last = min(positions - 1, (dilated - 1 - offset) // window.stride)
             count += max(0, last - first + 1)
@@ -265,7 +268,7 @@ def _attribute(attributes: str, name: str) -> str:
 
 
 def library_cost(call: Instruction) -> Cost:
-    """The flops of a GEMM or a convolution that a library computes."""
+    """The flops of a GEMM or a convolution that a library computes; padding counts, too."""
     target, results = call.custom_call_target, list(arrays(call.shape_or_none))
     left, right = call.operand_shape(0), call.operand_shape(1)
     if not results or not isinstance(left, ArrayShape) or not isinstance(right, ArrayShape):
@@ -275,22 +278,22 @@ def library_cost(call: Instruction) -> Cost:
         config = call.backend_config()
         gemm = config.get("gemm_backend_config", config)
         dims = gemm.get("dot_dimension_numbers") if isinstance(gemm, Mapping) else None
-        named = dims.get("lhs_contracting_dimensions", ()) if isinstance(dims, Mapping) else ()
-        listed = named if isinstance(named, list) else ()
-        read = [whole_number(str(number)) for number in listed]
-        numbers = [number for number in read if number is not None and number >= 0]
-        if numbers and max(numbers) < left.rank:
-            flops = 2 * results[0].elements * prod(left.dims[number] for number in numbers)
+        listed = dims.get("lhs_contracting_dimensions") if isinstance(dims, Mapping) else None
+        words = listed if isinstance(listed, list) else ()  # of JSON: numbers or strings
+        numbers = [whole_number(str(word)) for word in words]
+        contracted = [number for number in numbers if number is not None and number >= 0]
+        if contracted and max(contracted) < left.rank:
+            flops = 2 * results[0].elements * prod(left.dims[number] for number in contracted)
     elif target.startswith("__cudnn$conv"):
         labels = _labels(call.attributes_text)
-        # In a backward convolution for the kernel, the output is an operand and the kernel the
-        # result.
+        # A call that computes a gradient has the output of the forward convolution as an operand.
         output, kernel = results[0], right
         if "BackwardFilter" in target:
             output, kernel = right, results[0]
         elif "BackwardInput" in target:
             output = left
         if labels is not None and labels.kernel_output_feature < kernel.rank:
+            # Each element of the output is a sum over the kernel's elements of its feature.
             features = kernel.dims[labels.kernel_output_feature] or 1
             flops = 2 * output.elements * kernel.elements // features
     return Cost(flops, 0, 0, {left.dtype: flops}) if flops else NOTHING
