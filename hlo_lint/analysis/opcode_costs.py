@@ -114,14 +114,14 @@ def cost_of_kind(
         flops = _matrix_flops(opcode, shape, attributes, types)
         dtype = next((array.dtype for array in arrays(types[0] if types else None)), "")
         return Cost(flops, 0, moved, {dtype: flops})
-    return Cost(_other_flops(opcode, types), 0, moved)
+    return Cost(_other_flops(opcode, attributes, types), 0, moved)
 
 
 _has_workspace = late(r'custom_call_target="__cu(?:blas|dnn)\$').search
 """cuBLAS and cuDNN calls have their workspace as the last element of the result."""
 
 
-def _other_flops(opcode: str, types: Sequence[Shape | None]) -> int:
+def _other_flops(opcode: str, attributes: str, types: Sequence[Shape | None]) -> int:
     first = types[0] if types else None
     size, side = _elements(first), 0
     if isinstance(first, ArrayShape) and first.dims:
@@ -134,7 +134,8 @@ def _other_flops(opcode: str, types: Sequence[Shape | None]) -> int:
         case "triangular-solve" if len(types) > 1:
             return _elements(types[1]) * side
         case "fft":
-            return 5 * size * max(0, size - 1).bit_length()
+            lengths = _numbers(attributes, "fft_length")
+            return 8 * size * prod(max(0, length.bit_length() - 1) for length in lengths)
         case _:
             return 0
 
@@ -191,9 +192,7 @@ def _matrix_flops(
         return 0
     if opcode == "convolution":
         return _convolution_flops(result, left, right, attributes)
-    words = _attribute(attributes, "lhs_contracting_dims").strip("{}").split(",")
-    numbers = (whole_number(word.strip()) for word in words)
-    contracted = [number for number in numbers if number is not None and number >= 0]
+    contracted = _numbers(attributes, "lhs_contracting_dims")
     if any(number >= left.rank for number in contracted):
         return 0
     return 2 * result.elements * prod(left.dims[number] for number in contracted)
@@ -256,6 +255,12 @@ def _read(reader: Callable[[str], T], text: str) -> T | None:
         return reader(text) if text else None
     except AttributeSyntaxError:
         return None
+
+
+def _numbers(attributes: str, name: str) -> list[int]:
+    words = _attribute(attributes, name).strip("{}").split(",")
+    numbers = (whole_number(word.strip()) for word in words)
+    return [number for number in numbers if number is not None and number >= 0]
 
 
 def _attribute(attributes: str, name: str) -> str:

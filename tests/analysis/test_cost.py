@@ -65,6 +65,7 @@ def programs() -> dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...
         ),
         "update": (lambda x, u: x.at[3].add(u), ((1000, 64), (64,))),
         "transposition": (lambda x: x.T + 1, ((256, 512),)),
+        "Fourier transform": (lambda x: jnp.fft.rfft2(x).real, ((3, 24, 64),)),
         "loop": (layers, ((16, 32), (7, 32, 32))),
     }
 
