@@ -213,7 +213,8 @@ def _convolution_flops(
         )
         channels = kernel.dims[labels.kernel_input_feature]  # of a group, if there are several
         features, batch = result.dims[labels.output_feature], result.dims[labels.output_batch]
-    except (IndexError, ValueError):
+    # Labels of absent dimensions; a window of another rank, or with a step of 0.
+    except (IndexError, ValueError, ZeroDivisionError):
         return 0
     return 2 * valid * channels * features * batch
 

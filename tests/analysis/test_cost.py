@@ -107,6 +107,14 @@ def test_a_loop_of_unknown_length_counts_once_and_is_named() -> None:
     assert not costs(loop()).unknown_loops
 
 
+@pytest.mark.parametrize("step", ["stride=0", "lhs_dilate=0", "stride=0 lhs_dilate=0"])
+def test_a_convolution_with_a_step_of_0_counts_no_flops(step: str) -> None:
+    window = f"window={{size=3 {step} pad=1_1}}, dim_labels=b0f_0io->b0f"
+    image, kernel = "p = f32[1,8,1] parameter(0)", "k = f32[3,1,1] parameter(1)"
+    text = entry(f"  {image}\n  {kernel}\n  ROOT c = f32[1,8,1] convolution(p, k), {window}")
+    assert costs(text).total.flops == 0
+
+
 def fusion(result: str, lines: str, operands: str = "p, i") -> str:
     """A fusion over rows, `p`, the number of one of them, `i`, and an update, `u`."""
     parameters = """\
