@@ -164,7 +164,7 @@ def _bytes_moved(opcode: str, result: Shape | None, types: Sequence[Shape | None
 def applications(
     opcode: str, result: str, attributes: str, operands: tuple[str | None, ...]
 ) -> int:
-    """How often an instruction applies its computation to elements; from its `RowKind`, too."""
+    """The number of elements to which an instruction of some `RowKind` applies its computation."""
     types = [shape_or_none(text) if text else None for text in operands]
     shape = shape_or_none(result)
     size = _elements(next(iter(arrays(shape)), None))
