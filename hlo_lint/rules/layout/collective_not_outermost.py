@@ -7,12 +7,6 @@ from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.shape import ArrayShape, TupleShape
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule, Stage
 
-_GATHER = """
-HloModule m, replica_count=2
-p = f32[{rows},3]{{{order}}} parameter(0)
-ROOT g = f32[{rows},6]{{{order}}} all-gather(p), replica_groups={{}}, dimensions={{1}}  // error
-"""
-
 
 class CollectiveNotOutermost(Rule):
     """A collective along a dimension that is not most major in memory.
@@ -29,9 +23,19 @@ class CollectiveNotOutermost(Rule):
     always_reported = True  # the harm stays when a later pass resolves it
     evidence = (RefusedByXla("all-gather dim 1 is not the most major", passes="none"),)
     examples = (
-        Bad.final(_GATHER.format(rows=8, order="1,0")),
-        Good.final(_GATHER.format(rows=8, order="0,1")),
-        Good.final(_GATHER.format(rows=1, order="1,0")),
+        Bad.final("""
+            HloModule m, replica_count=2
+            ROOT g = f32[8,6]{1,0} all-gather(f32[8,3]{1,0} p), dimensions={1},  // error
+                replica_groups={}
+        """),
+        Good.final("""
+            HloModule m, replica_count=2
+            ROOT g = f32[8,6]{0,1} all-gather(f32[8,3]{0,1} p), replica_groups={}, dimensions={1}
+        """),
+        Good.final("""
+            HloModule m, replica_count=2
+            ROOT g = f32[1,6]{1,0} all-gather(f32[1,3]{1,0} p), replica_groups={}, dimensions={1}
+        """),
     )
 
     def check(self, computation: Computation, stage: Stage) -> Findings:

@@ -13,15 +13,6 @@ from hlo_lint.rules.evidence import RefusedByXla, WrongValues
 if TYPE_CHECKING:
     from hlo_lint.text.edits import Fix
 
-_ADD = """
-// hlo-lint: stage gpu before=layout_normalization
-ROOT sum = f32[8,8]%s add(f32[8,8]%s p, f32[8,8]{0,1} q)  // error
-"""
-_CONVERT = """
-// hlo-lint: stage gpu before=layout_normalization
-ROOT c = u32[5,4]{0,1} bitcast-convert(u16[5,4,2]%s p)  // error
-"""
-
 
 class LayoutChanged(Rule):
     """An operand whose layout differs from the result's, where the operation cannot change layouts.
@@ -53,7 +44,12 @@ class LayoutChanged(Rule):
     )
     examples = (
         Bad.entry(
-            _ADD % ("{1,0}", "{1,0}"),
+            """
+            // hlo-lint: stage gpu before=layout_normalization
+            p = f32[8,8]{1,0} parameter(0)
+            q = f32[8,8]{0,1} parameter(1)
+            ROOT sum = f32[8,8]{1,0} add(p, q)  // error
+            """,
             fixed="""
             // hlo-lint: stage gpu before=layout_normalization
             p = f32[8,8]{1,0} parameter(0)
@@ -62,9 +58,18 @@ class LayoutChanged(Rule):
             ROOT sum = f32[8,8]{1,0} add(p, sum.copy)
             """,
         ),
-        Bad.entry(_CONVERT % "{2,1,0}"),
-        Good.entry(_CONVERT % "{2,0,1}"),
-        Good.entry(_ADD % ("{0,1}", "{0,1}")),
+        Bad.entry("""
+            // hlo-lint: stage gpu before=layout_normalization
+            ROOT c = u32[5,4]{0,1} bitcast-convert(u16[5,4,2]{2,1,0} p)  // error
+        """),
+        Good.entry("""
+            // hlo-lint: stage gpu before=layout_normalization
+            ROOT c = u32[5,4]{0,1} bitcast-convert(u16[5,4,2]{2,0,1} p)
+        """),
+        Good.entry("""
+            // hlo-lint: stage gpu before=layout_normalization
+            ROOT sum = f32[8,8]{0,1} add(f32[8,8]{0,1} p, f32[8,8]{0,1} q)
+        """),
     )
 
     def check(self, computation: Computation, stage: Stage) -> Findings:

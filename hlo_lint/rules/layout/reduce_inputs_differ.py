@@ -10,7 +10,7 @@ from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule
 
 _PROGRAM = """
 // hlo-lint: stage gpu before=reduction-layout-normalizer
-largest {
+largest {{
   a = f32[] parameter(0)
   i = s32[] parameter(1)
   b = f32[] parameter(2)
@@ -18,12 +18,11 @@ largest {
   x = f32[] maximum(a, b)
   y = s32[] maximum(i, j)
   ROOT t = (f32[], s32[]) tuple(x, y)
-}
-p = f32[8,4]{1,0} parameter(0)
-q = s32[8,4]{%s} parameter(1)
+}}
 z = f32[] constant(0)
 n = s32[] constant(0)
-ROOT r = (f32[8]{0}, s32[8]{0}) reduce(p, q, z, n), dimensions={1}, to_apply=largest  // error
+ROOT r = (f32[8]{{0}}, s32[8]{{0}}) reduce(f32[8,4]{{1,0}} p, s32[8,4]{layout} q, z, n), \
+dimensions={{1}}, to_apply=largest  // error
 """
 
 
@@ -44,7 +43,10 @@ class ReduceInputsDiffer(Rule):
             passes="reduction-layout-normalizer",
         ),
     )
-    examples = (Bad.entry(_PROGRAM % "0,1"), Good.entry(_PROGRAM % "1,0"))
+    examples = (
+        Bad.entry(_PROGRAM.format(layout="{0,1}")),
+        Good.entry(_PROGRAM.format(layout="{1,0}")),
+    )
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
         """Reductions whose input arrays differ in dimension order."""

@@ -10,9 +10,9 @@ from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule
 
 _PROGRAM = """
 // hlo-lint: stage gpu before=reduction-dimension-grouper
-sum { ROOT s = f32[] add(f32[] a, f32[] b) }
+sum {{ ROOT s = f32[] add(f32[] a, f32[] b) }}
 z = f32[] constant(0)
-ROOT r = f32[8]{0} reduce(f32[8,4]{%s} p, z), dimensions={1}, to_apply=sum  // error
+ROOT r = f32[8] reduce(f32[8,4]{layout} p, z), dimensions={{1}}, to_apply=sum  // error
 """
 
 
@@ -34,7 +34,10 @@ class ReduceOffNormalForm(Rule):
             passes="reduction-dimension-grouper",
         ),
     )
-    examples = (Bad.entry(_PROGRAM % "0,1"), Good.entry(_PROGRAM % "1,0"))
+    examples = (
+        Bad.entry(_PROGRAM.format(layout="{0,1}")),
+        Good.entry(_PROGRAM.format(layout="{1,0}")),
+    )
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
         """Reductions with an input whose layout is not descending."""

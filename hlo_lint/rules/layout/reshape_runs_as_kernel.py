@@ -21,8 +21,8 @@ ONE_RESHAPE = m.reshape(m.parameter())
 
 _PROGRAM = """
 HloModule left_behind, is_scheduled=true
-wrapped { ROOT s = f16[16,4096]{1,0} reshape(f16[2,8,4096]{%s} q) }
-ROOT r = f16[16,4096]{1,0} fusion(f16[2,8,4096]{%s} p), kind=kLoop, calls=wrapped  // error
+wrapped {{ ROOT s = f16[16,4096]{{1,0}} reshape(f16[2,8,4096]{layout} q) }}
+ROOT r = f16[16,4096]{{1,0}} fusion(f16[2,8,4096]{layout} p), kind=kLoop, calls=wrapped  // error
 """
 _FREE = """
 HloModule left_behind, is_scheduled=true
@@ -60,8 +60,8 @@ class ReshapeRunsAsKernel(Rule):
         ),
     )
     examples = (
-        Bad.entry(_PROGRAM % ("2,1,0", "2,1,0"), fixed=_FREE),
-        Bad.entry(_PROGRAM % ("2,0,1", "2,0,1")),
+        Bad.entry(_PROGRAM.format(layout="{2,1,0}"), fixed=_FREE),
+        Bad.entry(_PROGRAM.format(layout="{2,0,1}")),
         Good.entry(_FREE),
     )
 

@@ -8,16 +8,6 @@ from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, RefusedByXla, Rule, Stage
 
-_PROGRAM = """
-// hlo-lint: stage gpu before=layout_normalization
-sum { ROOT s = f32[] add(f32[] a, f32[] b) }
-p = f32[8,4]{0,1} parameter(0)
-i = %s parameter(1)
-u = %s parameter(2)
-ROOT r = f32[8,4]{0,1} scatter(p, i, u), update_window_dims={%d}, inserted_window_dims={0}, \
-scatter_dims_to_operand_dims={0}, index_vector_dim=%d, to_apply=sum  // error
-"""
-
 
 class ScatterOffNormalForm(Rule):
     """A scatter that LayoutNormalization cannot normalize.
@@ -37,8 +27,20 @@ class ScatterOffNormalForm(Rule):
         ),
     )
     examples = (
-        Bad.entry(_PROGRAM % ("s32[2,3,1]{2,1,0}", "f32[2,3,4]{2,1,0}", 2, 2)),
-        Good.entry(_PROGRAM % ("s32[6,1]{1,0}", "f32[6,4]{1,0}", 1, 1)),
+        Bad.entry("""
+            // hlo-lint: stage gpu before=layout_normalization
+            sum { ROOT s = f32[] add(f32[] a, f32[] b) }
+            ROOT r = f32[8,4]{0,1} scatter(f32[8,4]{0,1} p, s32[2,3,1] i, f32[2,3,4] u),  // error
+                update_window_dims={2}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0},
+                index_vector_dim=2, to_apply=sum
+        """),
+        Good.entry("""
+            // hlo-lint: stage gpu before=layout_normalization
+            sum { ROOT s = f32[] add(f32[] a, f32[] b) }
+            ROOT r = f32[8,4]{0,1} scatter(f32[8,4]{0,1} p, s32[6,1] i, f32[6,4] u),
+                update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0},
+                index_vector_dim=1, to_apply=sum
+        """),
     )
 
     def check(self, computation: Computation, stage: Stage) -> Findings:

@@ -15,7 +15,7 @@ HloModule m  // error
 """
 _OPTIONS = {"module_0001.m.debug_options": 'xla_dump_hlo_pass_re: ".*"'}
 _WITHOUT_METADATA = {
-    name: f"{text}\nxla_dump_disable_metadata: true" for name, text in _OPTIONS.items()
+    "module_0001.m.debug_options": 'xla_dump_hlo_pass_re: ".*"\nxla_dump_disable_metadata: true'
 }
 
 

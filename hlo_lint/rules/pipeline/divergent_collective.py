@@ -16,11 +16,11 @@ _DEVICE: Final = frozenset({"partition-id", "replica-id"})
 _MAX_DEVICES: Final = 4096
 _PROGRAM = """
 HloModule m, replica_count=4
-add { ROOT c = f32[] add(f32[] a, f32[] b) }
-yes {
-  ROOT r = f32[8] all-reduce(f32[8] p), replica_groups=%s, to_apply=add  // error
-}
-no { ROOT q = f32[8] parameter(0) }
+add {{ ROOT c = f32[] add(f32[] a, f32[] b) }}
+yes {{
+  ROOT r = f32[8] all-reduce(f32[8] p), replica_groups={groups}, to_apply=add  // error
+}}
+no {{ ROOT q = f32[8] parameter(0) }}
 d = u32[] replica-id()
 two = u32[] constant(2)
 first-half = pred[] compare(d, two), direction=LT
@@ -28,20 +28,20 @@ ROOT o = f32[8] conditional(first-half, f32[8] x, x), true_computation=yes, fals
 """
 _LOOP = """
 HloModule m, replica_count=4
-add { ROOT c = f32[] add(f32[] a, f32[] b) }
-body {
+add {{ ROOT c = f32[] add(f32[] a, f32[] b) }}
+body {{
   i = u32[] get-tuple-element((u32[], f32[8]) s), index=0
   x = f32[8] get-tuple-element(s), index=1
   one = u32[] constant(1)
   n = u32[] add(i, one)
-  r = f32[8] all-reduce(x), replica_groups={{0,1,2,3}}, to_apply=add  // error
+  r = f32[8] all-reduce(x), replica_groups={{{{0,1,2,3}}}}, to_apply=add  // error
   ROOT t = (u32[], f32[8]) tuple(n, r)
-}
-condition {
+}}
+condition {{
   i = u32[] get-tuple-element((u32[], f32[8]) s), index=0
-  limit = u32[] %s
+  limit = u32[] {limit}
   ROOT l = pred[] compare(i, limit), direction=LT
-}
+}}
 zero = u32[] constant(0)
 first = (u32[], f32[8]) tuple(zero, f32[8] p)
 ROOT w = (u32[], f32[8]) while(first), condition=condition, body=body
@@ -65,10 +65,10 @@ class DivergentCollective(Rule):
     opcodes = frozenset({"conditional", "while"})
     evidence = (RefusedByXla("Termination timeout", by="cpu 0.10.2"),)
     examples = (
-        Bad.entry(_PROGRAM % "{{0,1,2,3}}"),
-        Good.entry(_PROGRAM % "{{0,1},{2,3}}"),
-        Bad.entry(_LOOP % "replica-id()"),
-        Good.entry(_LOOP % "constant(4)"),
+        Bad.entry(_PROGRAM.format(groups="{{0,1,2,3}}")),
+        Good.entry(_PROGRAM.format(groups="{{0,1},{2,3}}")),
+        Bad.entry(_LOOP.format(limit="replica-id()")),
+        Good.entry(_LOOP.format(limit="constant(4)")),
     )
 
     def check(self, module: Module, stage: Stage) -> Findings:

@@ -37,7 +37,7 @@ _PLATFORMS: Final = {
 }
 """The backend of targets, by the start of their names."""
 _PROGRAM = """
-ROOT c = f32[8,8]{1,0} custom-call(f32[8,8]{1,0} p), custom_call_target="%s"  // error
+ROOT c = f32[8,8] custom-call(f32[8,8] p), custom_call_target="{target}"  // error
 """
 
 
@@ -59,13 +59,13 @@ class ForeignCustomCall(Rule):
     opcodes = frozenset({"custom-call"})
     evidence = (RefusedByXla("No registered implementation for custom call to lapack_spotrf_ffi"),)
     examples = (
-        Bad.final(_PROGRAM % "lapack_spotrf_ffi"),
+        Bad.final(_PROGRAM.format(target="lapack_spotrf_ffi")),
         Bad.entry("""
             q = f32[8,8]{1,0} custom-call(f32[8,8]{1,0} p), custom_call_target="__cublas$gemm"
             ROOT c = f32[8,8]{1,0} custom-call(p), custom_call_target="lapack_spotrf_ffi"  // error
         """),
-        Good.final(_PROGRAM % "cusolver_potrf_ffi"),
-        Good.entry(_PROGRAM % "lapack_spotrf_ffi"),
+        Good.final(_PROGRAM.format(target="cusolver_potrf_ffi")),
+        Good.entry(_PROGRAM.format(target="lapack_spotrf_ffi")),
     )
 
     def check(self, module: Module, stage: Stage) -> Findings:

@@ -17,13 +17,13 @@ from hlo_lint.rules.evidence import Counted
 from hlo_lint.text.phrases import listed
 from hlo_lint.text.source import Span
 
+_STEP = "module_0001.m.0002.simplification.after_algsimp.before_pipeline-end.txt"
+_FINAL = "module_0001.m.cpu_after_optimizations.txt"
 _DONATED = """
-HloModule m%s  // error
+HloModule m, input_output_alias={ {}: (0, {}, may-alias) }
 
 ENTRY e { ROOT n = f32[8]{0} negate(f32[8]{0} p) }
 """
-_STEP = "module_0001.m.0002.simplification.after_algsimp.before_pipeline-end.txt"
-_FINAL = "module_0001.m.cpu_after_optimizations.txt"
 
 
 class InterfaceChanged(Rule):
@@ -79,10 +79,10 @@ class InterfaceChanged(Rule):
             +HloModule m  // error
               ROOT n = f32[8]{0} negate(f32[8]{0} p)
         """),
-        Bad(
-            _DONATED % "",
+        Bad.entry(
+            "HloModule m  // error\nROOT n = f32[8]{0} negate(f32[8]{0} p)",
             file=_FINAL,
-            beside={_STEP: _DONATED % ", input_output_alias={ {}: (0, {}, may-alias) }"},
+            beside={_STEP: _DONATED},
         ),
         Bad.step("""
             -HloModule m, input_output_alias={ {0}: (0, {}, may-alias) }

@@ -45,10 +45,9 @@ class MarkerLeft(Rule):
         Bad.final(_PROGRAM.format(target="MoveToHost")),
         Bad.step(
             """
-              p = f32[8]{0} parameter(0)
-            - c = f32[8]{0} custom-call(p), custom_call_target="Sharding", sharding={replicated}
-            - ROOT n = f32[8]{0} negate(c)
-            + ROOT c = f32[8]{0} custom-call(p), custom_call_target="Sharding"  // error
+            - c = f32[8] custom-call(f32[8] p), custom_call_target="Sharding", sharding={replicated}
+            - ROOT n = f32[8] negate(c)
+            + ROOT c = f32[8] custom-call(f32[8] p), custom_call_target="Sharding"  // error
             """,
             by="spmd-partitioning",
         ),

@@ -28,8 +28,8 @@ c {
 }
   zero = s32[] constant(0)
   s = (s32[], s32[]) tuple(zero, zero)
-  ROOT w = (s32[], s32[]) while(s), condition=c, body=b, \
-frontend_attributes={is_pipelined_while_loop="true"}%s  // error
+  ROOT w = (s32[], s32[]) while(s), condition=c, body=b,  // error
+      frontend_attributes={is_pipelined_while_loop="true"}
 """
 
 
@@ -67,8 +67,10 @@ class RequiredPassOrder(Rule):
                 """,
             },
         ),
-        Bad.step(_LOOP % "", by=_READS_TRIP_COUNTS),
-        Good.step(_LOOP % ', backend_config={"known_trip_count":{"n":"6"}}', by=_READS_TRIP_COUNTS),
+        Bad.step(_LOOP, by=_READS_TRIP_COUNTS),
+        Good.step(
+            _LOOP + '      , backend_config={"known_trip_count":{"n":"6"}}', by=_READS_TRIP_COUNTS
+        ),
     )
 
     def check_annotations(self, compilation: Compilation) -> Findings:

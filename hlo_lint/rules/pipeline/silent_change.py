@@ -7,16 +7,14 @@ from hlo_lint.rules.base import Bad, Compilation, Findings, Good, Rule, first_li
 from hlo_lint.rules.evidence import WrongValues
 from hlo_lint.rules.findings import Finding, Severity
 
-_MODULE = """
-HloModule jit_f  // error
-
-ENTRY e {{ ROOT n = f32[8] {}(f32[8] p) }}
-"""
 _END = "module_0001.jit_f.0006.collective-optimizations.after_all-gather-optimizer.before_dce.txt"
+_BESIDE = {
+    _END: "HloModule jit_f\n\nENTRY e { ROOT n = f32[8] negate(f32[8] p) }",
+    "module_0001.jit_f.debug_options": 'xla_dump_hlo_pass_re: ".*"',
+}
 _START = (
     "module_0001.jit_f.0007.conv_canonicalization.after_pipeline-start.before_conv-rewriter.txt"
 )
-_OPTIONS = {"module_0001.jit_f.debug_options": 'xla_dump_hlo_pass_re: ".*"'}
 
 
 class SilentChange(Rule):
@@ -39,14 +37,22 @@ class SilentChange(Rule):
     reports = "openxla/xla@33b9935f9b"
     examples = (
         Bad(
-            _MODULE.format("exponential"),
+            """
+            HloModule jit_f  // error
+
+            ENTRY e { ROOT n = f32[8] exponential(f32[8] p) }
+            """,
             file=_START,
-            beside={_END: _MODULE.format("negate"), **_OPTIONS},
+            beside=_BESIDE,
         ),
         Good(
-            _MODULE.format("negate"),
+            """
+            HloModule jit_f
+
+            ENTRY e { ROOT n = f32[8] negate(f32[8] p) }
+            """,
             file=_START,
-            beside={_END: _MODULE.format("negate"), **_OPTIONS},
+            beside=_BESIDE,
         ),
     )
 

@@ -20,25 +20,25 @@ from hlo_lint.rules.evidence import Counted
 from hlo_lint.rules.options import Option
 from hlo_lint.text.phrases import sized
 
-_PROGRAM = """
+_LOOP = """
 HloModule m, is_scheduled=true
-negated { ROOT r = f32[1024,1024]{1,0} negate(f32[1024,1024]{1,0} n) }
-body {
-  i = s32[] get-tuple-element((s32[], f32[1024,1024]{1,0}) b), index=0
-  x = f32[1024,1024]{1,0} get-tuple-element(b), index=1
-  BODY
+negated {{ ROOT r = f32[1024,1024] negate(f32[1024,1024] n) }}
+body {{
+  i = s32[] get-tuple-element((s32[], f32[1024,1024]) b), index=0
+  x = f32[1024,1024] get-tuple-element(b), index=1
+  {y}
   one = s32[] constant(1)
   next = s32[] add(i, one)
-  ROOT t = (s32[], f32[1024,1024]{1,0}) tuple(next, y)
-}
-condition {
-  j = s32[] get-tuple-element((s32[], f32[1024,1024]{1,0}) c), index=0
+  ROOT t = (s32[], f32[1024,1024]) tuple(next, y)
+}}
+condition {{
+  j = s32[] get-tuple-element((s32[], f32[1024,1024]) c), index=0
   limit = s32[] constant(1000)
   ROOT goes-on = pred[] compare(j, limit), direction=LT
-}
+}}
 zero = s32[] constant(0)
-first = (s32[], f32[1024,1024]{1,0}) tuple(zero, f32[1024,1024]{1,0} p)
-ROOT w = (s32[], f32[1024,1024]{1,0}) while(first), condition=condition, body=body
+first = (s32[], f32[1024,1024]) tuple(zero, f32[1024,1024] p)
+ROOT w = (s32[], f32[1024,1024]) while(first), condition=condition, body=body
 """
 
 
@@ -65,15 +65,12 @@ class CopiedLoopState(Rule):
     reports = "openxla/xla#46314, jax-ml/jax#5986, jax-ml/jax#16661, jax-ml/jax#38145"
     examples = (
         Bad.entry(
-            _PROGRAM.replace(
-                "BODY",
-                "k = f32[1024,1024]{1,0} copy(x)  // error\n"
-                "  y = f32[1024,1024]{1,0} fusion(k), kind=kLoop, calls=negated",
+            _LOOP.format(
+                y="k = f32[1024,1024] copy(x)  // error\n"
+                "  y = f32[1024,1024] fusion(k), kind=kLoop, calls=negated"
             )
         ),
-        Good.entry(
-            _PROGRAM.replace("BODY", "y = f32[1024,1024]{1,0} fusion(x), kind=kLoop, calls=negated")
-        ),
+        Good.entry(_LOOP.format(y="y = f32[1024,1024] fusion(x), kind=kLoop, calls=negated")),
     )
 
     def check(self, final: FinalModule) -> Findings:

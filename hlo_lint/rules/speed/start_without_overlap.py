@@ -11,14 +11,6 @@ from hlo_lint.rules.evidence import MeasuredHarm
 from hlo_lint.rules.options import Option
 from hlo_lint.text.phrases import sized
 
-_START = """
-HloModule m, is_scheduled=true
-s = (f32[1048576]{0}, f32[2097152]{0}) all-gather-start(f32[1048576]{0} p), dimensions={0}, \
-replica_groups={{0,1}}"""
-_DONE = "\nd = f32[2097152]{0} all-gather-done(s)"
-_WORK = "\ny = f32[1048576]{0} sine(p)"
-_ROOT = "\nROOT t = (f32[2097152]{0}, f32[1048576]{0}) tuple(d, y)"
-
 
 class StartWithoutOverlap(Rule):
     """An asynchronous operation whose done comes right after its start.
@@ -40,8 +32,22 @@ class StartWithoutOverlap(Rule):
         ),
     )
     examples = (
-        Bad.entry(f"{_START}  // error{_DONE}{_WORK}{_ROOT}"),
-        Good.entry(f"{_START}{_WORK}{_DONE}{_ROOT}"),
+        Bad.entry("""
+            HloModule m, is_scheduled=true
+            s = (f32[1048576], f32[2097152]) all-gather-start(f32[1048576] p),  // error
+                dimensions={0}, replica_groups={{0,1}}
+            d = f32[2097152] all-gather-done(s)
+            y = f32[1048576] sine(p)
+            ROOT t = (f32[2097152], f32[1048576]) tuple(d, y)
+        """),
+        Good.entry("""
+            HloModule m, is_scheduled=true
+            s = (f32[1048576], f32[2097152]) all-gather-start(f32[1048576] p),
+                dimensions={0}, replica_groups={{0,1}}
+            y = f32[1048576] sine(p)
+            d = f32[2097152] all-gather-done(s)
+            ROOT t = (f32[2097152], f32[1048576]) tuple(d, y)
+        """),
     )
 
     def check(self, final: FinalModule) -> Findings:

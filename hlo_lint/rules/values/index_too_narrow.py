@@ -16,10 +16,6 @@ from hlo_lint.hlo.shape import ArrayShape, shape_or_none
 from hlo_lint.rules.base import Bad, Finding, Findings, Good, Rule, Severity
 from hlo_lint.rules.evidence import WrongValues
 
-_PROGRAM = """
-ROOT d = f32[8] dynamic-slice(f32[1000] p, {type}[] i), dynamic_slice_sizes={{8}}  // error
-"""
-
 
 class IndexTooNarrow(Rule):
     """An index whose type cannot represent all positions of its dimension.
@@ -35,7 +31,12 @@ class IndexTooNarrow(Rule):
     opcodes = frozenset((*FIRST_INDEX, *INDEX_MAPS))
     evidence = (WrongValues(),)
     reports = "openxla/xla@90693a5034"
-    examples = (Bad.entry(_PROGRAM.format(type="s8")), Good.entry(_PROGRAM.format(type="s16")))
+    examples = (
+        Bad.entry("""
+            ROOT d = f32[8] dynamic-slice(f32[1000] p, s8[] i), dynamic_slice_sizes={8}  // error
+        """),
+        Good.entry("ROOT d = f32[8] dynamic-slice(f32[1000] p, s16[] i), dynamic_slice_sizes={8}"),
+    )
 
     def check(self, module: Module) -> Findings:
         """Instructions with an index that is too narrow, including fusion bodies."""

@@ -19,23 +19,23 @@ from hlo_lint.rules.evidence import WrongValues
 
 _LOOP = """
 body {{
-  i = s32[] get-tuple-element((s32[], f32[10]{{0}}, f32[4]{{0}}) b), index=0
-  x = f32[10]{{0}} get-tuple-element(b), index=1
-  a = f32[4]{{0}} get-tuple-element(b), index=2
-  d = f32[4]{{0}} dynamic-slice(x, i), dynamic_slice_sizes={{4}}  // error
-  s = f32[4]{{0}} add(a, d)
+  i = s32[] get-tuple-element((s32[], f32[10], f32[4]) b), index=0
+  x = f32[10] get-tuple-element(b), index=1
+  a = f32[4] get-tuple-element(b), index=2
+  d = f32[4] dynamic-slice(x, i), dynamic_slice_sizes={{4}}  // error
+  s = f32[4] add(a, d)
   one = s32[] constant(1)
   next = s32[] add(i, one)
-  ROOT t = (s32[], f32[10]{{0}}, f32[4]{{0}}) tuple(next, x, s)
+  ROOT t = (s32[], f32[10], f32[4]) tuple(next, x, s)
 }}
 condition {{
-  j = s32[] get-tuple-element((s32[], f32[10]{{0}}, f32[4]{{0}}) c), index=0
+  j = s32[] get-tuple-element((s32[], f32[10], f32[4]) c), index=0
   limit = s32[] constant({count})
   ROOT goes-on = pred[] compare(j, limit), direction=LT
 }}
 zero = s32[] constant(0)
-first = (s32[], f32[10]{{0}}, f32[4]{{0}}) tuple(zero, f32[10]{{0}} p, f32[4]{{0}} q)
-ROOT w = (s32[], f32[10]{{0}}, f32[4]{{0}}) while(first), condition=condition, body=body, \
+first = (s32[], f32[10], f32[4]) tuple(zero, f32[10] p, f32[4] q)
+ROOT w = (s32[], f32[10], f32[4]) while(first), condition=condition, body=body, \
 backend_config={{"known_trip_count":{{"n":"{count}"}},"known_init_step":{{"init":"0","step":"1"}},\
 "known_induction_variable":{{"tuple_index":"0"}}}}
 """
@@ -100,12 +100,10 @@ start_index_map={0}, index_vector_dim=1, slice_sizes={1}  // error
         """),
         Good.step("""
             -second { a = f32[] parameter(0) ROOT b = f32[] parameter(1) }
-              p = f32[16] parameter(0)
-              u = f32[16] parameter(1)
-              i = s32[] parameter(2)
-            - ROOT r = f32[16] scatter(p, i, u), to_apply=second, update_window_dims={0},
-            -     inserted_window_dims={}, scatter_dims_to_operand_dims={0}, index_vector_dim=0
-            + ROOT r = f32[16] dynamic-update-slice(p, u, i)
+            - ROOT r = f32[16] scatter(f32[16] p, s32[] i, f32[16] u), to_apply=second,
+            -     update_window_dims={0}, inserted_window_dims={}, scatter_dims_to_operand_dims={0},
+            -     index_vector_dim=0
+            + ROOT r = f32[16] dynamic-update-slice(f32[16] p, f32[16] u, s32[] i)
         """),
     )
 

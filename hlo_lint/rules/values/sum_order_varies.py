@@ -14,13 +14,14 @@ from hlo_lint.rules.evidence import Counted
 
 _SCATTER: Final = """
 HloModule m, is_scheduled=true
-op {{ ROOT c = {dtype}[] {opcode}({dtype}[] a, {dtype}[] b) }}
+op {{ ROOT c = {type}[] {opcode}({type}[] a, {type}[] b) }}
 f {{
-  ROOT s = {dtype}[64]{{0}} scatter({dtype}[64]{{0}} p, s32[16,1]{{1,0}} i, \
-{dtype}[16,1]{{1,0}} u), update_window_dims={{1}}, inserted_window_dims={{}}, \
-scatter_dims_to_operand_dims={{0}}, index_vector_dim=1{claim}, to_apply=op  // error
+  ROOT s = {type}[64]{{0}} scatter({type}[64]{{0}} p, s32[16,1]{{1,0}} i, \
+{type}[16,1]{{1,0}} u), update_window_dims={{1}}, inserted_window_dims={{}}, \
+scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, unique_indices={unique}, \
+to_apply=op  // error
 }}
-ROOT r = {dtype}[64]{{0}} fusion({dtype}[64]{{0}} p, s32[16,1]{{1,0}} i, {dtype}[16,1]{{1,0}} u), \
+ROOT r = {type}[64]{{0}} fusion({type}[64]{{0}} p, s32[16,1]{{1,0}} i, {type}[16,1]{{1,0}} u), \
 kind=kInput, calls=f
 """
 FIXED_BY: Final = ("xla_gpu_exclude_nondeterministic_ops", "xla_gpu_deterministic_ops")
@@ -51,13 +52,13 @@ class SumOrderVaries(Rule):
     enabled_by_default = False
     evidence = (Counted("atomic instructions", 1, 0, other=2),)
     examples = (
-        Bad.final(_SCATTER.format(dtype="f32", opcode="add", claim="")),
-        Good.final(_SCATTER.format(dtype="s32", opcode="add", claim="")),
-        Good.final(_SCATTER.format(dtype="f32", opcode="maximum", claim="")),
-        Good.final(_SCATTER.format(dtype="f32", opcode="add", claim=", unique_indices=true")),
+        Bad.final(_SCATTER.format(type="f32", opcode="add", unique="false")),
+        Good.final(_SCATTER.format(type="s32", opcode="add", unique="false")),
+        Good.final(_SCATTER.format(type="f32", opcode="maximum", unique="false")),
+        Good.final(_SCATTER.format(type="f32", opcode="add", unique="true")),
         Good.final(
-            _SCATTER.format(dtype="f32", opcode="add", claim=""),
-            beside={"module_0001.m.debug_options": f"{FIXED_BY[0]}: true"},
+            _SCATTER.format(type="f32", opcode="add", unique="false"),
+            beside={"module_0001.m.debug_options": "xla_gpu_exclude_nondeterministic_ops: true"},
         ),
     )
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # loaded where a module has such a call
 _PROGRAM = r"""
 HloModule adds_in_place
 
-ROOT c = f32[512]{0} custom-call(f32[512]{0} x, f32[512]{0} y), custom_call_target="triton_kernel_call", output_to_operand_aliasing={{}: (1, {})}, backend_config="%s"%s
+ROOT c = f32[512] custom-call(f32[512] x, f32[512] y), custom_call_target="triton_kernel_call", output_to_operand_aliasing={{{{}}: (1, {{}})}}, backend_config="{payload}"  // error
 """  # noqa: E501
 # Two minimal payloads, for two pointers: one saves (1, 0, 2048), the other (1, 2, 2048).
 _WRONG = r"x\234\023R\346b\314\026\022\347\022\346b\0062\004\030%\030\025\030\265\230\270\030@X\210A\212\225\203Q\242A\000\000;\006\003\016"  # noqa: E501
@@ -56,8 +56,8 @@ class AutotunedAliasesDiffer(Rule):
     opcodes = frozenset({"custom-call"})
     evidence = (PublicReport("NVIDIA/TransformerEngine#2814", "payloads/add_wrong_legacy"),)
     examples = (
-        Bad.entry(_PROGRAM % (_WRONG, "  // error"), fixed=_PROGRAM % (_RIGHT, "")),
-        Good.entry(_PROGRAM % (_RIGHT, "")),
+        Bad.entry(_PROGRAM.format(payload=_WRONG), fixed=_PROGRAM.format(payload=_RIGHT)),
+        Good.entry(_PROGRAM.format(payload=_RIGHT)),
     )
 
     def check(self, final: FinalModule) -> Findings:

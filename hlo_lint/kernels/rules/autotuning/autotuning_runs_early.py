@@ -31,18 +31,21 @@ if TYPE_CHECKING:  # loaded where a module has such a call
 _PROGRAM = r"""
 HloModule doubles, is_scheduled=true
 
-ROOT c = f32[512]{0} custom-call(f32[512]{0} x), custom_call_target="triton_kernel_call_ffi", api_version=API_VERSION_TYPED_FFI, backend_config={opaque = "x\9C\13\92\E1b\CC\16\12\E7\12\E6b\062\04\18%\18\15\18\B5\98\B8\18@X\88\01\00(1\027"}<mark>
+ROOT c = f32[512]{0} custom-call(f32[512]{0} x), custom_call_target="triton_kernel_call_ffi", api_version=API_VERSION_TYPED_FFI, backend_config={opaque = "x\9C\13\92\E1b\CC\16\12\E7\12\E6b\062\04\18%\18\15\18\B5\98\B8\18@X\88\01\00(1\027"}  // error
 """  # noqa: E501
-_ASSIGNMENT = """
+_DONATED = """
 BufferAssignment:
 allocation 0: size 2048, parameter 0, shape |f32[512]| at ShapeIndex {}, maybe-live-out:
  value: <0 x @0> (size=2048,offset=0): f32[512]{0}
-allocation 1: size 2048, output shape is |f32[512]|, maybe-live-out:
- value: <2 other @0> (size=2048,offset=0): f32[512]{0}
+ value: <1 c @0> (size=2048,offset=0): f32[512]{0}
 """
-_RESULT = " value: <1 c @0> (size=2048,offset=0): f32[512]{0}\n"
-_DONATED = _ASSIGNMENT.replace("allocation 1", f"{_RESULT}allocation 1")
-_APART = _ASSIGNMENT + _RESULT
+_APART = """
+BufferAssignment:
+allocation 0: size 2048, parameter 0, shape |f32[512]| at ShapeIndex {}:
+ value: <0 x @0> (size=2048,offset=0): f32[512]{0}
+allocation 1: size 2048, output shape is |f32[512]|, maybe-live-out:
+ value: <1 c @0> (size=2048,offset=0): f32[512]{0}
+"""
 
 _FIXED = r"""
 HloModule doubles, is_scheduled=true
@@ -83,12 +86,8 @@ class AutotuningRunsEarly(Rule):
         ),
     )
     examples = (
-        Bad.entry(
-            _PROGRAM.replace("<mark>", "  // error"),
-            fixed=_FIXED,
-            artefacts={"-buffer-assignment.txt": _DONATED},
-        ),
-        Good.entry(_PROGRAM.replace("<mark>", ""), artefacts={"-buffer-assignment.txt": _APART}),
+        Bad.entry(_PROGRAM, fixed=_FIXED, artefacts={"-buffer-assignment.txt": _DONATED}),
+        Good.entry(_PROGRAM, artefacts={"-buffer-assignment.txt": _APART}),
     )
 
     def is_applicable(self, module: Module) -> bool:

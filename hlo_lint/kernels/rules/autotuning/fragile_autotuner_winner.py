@@ -12,8 +12,8 @@ device: "0123456789abcdef"
 instruction_profiles {
   hlo_fingerprint: "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa1"
   config_profiles { config { backend: TRITON backend_config { triton { block_m: 64 } } } run_time { nanos: 4256 } }
-  config_profiles { config { backend: NATIVE_EMITTER backend_config { native_emitter { } } } run_time { nanos: %d } }
-  hlo_text: "%%gemm_fusion_dot = bf16[64,64]{1,0} fusion(%%p.0), kind=kCustom, calls=%%gemm"
+  config_profiles { config { backend: NATIVE_EMITTER backend_config { native_emitter { } } } run_time { nanos: %(nanos)d } }
+  hlo_text: "gemm_fusion_dot = bf16[64,64]{1,0} fusion(p.0), kind=kCustom, calls=gemm"
 }
 """  # noqa: E501
 
@@ -44,7 +44,7 @@ class FragileAutotunerWinner(Rule):
             "autotune/new.textproto",
         ),
     )
-    examples = (Bad(_LOG % 4320, marks=(2,)), Good(_LOG % 9000))
+    examples = (Bad(_LOG % {"nanos": 4320}, marks=(2,)), Good(_LOG % {"nanos": 9000}))
 
     def check(self, runs: AutotuningRuns) -> Findings:
         """Winners that differ between logs, and choices of the last log that are too close."""

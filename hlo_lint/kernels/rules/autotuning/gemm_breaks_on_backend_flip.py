@@ -8,12 +8,15 @@ from hlo_lint.rules.evidence import PublicReport
 GEMM = """
 HloModule split
 
-gemm {
-  ROOT d = f32[2,8,128,32]{%s} dot(f16[2,8,64,128]{3,2,1,0} a, f16[2,8,32,64]{3,2,1,0} b), lhs_batch_dims={0,1}, lhs_contracting_dims={2}, rhs_batch_dims={0,1}, rhs_contracting_dims={3}
-}
+gemm {{
+  ROOT d = f32[2,8,128,32]{layout} dot(f16[2,8,64,128] a, f16[2,8,32,64] b), \
+lhs_batch_dims={{0,1}}, lhs_contracting_dims={{2}}, \
+rhs_batch_dims={{0,1}}, rhs_contracting_dims={{3}}
+}}
 
-ROOT f = f32[2,8,128,32]{%s} fusion(f16[2,8,64,128]{3,2,1,0} x, f16[2,8,32,64]{3,2,1,0} y), kind=kCustom, calls=gemm, backend_config={"fusion_backend_config":{"kind":"__triton_gemm"}}%s
-"""  # noqa: E501
+ROOT f = f32[2,8,128,32]{layout} fusion(f16[2,8,64,128] x, f16[2,8,32,64] y), kind=kCustom, \
+calls=gemm, backend_config={{"fusion_backend_config":{{"kind":"__triton_gemm"}}}}  // error
+"""
 """The result of splitting the contracted dimension: a dot with two batch dimensions."""
 
 ONE_BATCH = """
@@ -45,8 +48,8 @@ class GemmBreaksOnBackendFlip(Rule):
     mentions = ("__triton_gemm",)
     evidence = (PublicReport("ROCm/xla#817", "flips/breaks/result_moves.before.hlo"),)
     examples = (
-        Bad.entry(GEMM % ("2,3,1,0", "2,3,1,0", "  // error")),
-        Good.entry(GEMM % ("3,2,1,0", "3,2,1,0", "")),
+        Bad.entry(GEMM.format(layout="{2,3,1,0}")),
+        Good.entry(GEMM.format(layout="{3,2,1,0}")),
         Good.entry(ONE_BATCH),
     )
 

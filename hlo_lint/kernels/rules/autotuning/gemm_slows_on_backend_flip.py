@@ -27,7 +27,7 @@ class GemmSlowsOnBackendFlip(Rule):
             "flips/slows/nothing_moves.before.hlo",
         ),
     )
-    examples = (Bad.entry(GEMM % ("3,2,1,0", "3,2,1,0", "  // error")), Good.entry(ONE_BATCH))
+    examples = (Bad.entry(GEMM.format(layout="{3,2,1,0}")), Good.entry(ONE_BATCH))
 
     def check(self, before: BeforeAutotuner) -> Findings:
         """Fusions that would leave reshapes, in a release where that is not fatal."""

@@ -10,7 +10,7 @@ from hlo_lint.rules.base import Bad, FinalModule, Finding, Findings, Good, Measu
 _PROGRAM = r"""
 HloModule two_results
 
-ROOT c = (f32[512]{0}, f32[512]{0}) custom-call(f32[512]{0} x), custom_call_target="triton_kernel_call", backend_config="%s"%s
+ROOT c = (f32[512], f32[512]) custom-call(f32[512] x), custom_call_target="triton_kernel_call", backend_config="{payload}"  // error
 """  # noqa: E501
 # Two minimal payloads: a kernel of two pointers, and one of three.
 _TWO = r"x\234\343\022\346b\346b\314\026`\224`T`\324b\342b\000a\000\020\023\001X"
@@ -33,7 +33,10 @@ class KernelMissesResult(Rule):
             "payloads/partial_ffi",
         ),
     )
-    examples = (Bad.entry(_PROGRAM % (_TWO, "  // error")), Good.entry(_PROGRAM % (_THREE, "")))
+    examples = (
+        Bad.entry(_PROGRAM.format(payload=_TWO)),
+        Good.entry(_PROGRAM.format(payload=_THREE)),
+    )
 
     def check(self, final: FinalModule) -> Findings:
         """Results after the last pointer that do not alias an operand."""

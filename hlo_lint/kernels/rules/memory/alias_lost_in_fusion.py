@@ -14,27 +14,16 @@ from hlo_lint.text.edits import Fix
 _PROGRAM = """
 HloModule adds_in_place
 
-body {
-  x = f32[64]{0} parameter(0)
-  y = f32[32]{0} parameter(1)
-  half = f32[16]{0} slice(y), slice={[0:16]}
-  ROOT c = f32[64]{0} custom-call(x, half), custom_call_target="adds_in_place", output_to_operand_aliasing={{}: (0, {})}
-}
+body {{
+  x = f32[64] parameter(0)
+  y = f32[32] parameter(1)
+  half = f32[16] slice(y), slice={{[0:16]}}
+  ROOT c = f32[64] custom-call(x, half), custom_call_target="adds_in_place", \
+output_to_operand_aliasing={{{{}}: (0, {{}})}}
+}}
 
-ROOT f = f32[64]{0} fusion(f32[64]{0} x, f32[32]{0} y)%s, kind=kCustom, calls=body%s
-"""  # noqa: E501
-_SLICED = """
-HloModule adds_to_a_slice
-
-body {
-  x = f32[32]{0} parameter(0)
-  y = f32[64]{0} parameter(1)
-  half = f32[32]{0} slice(y), slice={[0:32]}
-  ROOT c = f32[32]{0} custom-call(x, half), custom_call_target="adds_in_place", output_to_operand_aliasing={{}: (1, {})}
-}
-
-ROOT f = f32[32]{0} fusion(f32[32]{0} x, f32[64]{0} y), kind=kCustom, calls=body  // error
-"""  # noqa: E501
+ROOT f = f32[64] fusion(f32[64] x, f32[32] y), kind=kCustom, calls=body{aliases}  // error
+"""
 
 
 class AliasLostInFusion(Rule):
@@ -67,11 +56,23 @@ class AliasLostInFusion(Rule):
     )
     examples = (
         Bad.entry(
-            _PROGRAM % ("", "  // error"),
-            fixed=_PROGRAM % ("", ", output_to_operand_aliasing={{}: (0, {})}"),
+            _PROGRAM.format(aliases=""),
+            fixed=_PROGRAM.format(aliases=", output_to_operand_aliasing={{}: (0, {})}"),
         ),
-        Good.entry(_PROGRAM % (", output_to_operand_aliasing={{}: (0, {})}", "")),
-        Bad.entry(_SLICED),
+        Good.entry(_PROGRAM.format(aliases=", output_to_operand_aliasing={{}: (0, {})}")),
+        Bad.entry("""
+            HloModule adds_to_a_slice
+
+            body {
+              x = f32[32] parameter(0)
+              y = f32[64] parameter(1)
+              half = f32[32] slice(y), slice={[0:32]}
+              ROOT c = f32[32] custom-call(x, half), custom_call_target="adds_in_place",
+                  output_to_operand_aliasing={{}: (1, {})}
+            }
+
+            ROOT f = f32[32] fusion(f32[32] x, f32[64] y), kind=kCustom, calls=body  // error
+        """),
     )
 
     def check(self, module: Module) -> Findings:

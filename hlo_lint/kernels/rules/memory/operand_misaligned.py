@@ -15,12 +15,12 @@ MOSAIC_ALIGNMENT = 256
 _PROGRAM = r"""
 HloModule reads_a_slice
 
-body {
-  s = f32[512]{0} slice(f32[1024]{0} p), slice={[%d:%d]}
-  ROOT c = f32[512]{0} custom-call(s), custom_call_target="triton_kernel_call_ffi", api_version=API_VERSION_TYPED_FFI, backend_config={opaque = "x\DA\E3\92\E6b\E7b\CC\16`1\88\12`\94`T`\D4b\E1b\12\10\80\90\00&M\02J"}%s
-}
+body {{
+  s = f32[512] slice(f32[1024] p), slice={{[{start}:{end}]}}
+  ROOT c = f32[512] custom-call(s), custom_call_target="triton_kernel_call_ffi", api_version=API_VERSION_TYPED_FFI, backend_config={{opaque = "x\DA\E3\92\E6b\E7b\CC\16`1\88\12`\94`T`\D4b\E1b\12\10\80\90\00&M\02J"}}  // error
+}}
 
-ENTRY e { ROOT f = f32[512]{0} fusion(f32[1024]{0} p), kind=kCustom, calls=body }
+ENTRY e {{ ROOT f = f32[512] fusion(f32[1024] p), kind=kCustom, calls=body }}
 """  # noqa: E501
 
 
@@ -46,7 +46,7 @@ class OperandMisaligned(Rule):
             "payloads/sliced_ffi",
         ),
     )
-    examples = (Bad(_PROGRAM % (1, 513, "  // error")), Good(_PROGRAM % (4, 516, "")))
+    examples = (Bad(_PROGRAM.format(start=1, end=513)), Good(_PROGRAM.format(start=4, end=516)))
 
     def check(self, final: FinalModule) -> Findings:
         """Operands that are slices at an offset that their kernel rejects."""

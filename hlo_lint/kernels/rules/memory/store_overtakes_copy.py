@@ -19,18 +19,18 @@ _KERNEL = """
 .extern .shared .align 16 .b8 smem[];
 
 .visible .entry k(.param .u64 p)
-{
-\t.reg .b32 \t%%r<4>;
-\t.reg .b64 \t%%rd<3>;
-\tld.param.u64 \t%%rd1, [p];
-\tmov.u32 \t%%r1, smem;
-\tmov.u32 \t%%r2, 0;
-\tcp.async.cg.shared.global [%%r1], [%%rd1], 16;
+{{
+\t.reg .b32 \t%r<4>;
+\t.reg .b64 \t%rd<3>;
+\tld.param.u64 \t%rd1, [p];
+\tmov.u32 \t%r1, smem;
+\tmov.u32 \t%r2, 0;
+\tcp.async.cg.shared.global [%r1], [%rd1], 16;
 \tcp.async.commit_group;
-%s\tbar.sync \t0;
-\tst.shared.b32 \t[%%r1], %%r2;%s
+{wait}\tbar.sync \t0;
+\tst.shared.b32 \t[%r1], %r2;  // error
 \tret;
-}
+}}
 """
 
 
@@ -55,8 +55,8 @@ class StoreOvertakesCopy(Rule):
         ),
     )
     examples = (
-        Bad(_KERNEL % ("", "  // error"), fixed=_KERNEL % ("\tcp.async.wait_group 0;\n", "")),
-        Good(_KERNEL % ("\tcp.async.wait_group 0;\n", "")),
+        Bad(_KERNEL.format(wait=""), fixed=_KERNEL.format(wait="\tcp.async.wait_group 0;\n")),
+        Good(_KERNEL.format(wait="\tcp.async.wait_group 0;\n")),
     )
 
     def check(self, ptx: Ptx) -> Findings:

@@ -29,7 +29,7 @@ format         9
 dim            3
 gmem_address   0x7f1a4c000000
 globalDim      (128,1,32,1,1)
-globalStrides  (2,%d,256,0,0)
+globalStrides  (2,{stride},256,0,0)
 boxDim         (64,128,1,1,1)
 elementStrides (1,1,1,1,1)
 interleave     0
@@ -42,10 +42,11 @@ Error: Failed to initialize the TMA descriptor 1
 _PROGRAM = r"""
 HloModule loads_q
 
-ENTRY e {
-  q = bf16[32,1,128]{2,1,0} parameter(0)
-  ROOT c = f32[64]{0} custom-call(q), custom_call_target="triton_kernel_call", backend_config="%s"%s
-}
+ENTRY e {{
+  q = bf16[32,1,128] parameter(0)
+  ROOT c = f32[64] custom-call(q), custom_call_target="triton_kernel_call",  // error
+      backend_config="{payload}"
+}}
 """
 # Two minimal payloads: element strides (128, 1, 1), and (128, 128, 1).
 _ONE = r"x\234\343R\347b\346b\314\026`\224`T`\324\222\362\222\340\022\343\340\024`\226bQ`l`Tbi`dd\324b\0012\035\000O/\004C"  # noqa: E501
@@ -80,10 +81,10 @@ class TmaDescriptorRefused(Rule):
         ),
     )
     examples = (
-        Bad(_PROGRAM % (_ONE, "  // error"), fixed=_PROGRAM % (_DENSE, "")),
-        Good(_PROGRAM % (_DENSE, "")),
-        Bad(_LOG % 2, marks=(6,)),
-        Good(_LOG % 256),
+        Bad(_PROGRAM.format(payload=_ONE), fixed=_PROGRAM.format(payload=_DENSE)),
+        Good(_PROGRAM.format(payload=_DENSE)),
+        Bad(_LOG.format(stride=2), marks=(6,)),
+        Good(_LOG.format(stride=256)),
     )
 
     def check(self, final: FinalModule) -> Findings:
