@@ -49,6 +49,7 @@ def type_violations(scope: Scope, number: int) -> Iterator[Violation]:
     """The violations of the type that an instruction prints."""
     row, stage = scope.computation.rows[number], scope.stage
     for check, message in type_errors(type_of(row)):
+        # On TPU, any type may have an element size.
         if check == "element-size" and not stage.packed:
             continue
         if check == "unbounded-dimension" and opcode_of(row) in stage.unbounded_dynamic_opcodes:
@@ -65,10 +66,11 @@ def shape_violations(
     opcode = opcode_of(row)
     if not has_shape_checks(opcode):
         return
-    checked = inference.check_shape(computation, number)
-    has_operand = len(references_of(row)) == 1
-    if opcode == "bitcast" and has_operand and not _bitcast_sizes_count(scope, number):
+    # The shape of a bitcast with its one operand is judged by its size alone.
+    is_unary = len(references_of(row)) == 1
+    if opcode == "bitcast" and is_unary and not _bitcast_sizes_count(scope, number):
         return
+    checked = inference.check_shape(computation, number)
     messages = [*checked.errors]
     if stage.layouts and checked.layout_error:
         messages.append(checked.layout_error)
@@ -85,11 +87,12 @@ def shape_violations(
 def _bitcast_sizes_count(scope: Scope, number: int) -> bool:
     """True if `HandleBitcast` compares sizes: only in layout-sensitive mode.
 
-    XLA:GPU and XLA:CPU count no padding; on TPU tiles pad.
+    XLA:GPU and XLA:CPU count no padding. Elsewhere tiles may pad: the size in bytes is unknown.
     """
     stage = scope.stage
     if not (stage.layouts and stage.bitcast_sizes):
         return False
+    # A stage that is not assumed is packed on GPU or CPU.
     if stage.exact_layouts and stage.packed:
         return True
     bitcast = scope.computation.at(number)
@@ -128,6 +131,7 @@ def _precisions(scope: Scope, number: int) -> Iterator[Violation]:
     if len(dtypes) < 2 and "#" not in operands_of(rows[number]):
         return
     instruction = scope.computation.at(number)
+    # The first operand of each type.
     floats = {
         array.dtype: place
         for place in reversed(range(len(references)))
@@ -152,12 +156,13 @@ def _changed_precision(instruction: Instruction) -> Iterator[Violation]:
 
 @lru_cache(maxsize=1 << 14)
 def type_errors(text: str) -> tuple[tuple[str, str], ...]:
-    """The errors of a type on its own: names of checks, and messages."""
+    """The errors of a type on its own: pairs of a check's name and a message."""
     if not text:
         return ()
     try:
         shape = parse_shape(text)
     except ShapeSyntaxError as error:
+        # Without a layout, a rule of the family `form` reports it.
         return (("layout-rank", f"invalid type {text}: {error.message}"),) if "{" in text else ()
     errors: dict[str, str] = {}  # one for each check
     for _, leaf in leaves(shape):
