@@ -1,4 +1,4 @@
-"""The keys of a settings file, each with type, default, meaning."""
+"""The keys of a settings file: names, types, meanings. `Settings` has their defaults."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SettingType:
     """Its JSON Schema."""
 
     def then(self, convert: Callable[[Any, SettingPlace], Any]) -> SettingType:
-        """This type with converted values; an unknown name is an error at the value."""
+        """This type with converted values; a UsageError of `convert` is given the value's place."""
 
         def read(value: object, place: SettingPlace) -> object:
             try:
@@ -70,6 +70,7 @@ def _choice(words: Sequence[str], title: str = "") -> SettingType:
     def known(value: str, place: SettingPlace) -> str:
         if value in words:
             return value
+        # Without a near word the hint is the list, which the message has already.
         hint = nearest(value, words, listed)
         raise place.error(
             f"{_spelled(value)} is not {listed}{'' if hint is listed else f': {hint}'}"
@@ -129,7 +130,7 @@ def _read_options(rule: str, table: dict[str, Any], place: SettingPlace) -> Mapp
             raise place.at(name).error(
                 f"takes {options[name].expected}, not {_spelled(value)}"
             ) from error
-    return dict(table)
+    return dict(table)  # as it is written: rules read their options themselves
 
 
 def _options_schema() -> Schema:
@@ -327,6 +328,7 @@ def schema() -> Schema:
     """The schema of an `hlo_lint.toml`, or of the table `[tool.hlo_lint]` of a pyproject.toml."""
     families = {entry.family for entry in rule_entries()}
     properties = {key.name: {"description": key.doc, **key.type.schema} for key in KEYS}
+    # The options of all rules, which `KEYS` does not import.
     properties["rules"] = {"description": properties["rules"]["description"], **_options_schema()}
     names = [*sorted(families), *sorted(known_names() - families)]
     return {

@@ -68,8 +68,9 @@ def target_of(name: str) -> Chip:
     elif lower in target_names():
         path = FOLDER / f"{lower}.pbtxt"
     else:
-        # A chip of another generation has a name that is near, too: b300 is not meant to be h100.
+        # The cutoff is strict, as chips of different generations have similar names: h100, b300.
         hint = nearest(name, names, cutoff=0.75)
+        # Without a near name, the hint itself lists all.
         listed = "" if hint.startswith("there are") else f" There are {', '.join(names)}"
         raise UsageError(
             f"no target is named {name}; {hint}{listed}, "
@@ -117,6 +118,8 @@ def readable_description(text: str, compiler: XlaCompiler) -> str:
 
 def without_field(text: str, name: str, line: int, column: int) -> str | None:
     """A protobuf text without the last field of a name before a position; None without the field.
+
+    Lines and columns begin at 1; protobuf's parser reports the place after the name.
 
     >>> without_field('a { b: 1 new { c: "}" } d: 2 }', "new", 1, 15)
     'a { b: 1 d: 2 }'
