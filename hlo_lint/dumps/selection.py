@@ -51,7 +51,7 @@ def modules_of(dump: PassDump) -> tuple[Module, ...]:
 
 
 def main_compilations(dump: Dump) -> list[Compilation]:
-    """The compiled modules, without the autotuner's trial modules."""
+    """The modules that a compiler dumped, without loose files and the autotuner's trial modules."""
     return [
         compilation
         for compilation in dump
@@ -155,11 +155,11 @@ def outer_pass(dumps: Sequence[PassDump], start: int) -> str:
     if first is None or first.after != "pipeline-start":
         return ""
     following = (dump.name for dump in dumps[start + 1 :])
-    after = next((name for name in following if name and name.pipeline != first.pipeline), None)
+    outer = next((name for name in following if name and name.pipeline != first.pipeline), None)
     opened = {dump.name.pipeline for dump in dumps[:start] if dump.name}
-    if after is None or after.pipeline not in opened or after.after == "pipeline-start":
+    if outer is None or outer.pipeline not in opened or outer.after == "pipeline-start":
         return ""
-    return after.after
+    return outer.after
 
 
 def names_of(compilation: Compilation) -> tuple[str, ...]:

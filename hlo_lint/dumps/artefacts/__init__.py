@@ -30,10 +30,11 @@ Readers are imported on demand, which keeps the check of a small file fast.
 """
 
 _BEGINNING: Final = 1 << 14
+"""Bytes that show whether a protobuf text is a log of the autotuner."""
 
 
 def reader_for(name: str) -> ArtefactReader | None:
-    """The reader for a file name, or None if the name does not show its kind."""
+    """The reader for a plain file name, or None if the name does not show its kind."""
     return next((_reader(ARTEFACTS[end]) for end in ARTEFACTS if name.endswith(end)), None)
 
 
@@ -54,7 +55,7 @@ def read_artefact(path: Path) -> Any:
     reader = reader_for(name)
     if reader is not None:
         return reader(decode(read_stored(path)), path)
-    # Users name the logs of the autotuner: the beginning of such a file decides.
+    # A log of the autotuner has a name that the user chose: its beginning decides.
     if name.endswith(PROTO_TEXT) and looks_like_autotuning(decode(read_stored(path, _BEGINNING))):
         return _reader(ARTEFACTS[".autotune_results.pbtxt"])(decode(read_stored(path)), path)
     return None

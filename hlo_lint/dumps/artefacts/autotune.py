@@ -6,9 +6,9 @@
     old results  AutotuneResults        results { device hlo result { triton {…} } version }
 
 Logs come from `--xla_gpu_dump_autotune_logs_to` (`xla/backends/autotuner/autotuner.cc`) under a
-name that the user chooses, with modules appended; results from
-`--xla_gpu_dump_autotune_results_to`, and as `*.autotune_results.pbtxt`. Configurations have the
-same spelling in all four, so that runs can be compared.
+name that the user chooses, and each module appends its records; results come from
+`--xla_gpu_dump_autotune_results_to`, and a dump has them as `*.autotune_results.pbtxt`. This reader
+spells configurations of all four alike, so that runs can be compared.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def read_autotuning(text: str, path: Path | None = None) -> Autotuning:
             # The records of each module begin with the device.
             module, device = module + 1, field.value
         elif not isinstance(field.value, Message):
-            continue
+            continue  # such as `version: 3`
         elif field.name == "instruction_profiles":
             instructions.append(_profiled(field.value, module, device, field.span))
         elif field.name == "logs":
@@ -114,7 +114,7 @@ def read_autotuning(text: str, path: Path | None = None) -> Autotuning:
             config = _new_config(field.value.message("value").message("optimal_config"))
             results.append(ChosenConfig(target.text("hlo_fingerprint"), "", *config, field.span))
         elif field.name == "results":
-            hlo = field.value.text("hlo")  # of a fusion, its body in braces
+            hlo = field.value.text("hlo")  # a fusion is written as its body, in braces
             config = _old_config(field.value.message("result"), hlo.startswith("{"))
             results.append(ChosenConfig("", hlo, *config, field.span))
         elif field.name != "per_backend_versions":
@@ -154,7 +154,7 @@ def _messages(message: Message, name: str) -> Iterator[tuple[Message, Span]]:
 
 
 def _candidate(backend: str, config: str, run: Message, failure: Message, span: Span) -> Candidate:
-    """A trial; new logs have the fields of its run and of its failure in a single message."""
+    """A trial; in new logs one message holds its run and its failure, and is given twice."""
     time = run.message("run_time")
     # No run takes 0 ns: proto3 leaves out the field without a timed run.
     nanoseconds = time.number("seconds") * 10**9 + time.number("nanos")
@@ -167,6 +167,7 @@ def _candidate(backend: str, config: str, run: Message, failure: Message, span: 
 
 def _logged(log: Message, span: Span) -> TunedInstruction:
     instruction = _of_any_type(log.message("instr"))
+    # A log whose `instr` is not expanded is taken for that of a fusion.
     name = log.text("fusion_name") or instruction.text("name")
     is_fusion = instruction.text("opcode", "fusion") == "fusion"
     candidates = tuple(
