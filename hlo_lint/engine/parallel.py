@@ -91,7 +91,9 @@ def parts_of(
         for position in distinct.keys() - parts:
             dumps = compilations[position].dumps
             lost = Result(skipped=[Skipped(str(dump.path), str(error), cut=True) for dump in dumps])
-            parts[position] = Part(lost, frozenset(), frozenset(), (), ())
+            parts[position] = Part(
+                lost, unread=frozenset(), of_modules=frozenset(), of_helpers=(), logs=()
+            )
     for position, earlier in equal.items():
         copy = compilations[position]
         parts[position] = relocated(parts[earlier], places(compilations[earlier], copy))
@@ -145,7 +147,7 @@ def _is_for_here(
 def _mapped(
     work: Work, compilations: Mapping[int, Compilation], executor: Executor
 ) -> Iterator[tuple[int, Any]]:
-    """The result for each compilation; paths are sent as absolute paths, and mapped back."""
+    """The result for each compilation; a cluster gets absolute paths, which are mapped back."""
     batches = _batches(compilations, executor.jobs)
     if executor.is_local:
         return executor.map(work, batches)
@@ -171,7 +173,7 @@ def _batches(compilations: Mapping[int, Compilation], jobs: int) -> list[dict[in
     costs = {position: cost_of(compilation) for position, compilation in compilations.items()}
     least = min(_BATCH_COST, sum(costs.values()) // (jobs * _BATCHES_PER_JOB))
     batches: list[dict[int, Compilation]] = []
-    filled = least
+    filled = least  # so that the first compilation begins a batch
     for position in sorted(compilations, key=lambda position: (-costs[position], position)):
         if filled >= least:
             batches.append({})

@@ -16,7 +16,8 @@ def without_subsumed(
     """The findings without those that another rule's finding at the same place subsumes.
 
     A finding that stays has the highest severity of those that it subsumes, and their messages as
-    notes. A finding subsumed by a suppressed one is suppressed with it.
+    notes. A finding subsumed by a suppressed one is suppressed with it. No rule may subsume itself
+    by way of others.
     """
     both = (*findings, *suppressed)
     by_place = by_key(((finding.path, finding.line), finding) for finding in both)
@@ -63,7 +64,7 @@ def _subsumed_in(
             is_part = finding.rule in parts[whole.rule]
             loses_fix = finding.fix is not None and whole.fix is None
             places = {(part.computation, part.instruction) for part in (finding, whole)}
-            # A finding about a text has no instruction, and is about any of its line.
+            # A finding about the text has no instruction: it concerns each instruction of the line.
             if is_part and not loses_fix and len(places - {(None, None)}) < 2:
                 yield id(finding), whole
                 break

@@ -59,6 +59,7 @@ def emitter_of(kernel: Instruction) -> str:
         return kernel.custom_call_target
     if kernel.opcode != "fusion":
         return kernel.opcode
+    # The innermost of these counts, such as {"fusion_backend_config":{"kind":"__triton"}}.
     config: object = kernel.backend_config()
     for name in ("fusion_backend_config", "fusion_config", "kind"):
         inner = config.get(name) if isinstance(config, Mapping) else None
@@ -87,10 +88,9 @@ def _is_whole(module: Module) -> bool:
     names = [computation.name for computation in module.computations]
     return len(set(names)) == len(names) and all(
         computation.root is not None
-        and all(operand.instruction is not None for row in rows for operand in row.operands)
-        and all(name in names for row in rows for name in row.called_computations)
+        and all(operand.instruction is not None for row in computation for operand in row.operands)
+        and all(name in names for row in computation for name in row.called_computations)
         for computation in module.computations
-        for rows in [computation.instructions]
     )
 
 
@@ -117,7 +117,7 @@ def cuts_of(module: Module, *, constants: bool = False) -> Iterator[KernelCut]:
     for instruction in chain(kernels_of(module), shown):
         body = bodies.get(instruction.computation.name)
         if body is None:
-            continue  # a computation that is written in place
+            continue  # in a computation inside an attribute, which the draft has as text
         yield KernelCut(instruction, _cut(draft, body, body.row(instruction.name)))
 
 
@@ -159,7 +159,7 @@ def _cut(draft: Draft, body: DraftComputation, row: DraftInstruction) -> Draft:
     entry = _Entry(body, is_in_place)
     operands = [entry.value(name) for name in row.reads]
     launched = row.without(("control-predecessors", "sharding"))
-    if operands:
+    if operands:  # otherwise the text may be a literal
         launched = launched.with_operands(operands)
     rows = (*entry.rows, launched)
     return Draft(
@@ -191,7 +191,7 @@ class _Entry:
             literal = origin.operands_text
             is_short = len(literal) < MAX_LITERAL and "..." not in literal
             if origin.opcode == "constant" and is_short:
-                # Constants have names that PTX takes, or XLA:GPU dies of them.
+                # XLA:GPU names constants as PTX demands, without dots, and dies of other names.
                 given = f"{origin.name}_given" if self._is_in_place else origin.name
                 constant = origin._replace(name=given, attributes_text="")
                 self._names[name] = self._copied(constant, name)
@@ -203,20 +203,21 @@ class _Entry:
                 self._names[name] = self._given(name, source.type_text)
         return self._names[name]
 
-    def _given(self, name: str, text: str) -> str:
-        shape = shape_or_none(text)
+    def _given(self, name: str, type_text: str) -> str:
+        """Add a value of a type as a parameter, a token, or a tuple of both; return its name."""
+        shape = shape_or_none(type_text)
         if isinstance(shape, TupleShape):
             parts = [
                 self._given(f"{name}.element{number}", f"{element}")
                 for number, element in enumerate(shape.elements)
             ]
-            self.rows.append(DraftInstruction.of(name, text, "tuple", parts))
-        elif text == "token[]":
-            self.rows.append(DraftInstruction.of(name, text, "after-all", ()))
+            self.rows.append(DraftInstruction.of(name, type_text, "tuple", parts))
+        elif type_text == "token[]":
+            self.rows.append(DraftInstruction.of(name, type_text, "after-all", ()))
         else:
             number = sum(row.opcode == "parameter" for row in self.rows)
             given = f"{name}_given" if self._is_in_place else name
-            return self._copied(DraftInstruction(given, text, "parameter", f"{number}"), name)
+            return self._copied(DraftInstruction(given, type_text, "parameter", f"{number}"), name)
         return name
 
     def _copied(self, row: DraftInstruction, name: str) -> str:
