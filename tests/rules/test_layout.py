@@ -110,7 +110,7 @@ def test_what_is_not_packed_yet_lies_as_its_reader_does(tmp_path: Path) -> None:
     assert not hlo_lint.lint(dumped(text, tmp_path, EARLY), ["layout-changed"]).findings
     final = "module_0001.jit_f.sm_9.0_gpu_after_optimizations.txt"
     found = hlo_lint.lint(dumped(text, tmp_path, final), ["layout-changed"]).findings
-    assert [each.instruction for each in found] == ["m"]
+    assert [(each.instruction, each.fix) for each in found] == [("m", None)]
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))

@@ -103,13 +103,16 @@ class LayoutChanged(Rule):
 
         rewrite = Rewrite(module)
         for number, before, after in turned(instruction):
-            # Neither tiles nor a layout of another rank can be carried over.
+            # Tiles belong to one order.
             if before.layout is None or after.layout is None or before.layout.tiles:
                 return None
             # A copy keeps the rank.
             if before.rank != after.rank:
                 return None
             order = after.layout.minor_to_major
+            # They are packed differently: a copy in the same order would not change that.
+            if order == before.minor_to_major:
+                return None
             copied = before.with_layout(before.layout._replace(minor_to_major=order))
             copy = rewrite.insert_before(
                 instruction, "copy", copied, [instruction.operands[number]]
