@@ -81,7 +81,7 @@ class ChildLimits:
             UsageError: for a variable that is not a positive number.
         """
         megabytes = _positive(MEMORY)
-        memory = memory if megabytes is None else int(megabytes) << 20
+        memory = memory if megabytes is None else int(megabytes * (1 << 20))
         return cls(_positive(SECONDS) or seconds, memory)
 
     @property

@@ -179,5 +179,5 @@ def test_a_limit_is_a_positive_number(value: str, monkeypatch: pytest.MonkeyPatc
 
 def test_variables_set_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(limits.SECONDS, "2.5")
-    monkeypatch.setenv(limits.MEMORY, "3")
-    assert ChildLimits.by_default(1, 1) == ChildLimits(2.5, 3 << 20)
+    monkeypatch.setenv(limits.MEMORY, "2.5")
+    assert ChildLimits.by_default(1, 1) == ChildLimits(2.5, 5 << 19)
