@@ -23,7 +23,15 @@ TPUS: Final = {
 }
 """The TPU generations, each with the smallest topology of libtpu: the chips of a host."""
 
+HEALTHY = "HloModule m\nENTRY e {\n  ROOT p = f32[1]{0} parameter(0)\n}\n"
+"""A module that every compiler compiles."""
+
 _topology = re.compile(rf"({'|'.join(TPUS)}):\d+x\d+(?:x\d+)?")
+_UNKNOWN_FIELD = re.compile(
+    r"Error parsing text-format \S+: (\d+):(\d+): "
+    r"(?:Message type .* has no field named|Unknown enumeration value of .* for field) \"(\w+)\""
+)
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]|[^\s{}\[\]"]+')
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,23 +88,6 @@ def target_of(name: str) -> Chip:
         return Chip(Path(name).name, False, path.read_text("utf-8"))
 
 
-_UNKNOWN_FIELD = re.compile(
-    r"Error parsing text-format \S+: (\d+):(\d+): "
-    r"(?:Message type .* has no field named|Unknown enumeration value of .* for field) \"(\w+)\""
-)
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]|[^\s{}\[\]"]+')
-
-
-def readable_part(description: str, log: str) -> str | None:
-    """A description without the field that XLA's log calls unknown; None if it names no field."""
-    unknown = _UNKNOWN_FIELD.search(log)
-    return unknown and without_field(description, unknown[3], int(unknown[1]), int(unknown[2]))
-
-
-HEALTHY = "HloModule m\nENTRY e {\n  ROOT p = f32[1]{0} parameter(0)\n}\n"
-"""A module that every compiler compiles."""
-
-
 def gpu_description(name: str, compiler: XlaCompiler) -> str:
     """The description of a GPU, as this release of XLA reads it.
 
@@ -114,6 +105,12 @@ def readable_description(text: str, compiler: XlaCompiler) -> str:
     while part := readable_part(text, compiler.compile(HEALTHY, text).log):
         text = part
     return text
+
+
+def readable_part(description: str, log: str) -> str | None:
+    """A description without the field that XLA's log calls unknown; None if it names no field."""
+    unknown = _UNKNOWN_FIELD.search(log)
+    return unknown and without_field(description, unknown[3], int(unknown[1]), int(unknown[2]))
 
 
 def without_field(text: str, name: str, line: int, column: int) -> str | None:
