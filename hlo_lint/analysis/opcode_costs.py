@@ -6,7 +6,7 @@ Counted as `HloCostAnalysis` counts (`xla/service/hlo_cost_analysis.cc`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
@@ -134,7 +134,7 @@ def _other_flops(opcode: str, attributes: str, types: Sequence[Shape | None]) ->
         case "triangular-solve" if len(types) > 1:
             return _elements(types[1]) * side
         case "fft":
-            lengths = _numbers(attributes, "fft_length")
+            lengths = _listed(attributes, "fft_length")
             return 8 * size * prod(max(0, length.bit_length() - 1) for length in lengths)
         case _:
             return 0
@@ -166,8 +166,7 @@ def applications(
 ) -> int:
     """The number of elements to which an instruction of some `RowKind` applies its computation."""
     types = [shape_or_none(text) if text else None for text in operands]
-    shape = shape_or_none(result)
-    size = _elements(next(iter(arrays(shape)), None))
+    size = _elements(next(iter(arrays(shape_or_none(result))), None))
     if opcode == "reduce":
         return max(0, _elements(types[0] if types else None) - size)
     if opcode == "reduce-window":
@@ -192,7 +191,7 @@ def _matrix_flops(
         return 0
     if opcode == "convolution":
         return _convolution_flops(result, left, right, attributes)
-    contracted = _numbers(attributes, "lhs_contracting_dims")
+    contracted = _listed(attributes, "lhs_contracting_dims")
     if any(number >= left.rank for number in contracted):
         return 0
     return 2 * result.elements * prod(left.dims[number] for number in contracted)
@@ -258,9 +257,12 @@ def _read(reader: Callable[[str], T], text: str) -> T | None:
         return None
 
 
-def _numbers(attributes: str, name: str) -> list[int]:
-    words = _attribute(attributes, name).strip("{}").split(",")
-    numbers = (whole_number(word.strip()) for word in words)
+def _listed(attributes: str, name: str) -> list[int]:
+    return _numbers(_attribute(attributes, name).strip("{}").split(","))
+
+
+def _numbers(words: Iterable[object]) -> list[int]:
+    numbers = (whole_number(str(word).strip()) for word in words)
     return [number for number in numbers if number is not None and number >= 0]
 
 
@@ -285,9 +287,8 @@ def library_cost(call: Instruction) -> Cost:
         gemm = config.get("gemm_backend_config", config)
         dims = gemm.get("dot_dimension_numbers") if isinstance(gemm, Mapping) else None
         listed = dims.get("lhs_contracting_dimensions") if isinstance(dims, Mapping) else None
-        words = listed if isinstance(listed, list) else ()  # of JSON: numbers or strings
-        numbers = [whole_number(str(word)) for word in words]
-        contracted = [number for number in numbers if number is not None and number >= 0]
+        # JSON has numbers of 64 bits as strings.
+        contracted = _numbers(listed if isinstance(listed, list) else ())
         if contracted and max(contracted) < left.rank:
             flops = 2 * results[0].elements * prod(left.dims[number] for number in contracted)
     elif target.startswith("__cudnn$conv"):

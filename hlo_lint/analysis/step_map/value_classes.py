@@ -287,9 +287,8 @@ class _Side:
         opcode = opcode_of(row)
         base = without_sugar(opcode)
         if opcode == "tuple":
-            value: ValueNumber = tuple(operands)
             self._enter(("tuple",), operands, place)
-            return value
+            return tuple(operands)
         if opcode == "get-tuple-element" and operands:
             index = dict(choosing_attributes(opcode, attributes_of(row))).get("index", "")
             value = self._element(operands[0], index)
@@ -377,8 +376,7 @@ class _Side:
             state: ValueNumber = tuple(leaves)
         else:
             state = self._node(("state", 0), (given,))
-        results = [self._run(callee, (state,)) for callee in callees]
-        condition, body = results
+        condition, body = (self._run(callee, (state,)) for callee in callees)
         if condition is None or body is None:
             return None
         if not isinstance(state, tuple):

@@ -107,8 +107,7 @@ def _any_table(title: str = "a table", members: Schema | None = None) -> Setting
 
 def _closed(properties: Mapping[str, Schema], **more: Any) -> Schema:
     """The schema of a table that has these keys and no others."""
-    properties = dict(properties)
-    return {"type": "object", "additionalProperties": False, **more, "properties": properties}
+    return {"type": "object", "additionalProperties": False, **more, "properties": dict(properties)}
 
 
 def _checked_name(name: str, _: SettingPlace) -> str:
@@ -182,9 +181,8 @@ _rule = _text("the name of a rule or of a family", {"$ref": "#/$defs/rule-or-fam
 _level = _choice(LEVELS, 'one of "error", "warning", "info", "off"').then(
     lambda word, _: None if word == OFF else Severity(word)
 )
-_stage_title = 'a stage such as "gpu post-layout"'
 _stage = _type(
-    _stage_title,
+    'a stage such as "gpu post-layout"',
     lambda value: isinstance(value, str),
     {"type": "string", "minLength": 1, "pattern": stage_pattern()},
 ).then(lambda words, _: parse_stage(words))
