@@ -102,6 +102,30 @@ STEPS = (
         - ROOT c = f32[8] fusion(f32[8] p), kind=kCustom, calls=f, backend_config="b"
         + ROOT c = f32[8] fusion(f32[8] p), kind=kLoop, calls=f
     """),
+    Good.step("""
+        HloModule m, num_partitions=2
+        - x = f32[8] collective-permute(f32[8] p), channel_id=1, source_target_pairs={{0,1},{1,0}},
+        -     frontend_attributes={_xla_send_recv_validation="{{0,2},{1,3}}"}
+        + b = f32[8] collective-permute(f32[8] p), channel_id=1, source_target_pairs={{1,0}},
+        +     frontend_attributes={_xla_send_recv_validation="{{1,3}}"}
+        + f = f32[8] collective-permute(p), channel_id=2, source_target_pairs={{0,1}},
+        +     frontend_attributes={_xla_send_recv_validation="{{0,2}}"}
+        + d = u32[] partition-id()
+        + t = pred[] convert(d)
+        + x = f32[8] select(t, f, b)
+          ROOT n = f32[8] negate(x)
+    """),
+    Good.step("""
+        HloModule m, num_partitions=2
+        - x = f32[8] collective-permute(f32[8] p), channel_id=1, source_target_pairs={{0,1},{1,0}},
+        -     frontend_attributes={_xla_send_recv_validation="{{0,2},{1,3}}"}
+        - ROOT n = f32[8] negate(x)
+        + x = f32[8] collective-permute(f32[8] p), channel_id=1, source_target_pairs={{0,1},{1,0}},
+        +     frontend_attributes={_xla_send_recv_validation="{{0,1},{1,1}}"}
+        + x.clone = f32[8] collective-permute(x), channel_id=2, source_target_pairs={{0,1},{1,0}},
+        +     frontend_attributes={_xla_send_recv_validation="{{0,1},{0,1}}"}
+        + ROOT n = f32[8] negate(x.clone)
+    """),
 )
 
 

@@ -89,6 +89,8 @@ class Property(NamedTuple):
     """False for links along which it need not arrive."""
     is_same: Callable[[Link], bool] = is_same_operation
     """True for links along which its value must stay."""
+    is_divided: bool = False
+    """True if each of several clones may hold some of the parts."""
     thing: str = "annotations"
     """The word in `transitions.toml` for passes that may drop it."""
 
@@ -103,7 +105,8 @@ class Property(NamedTuple):
         theirs: dict[str, str] = {}
         for part in reversed(link.parts):
             theirs |= self.held(part)
-        lost = [name for name in ours if name not in theirs]
+        may_lack = self.is_divided and link.kind == LinkKind.CLONED
+        lost = [] if may_lack else [name for name in ours if name not in theirs]
         if self.is_same(link):
             changed = [name for name in ours if ours[name] != theirs.get(name, ours[name])]
             lost += [f"{name}'s value" for name in changed]
@@ -161,6 +164,14 @@ def _is_no_tuple(link: Link) -> bool:
 def _still(word: str) -> Callable[[Link], bool]:
     """True for links to instructions whose attributes have a word."""
     return lambda link: any(word in part.attributes_text for part in link.parts)
+
+
+def _keeps_iterations(link: Link) -> bool:
+    """True for links along which each pair of devices keeps its valid iterations."""
+    # Unrolling and peeling clone a permute with all its pairs, and its iterations change;
+    # collective-permute-cycle-decomposer gives each clone some of the pairs.
+    is_whole = set(transfer_pairs(link.new)).issuperset(transfer_pairs(link.old))
+    return _still(_VALIDATION)(link) and not (link.kind == LinkKind.CLONED and is_whole)
 
 
 def _is_in_place(link: Link) -> bool:
@@ -310,9 +321,10 @@ PROPERTIES: Final = (
     Property(
         _VALIDATION,
         _iterations,
-        frozenset({LinkKind.CONVERTED, LinkKind.REPLACED}),
-        fits=_still(_VALIDATION),
+        frozenset({LinkKind.CLONED, LinkKind.CONVERTED, LinkKind.REPLACED}),
+        fits=_keeps_iterations,
         is_same=lambda _: True,
+        is_divided=True,
     ),
     _row("api_version", has_value=True, is_of_call=True),
     _row("async_execution_thread", has_value=True),
