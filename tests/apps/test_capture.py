@@ -11,17 +11,8 @@ from typing import Any
 
 import pytest
 
-from hlo_lint import (
-    Allowance,
-    CaptureError,
-    DumpError,
-    FindingsError,
-    Settings,
-    UsageError,
-    capture_jit,
-    check_jit,
-    compile_for,
-)
+import hlo_lint
+from hlo_lint import FindingsError, Settings, UsageError, capture_jit, check_jit, compile_for
 from hlo_lint.apps.jax.capture.comparison import cublaslt_wins
 from hlo_lint.apps.jax.capture.targets import target_names, target_of, without_field
 from tests.conftest import DUMPS, ROOT, completed, present
@@ -97,7 +88,7 @@ def test_the_dump_goes_unless_a_folder_is_named(tmp_path: Path) -> None:
         (found,) = capture.lint(settings=SMALL).findings
     assert Path(found.path).is_file()
     assert Path(found.path).parent == tmp_path / "kept" / "here"
-    with pytest.raises(CaptureError, match="is not empty"):
+    with pytest.raises(hlo_lint.CaptureError, match="is not empty"):
         capture_jit(rows, MATRIX, folder=tmp_path / "kept")
 
 
@@ -143,7 +134,7 @@ def test_a_check_raises_with_the_finding_as_people_read_it() -> None:
     assert len(report.findings) == 1
     assert not check_jit(convolved, MATRIX, allow=["speed"], select=["layout"]).findings
     assert not check_jit(convolved, MATRIX, ignore=["needless-transpose"]).findings
-    allowance = Allowance("needless-transpose", "it is known", module="jit_convolved")
+    allowance = hlo_lint.Allowance("needless-transpose", "it is known", module="jit_convolved")
     report = check_jit(convolved, MATRIX, allow=[allowance], settings=SMALL)
     assert not report.findings
     assert [each.reason for each in report.allowed] == ["it is known"]
@@ -259,7 +250,7 @@ def test_a_target_that_nothing_knows_is_said_so(tmp_path: Path) -> None:
         compile_for("b300", rows, MATRIX)
     with pytest.raises(UsageError, match=r"the CPU needs no description: dump .* XLA_FLAGS="):
         compile_for("cpu", rows, MATRIX)
-    with pytest.raises(DumpError, match="No such file"):
+    with pytest.raises(hlo_lint.DumpError, match="No such file"):
         compile_for(str(tmp_path / "no.pbtxt"), rows, MATRIX)
 
 

@@ -8,46 +8,17 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lark import UnexpectedInput
 
+from hlo_lint.hlo import shape as hlo_shape
+from hlo_lint.hlo.attributes import devices as device_lists
+from hlo_lint.hlo.attributes import sharding as shardings
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError, unescape
-from hlo_lint.hlo.attributes.devices import (
-    AxisRef,
-    DeviceOrder,
-    Iota,
-    IotaReplicaGroups,
-    Mesh,
-    MeshAxis,
-    MeshReplicaGroups,
-    ReplicaGroupList,
-    ReplicaGroups,
-)
 from hlo_lint.hlo.attributes.metadata import _TYPES, OpMetadata
 from hlo_lint.hlo.attributes.origin import Origin, OriginalArray, OriginTree
 from hlo_lint.hlo.attributes.plain import Alias, Donor, Padding, Slice, Tolerance
 from hlo_lint.hlo.attributes.shapes import ProgramShape
-from hlo_lint.hlo.attributes.sharding import (
-    DimensionSharding,
-    Domain,
-    NamedSharding,
-    ShardGroup,
-    Sharding,
-    TiledSharding,
-    TupleSharding,
-)
 from hlo_lint.hlo.attributes.windows import ConvolutionDimensionNumbers, WindowDimension
 from hlo_lint.hlo.comments import COMMENT
 from hlo_lint.hlo.grammar import grammar_parser, int64, offset_of, terminals, trees
-from hlo_lint.hlo.shape import (
-    UNBOUNDED,
-    ArrayShape,
-    BufferShape,
-    Layout,
-    OpaqueShape,
-    Shape,
-    ShapeSyntaxError,
-    Tile,
-    TupleShape,
-    parse_shape,
-)
 
 if TYPE_CHECKING:
     from lark import Token, Tree
@@ -178,24 +149,27 @@ def metadata(fields: Sequence[Tree[Token]]) -> OpMetadata:
 # ---- sharding.lark, replica_groups.lark
 
 
-def sharding(tree: Tree[Token]) -> Sharding:
+def sharding(tree: Tree[Token]) -> shardings.Sharding:
     match str(tree.data):
         case "tuple":
-            return TupleSharding(
-                tuple(cast("TiledSharding | NamedSharding", sharding(one)) for one in trees(tree))
+            return shardings.TupleSharding(
+                tuple(
+                    cast("shardings.TiledSharding | shardings.NamedSharding", sharding(one))
+                    for one in trees(tree)
+                )
             )
         case "maximal_mesh":
-            mesh = Mesh((), (int(terminals(tree)[0]),))
-            return NamedSharding(mesh, metadata=metadata_of(tree))
+            mesh = device_lists.Mesh((), (int(terminals(tree)[0]),))
+            return shardings.NamedSharding(mesh, metadata=metadata_of(tree))
         case "named":
             return named(tree)
         case _:
             return tiled(tree)
 
 
-def domain(tree: Tree[Token]) -> Domain:
+def domain(tree: Tree[Token]) -> shardings.Domain:
     entry, leave = map(sharding, trees(tree))
-    return Domain(leaf(terminals(tree)[0]), entry, leave)
+    return shardings.Domain(leaf(terminals(tree)[0]), entry, leave)
 
 
 def metadata_of(tree: Tree[Token]) -> tuple[OpMetadata, ...]:
@@ -203,26 +177,26 @@ def metadata_of(tree: Tree[Token]) -> tuple[OpMetadata, ...]:
     return tuple(metadata(trees(fields)) for part in parts for fields in trees(part))
 
 
-def named(tree: Tree[Token]) -> NamedSharding:
+def named(tree: Tree[Token]) -> shardings.NamedSharding:
     mesh = mesh_of(tree)
-    parts: dict[str, tuple[AxisRef, ...]] = {}
-    dimensions: tuple[DimensionSharding, ...] = ()
+    parts: dict[str, tuple[device_lists.AxisRef, ...]] = {}
+    dimensions: tuple[shardings.DimensionSharding, ...] = ()
     reduction = "sum"
     for part in trees(tree)[1:]:
         kind, leaves = str(part.data), [str(token) for token in terminals(part)]
         if kind == "whole":
             kind, *leaves = leaves
-            every = tuple(AxisRef(axis.name) for axis in mesh.axes)
+            every = tuple(device_lists.AxisRef(axis.name) for axis in mesh.axes)
             parts[kind] = () if kind == "replicated" else every
         elif kind == "dimensions":
             dimensions = tuple(
-                DimensionSharding(axes(dimension), "?" not in terminals(dimension))
+                shardings.DimensionSharding(axes(dimension), "?" not in terminals(dimension))
                 for dimension in trees(part)
             )
         elif kind in ("replicated", "unreduced", "manual"):
             parts[kind] = axes(trees(part)[0])
         reduction = next((word for word in leaves if word in ("sum", "max", "min")), reduction)
-    return NamedSharding(
+    return shardings.NamedSharding(
         mesh,
         dimensions,
         parts.get("replicated", ()),
@@ -233,7 +207,7 @@ def named(tree: Tree[Token]) -> NamedSharding:
     )
 
 
-def tiled(tree: Tree[Token]) -> TiledSharding:
+def tiled(tree: Tree[Token]) -> shardings.TiledSharding:
     kind, tiles, devices, subgroups, group = "tiled", (), (), (), None  # type: Any, Any, Any, Any, Any
     for part in trees(tree):
         match str(part.data):
@@ -250,43 +224,47 @@ def tiled(tree: Tree[Token]) -> TiledSharding:
                 subgroups = tuple(str(terminals(subgroup)[0]) for subgroup in trees(part))
             case "group":
                 relation, number = terminals(part)
-                group = ShardGroup(str(relation), int(number))
-    return TiledSharding(kind, tiles, devices, subgroups, group, metadata_of(tree))
+                group = shardings.ShardGroup(str(relation), int(number))
+    return shardings.TiledSharding(kind, tiles, devices, subgroups, group, metadata_of(tree))
 
 
-def order_of(parts: Sequence[Tree[Token]]) -> DeviceOrder:
+def order_of(parts: Sequence[Tree[Token]]) -> device_lists.DeviceOrder:
     first, *permutation = parts
     if str(first.data) == "ids":
         return numbers(first)
-    return Iota(numbers(first), numbers(permutation[0]) if permutation else (0,))
+    return device_lists.Iota(numbers(first), numbers(permutation[0]) if permutation else (0,))
 
 
-def mesh_of(tree: Tree[Token]) -> Mesh:
+def mesh_of(tree: Tree[Token]) -> device_lists.Mesh:
     mesh, *rest = trees(tree)
     pairs = map(terminals, trees(mesh))
-    found = tuple(MeshAxis(leaf(name), int(size)) for name, size in pairs)
+    found = tuple(device_lists.MeshAxis(leaf(name), int(size)) for name, size in pairs)
     has_order = bool(rest) and str(rest[0].data) == "device_ids"
-    return Mesh(found, order_of(trees(rest[0])) if has_order else None)
+    return device_lists.Mesh(found, order_of(trees(rest[0])) if has_order else None)
 
 
-def axes(tree: Tree[Token]) -> tuple[AxisRef, ...]:
+def axes(tree: Tree[Token]) -> tuple[device_lists.AxisRef, ...]:
     found = []
     for axis in trees(tree):
         name, *part = terminals(axis)
-        found.append(AxisRef(leaf(name), (int(part[0]), int(part[1])) if part else None))
+        found.append(
+            device_lists.AxisRef(leaf(name), (int(part[0]), int(part[1])) if part else None)
+        )
     return tuple(found)
 
 
-def groups(tree: Tree[Token]) -> ReplicaGroups:
+def groups(tree: Tree[Token]) -> device_lists.ReplicaGroups:
     match str(tree.data):
         case "lists":
-            return ReplicaGroupList(tuple(map(numbers, trees(tree))))
+            return device_lists.ReplicaGroupList(tuple(map(numbers, trees(tree))))
         case "iota":
             shape, *order = trees(tree)
             count, size = numbers(shape)
-            return IotaReplicaGroups(count, size, cast("Iota", order_of(order)))
+            return device_lists.IotaReplicaGroups(
+                count, size, cast("device_lists.Iota", order_of(order))
+            )
         case _:
-            return MeshReplicaGroups(mesh_of(tree), axes(trees(tree)[-1]))
+            return device_lists.MeshReplicaGroups(mesh_of(tree), axes(trees(tree)[-1]))
 
 
 # ---- windows
@@ -332,7 +310,9 @@ def program_shape(tree: Tree[Token], text: str) -> ProgramShape:
 
 
 def shapes(tree: Tree[Token], text: str) -> tuple[Any, ...]:
-    return tuple(parse_shape(text[s.meta.start_pos : s.meta.end_pos]) for s in trees(tree))
+    return tuple(
+        hlo_shape.parse_shape(text[s.meta.start_pos : s.meta.end_pos]) for s in trees(tree)
+    )
 
 
 def origin(tree: Tree[Token]) -> Origin:
@@ -385,7 +365,7 @@ GRAMMARS: dict[str, tuple[str, Callable[[Tree[Token], str], Any]]] = {
 }
 
 
-def shape_by_grammar(text: str) -> Shape:
+def shape_by_grammar(text: str) -> hlo_shape.Shape:
     """The shape that `read_shape` reads.
 
     Raises:
@@ -394,7 +374,7 @@ def shape_by_grammar(text: str) -> Shape:
     try:
         tree = grammar_parser("shape").parse(text)
     except UnexpectedInput as error:
-        raise ShapeSyntaxError("not a shape", text, offset_of(error, text)) from None
+        raise hlo_shape.ShapeSyntaxError("not a shape", text, offset_of(error, text)) from None
     return _Shapes(text).shape(trees(tree)[0])
 
 
@@ -404,25 +384,25 @@ class _Shapes:
     def __init__(self, text: str) -> None:
         self.text = text
 
-    def shape(self, tree: Tree[Token]) -> Shape:
+    def shape(self, tree: Tree[Token]) -> hlo_shape.Shape:
         match str(tree.data):
             case "tuple":
-                return TupleShape(tuple(self.shape(child) for child in trees(tree)))
+                return hlo_shape.TupleShape(tuple(self.shape(child) for child in trees(tree)))
             case "buffer":
-                return BufferShape(self.array(trees(tree)[0]))
+                return hlo_shape.BufferShape(self.array(trees(tree)[0]))
             case "opaque":
-                return OpaqueShape(terminals(tree)[0].value)
+                return hlo_shape.OpaqueShape(terminals(tree)[0].value)
             case _:
                 return self.array(tree)
 
-    def array(self, tree: Tree[Token]) -> ArrayShape:
+    def array(self, tree: Tree[Token]) -> hlo_shape.ArrayShape:
         sizes: list[int] = []
         dynamic: list[bool] = []
         layout = None
         for child in trees(tree):
             match str(child.data):
                 case "unbounded":
-                    sizes.append(UNBOUNDED)
+                    sizes.append(hlo_shape.UNBOUNDED)
                     dynamic.append(True)
                 case "layout":
                     layout = self.layout(child)
@@ -431,12 +411,12 @@ class _Shapes:
                     dynamic.append(kind == "bound")
         flags = tuple(dynamic) if any(dynamic) else ()
         if layout is not None and len(layout.minor_to_major) != len(sizes):
-            raise ShapeSyntaxError("ranks differ", self.text, tree.meta.start_pos)
-        return ArrayShape(terminals(tree)[0].value, tuple(sizes), layout, flags)
+            raise hlo_shape.ShapeSyntaxError("ranks differ", self.text, tree.meta.start_pos)
+        return hlo_shape.ArrayShape(terminals(tree)[0].value, tuple(sizes), layout, flags)
 
-    def layout(self, tree: Tree[Token]) -> Layout:
+    def layout(self, tree: Tree[Token]) -> hlo_shape.Layout:
         order, *parts = trees(tree)
-        tiles: tuple[Tile, ...] = ()
+        tiles: tuple[hlo_shape.Tile, ...] = ()
         element_size = memory_space = 0
         rest: list[str] = []
         for part in parts:
@@ -451,9 +431,9 @@ class _Shapes:
                     spelled = self.text[part.meta.start_pos : part.meta.end_pos]
                     rest.append(re.sub(rf"\s+|{COMMENT}", "", spelled))
         numbers = tuple(self.number(token) for token in terminals(order))
-        return Layout(numbers, tiles, element_size, memory_space, tuple(rest))
+        return hlo_shape.Layout(numbers, tiles, element_size, memory_space, tuple(rest))
 
-    def tile(self, tree: Tree[Token]) -> Tile:
+    def tile(self, tree: Tree[Token]) -> hlo_shape.Tile:
         sizes = [terminals(size)[0] for size in trees(tree)]
         return tuple(None if size.type == "COMBINE" else self.number(size) for size in sizes)
 
@@ -462,4 +442,4 @@ class _Shapes:
             return int64(token)
         except OverflowError:
             message = "a number does not fit"
-            raise ShapeSyntaxError(message, self.text, token.start_pos or 0) from None
+            raise hlo_shape.ShapeSyntaxError(message, self.text, token.start_pos or 0) from None

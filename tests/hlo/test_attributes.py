@@ -10,31 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hlo_lint.hlo.attributes import origin
+from hlo_lint.hlo.attributes import devices, origin, sharding
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
-from hlo_lint.hlo.attributes.devices import (
-    AxisRef,
-    Iota,
-    IotaReplicaGroups,
-    Mesh,
-    MeshAxis,
-    MeshReplicaGroups,
-    ReplicaGroupList,
-    device_numbers,
-)
+from hlo_lint.hlo.attributes.devices import AxisRef, Iota, Mesh, MeshReplicaGroups, ReplicaGroupList
 from hlo_lint.hlo.attributes.metadata import OpMetadata
 from hlo_lint.hlo.attributes.origin import Origin, OriginalArray
 from hlo_lint.hlo.attributes.plain import Alias, Donor, Tolerance
 from hlo_lint.hlo.attributes.reading import read_attribute
 from hlo_lint.hlo.attributes.shapes import ProgramShape, TypedLiteral
-from hlo_lint.hlo.attributes.sharding import (
-    DimensionSharding,
-    Domain,
-    NamedSharding,
-    ShardGroup,
-    TiledSharding,
-    TupleSharding,
-)
+from hlo_lint.hlo.attributes.sharding import DimensionSharding, Domain, NamedSharding, TiledSharding
 from hlo_lint.hlo.attributes.splitting import split_attributes
 from hlo_lint.hlo.attributes.windows import ConvolutionDimensionNumbers, WindowDimension
 from hlo_lint.hlo.parser.mlir_dictionary import Dictionary
@@ -43,7 +27,7 @@ from hlo_lint.hlo.shape import ShapeSyntaxError, parse_shape
 from tests.hlo.by_grammar import read_by_grammar
 
 X, Y = AxisRef("x"), AxisRef("y")
-XY = Mesh((MeshAxis("x", 2), MeshAxis("y", 4)))
+XY = Mesh((devices.MeshAxis("x", 2), devices.MeshAxis("y", 4)))
 TURNED = Mesh(XY.axes, Iota((4, 2), (1, 0)))
 PAIR = parse_shape("(s32[], token[])")
 REPLICATED, OPEN_X = TiledSharding("replicated"), DimensionSharding((X,), False)
@@ -56,7 +40,7 @@ VALUES: list[tuple[str, str, object]] = [
     (
         "sharding",
         "{{replicated}, {maximal device=1}, /*index=2*/{mesh['x'=2], [{'x'}, {}]}}",
-        TupleSharding((REPLICATED, TiledSharding("maximal", devices=(1,)), ON_X)),
+        sharding.TupleSharding((REPLICATED, TiledSharding("maximal", devices=(1,)), ON_X)),
     ),
     ("sharding", "{devices=[2,1]0,1}", TiledSharding("tiled", (2, 1), (0, 1))),
     ("sharding", "{devices=[2,1]<=[2]}", TiledSharding("tiled", (2, 1), Iota((2,), (0,)))),
@@ -69,12 +53,16 @@ VALUES: list[tuple[str, str, object]] = [
         "sharding",
         '{devices=[2,2]0,1,2,3 last_tile_dims={manual} shard_as 7 metadata={op_name="a"}}',
         TiledSharding(
-            *("tiled", (2, 2), (0, 1, 2, 3), ("manual",), ShardGroup("shard_as", 7)),
+            *("tiled", (2, 2), (0, 1, 2, 3), ("manual",), sharding.ShardGroup("shard_as", 7)),
             (OpMetadata(op_name="a"),),
         ),
     ),
-    ("sharding", "{{replicated}, {manual}}", TupleSharding((REPLICATED, TiledSharding("manual")))),
-    ("sharding", "{}", TupleSharding(())),
+    (
+        "sharding",
+        "{{replicated}, {manual}}",
+        sharding.TupleSharding((REPLICATED, TiledSharding("manual"))),
+    ),
+    ("sharding", "{}", sharding.TupleSharding(())),
     (
         "sharding",
         "{mesh['x'=2,'y'=4], [{'x', 'y'}, {?}, {'x', ?}]}",
@@ -95,8 +83,8 @@ VALUES: list[tuple[str, str, object]] = [
     ),
     ("replica_groups", "{{0,1},{2}}", ReplicaGroupList(((0, 1), (2,)))),
     ("replica_groups", "{}", ReplicaGroupList(())),
-    ("replica_groups", "[2,4]<=[8]", IotaReplicaGroups(2, 4, Iota((8,), (0,)))),
-    ("replica_groups", "[4,2]<=[2,4]T(1,0)", IotaReplicaGroups(4, 2, Iota((2, 4), (1, 0)))),
+    ("replica_groups", "[2,4]<=[8]", devices.IotaReplicaGroups(2, 4, Iota((8,), (0,)))),
+    ("replica_groups", "[4,2]<=[2,4]T(1,0)", devices.IotaReplicaGroups(4, 2, Iota((2, 4), (1, 0)))),
     ("replica_groups", "mesh['x'=2,'y'=4] {'y'}", MeshReplicaGroups(XY, (Y,))),
     (
         "replica_groups",
@@ -318,7 +306,7 @@ def test_stack_frames_are_read_as_loosely_as_xla_reads_them() -> None:
 )
 def test_groups_of_all_forms_list_devices(text: str, groups: tuple[tuple[int, ...], ...]) -> None:
     found = read_attribute("replica_groups", text)
-    assert isinstance(found, ReplicaGroupList | IotaReplicaGroups | MeshReplicaGroups)
+    assert isinstance(found, ReplicaGroupList | devices.IotaReplicaGroups | MeshReplicaGroups)
     assert found.groups == groups
 
 
@@ -326,7 +314,7 @@ def test_devices_of_a_hostile_size_are_not_listed() -> None:
     found = read_attribute("sharding", "{devices=[999999999,999]<=[999999999,999]T(1,0)}")
     assert isinstance(found, TiledSharding)
     with pytest.raises(OverflowError, match="too many to list"):
-        device_numbers(found.devices)
+        devices.device_numbers(found.devices)
 
 
 @settings(max_examples=60)

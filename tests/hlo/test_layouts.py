@@ -10,19 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hlo_lint.hlo.layouts import (
-    align_layouts,
-    carry_layout_facts,
-    common_factors,
-    compose,
-    inverse,
-    normalize,
-    packs_alike,
-    permute,
-    permute_dimensions,
-    reshape_is_bitcast,
-    strides,
-)
+from hlo_lint.hlo import layouts
+from hlo_lint.hlo.layouts import align_layouts, carry_layout_facts, packs_alike, reshape_is_bitcast
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Layout, Tile, parse_array
 from tests.conftest import present
 
@@ -201,8 +190,10 @@ flags = st.integers(0, 31)
 @every_case
 @given(st.permutations(range(5)), st.permutations(range(5)))
 def test_permuting_twice_is_permuting_by_the_composition(p: list[int], q: list[int]) -> None:
-    assert permute(permute("abcde", p), q) == permute("abcde", compose(p, q))
-    assert permute(permute("abcde", p), inverse(p)) == tuple("abcde")
+    assert layouts.permute(layouts.permute("abcde", p), q) == layouts.permute(
+        "abcde", layouts.compose(p, q)
+    )
+    assert layouts.permute(layouts.permute("abcde", p), layouts.inverse(p)) == tuple("abcde")
 
 
 # Reshapes
@@ -211,7 +202,7 @@ def test_permuting_twice_is_permuting_by_the_composition(p: list[int], q: list[i
 @every_case
 @given(arrays())
 def test_strides_give_the_offset_of_each_element(shape: ArrayShape) -> None:
-    steps = strides(shape)
+    steps = layouts.strides(shape)
     at = [sum(map(int.__mul__, index, steps)) for index in indices(shape.dims)]
     assert at == offsets(shape)
 
@@ -301,7 +292,7 @@ def test_a_permuted_shape_holds_each_bit_where_it_was(
 ) -> None:
     operand = dressed(shape, fact, dynamic)
     p = data.draw(st.permutations(range(operand.rank)))
-    result = permute_dimensions(p, operand)
+    result = layouts.permute_dimensions(p, operand)
     assert packs_alike(operand, result)
     assert transposed_addresses(result, p) == addresses(operand)
     assert all(result.is_dynamic(i) == operand.is_dynamic(d) for i, d in enumerate(p))
@@ -314,17 +305,17 @@ def test_a_normalized_array_spells_the_same_bits_in_reading_order(
     shape: ArrayShape, fact: Facts, dynamic: int
 ) -> None:
     a = dressed(shape, fact, dynamic)
-    n = normalize(a)
+    n = layouts.normalize(a)
     assert present(n.layout).is_descending
     major_to_minor = a.minor_to_major[::-1]
     assert transposed_addresses(n, major_to_minor) == addresses(a)
     assert [n.is_dynamic(i) for i in range(n.rank)] == [a.is_dynamic(d) for d in major_to_minor]
-    assert normalize(n) == n
+    assert layouts.normalize(n) == n
 
 
 def test_normalizing_keeps_the_tail_padding_and_drops_what_names_dimensions() -> None:
     shape = ArrayShape("f32", (8, 3), Layout((0, 1), rest=("L(4)", "SC(0:4)")))
-    assert str(normalize(shape)) == "f32[3,8]{1,0:L(4)}"
+    assert str(layouts.normalize(shape)) == "f32[3,8]{1,0:L(4)}"
 
 
 # Alignment
@@ -335,7 +326,7 @@ def test_normalizing_keeps_the_tail_padding_and_drops_what_names_dimensions() ->
 @given(pairs())
 def test_common_factors_cut_shapes_into_equal_products(pair: Pair) -> None:
     a, b = pair[0].dims, pair[1].dims
-    cuts = common_factors(a, b)
+    cuts = layouts.common_factors(a, b)
     assert cuts[0] == (0, 0)
     assert cuts[-1] == (len(a), len(b))
     for (i, j), (i_end, j_end) in pairwise(cuts):
@@ -353,11 +344,11 @@ def test_common_factors_cut_wherever_that_is_possible(pair: Pair) -> None:
         for i, j in product(range(len(a) + 1), range(len(b) + 1))
         if prod(a[:i]) == prod(b[:j])
     ]
-    assert list(common_factors(a, b)) == possible
+    assert list(layouts.common_factors(a, b)) == possible
 
 
 def test_sizes_one_are_cut_off_from_the_left_until_both_sides_have_one() -> None:
-    assert common_factors((2, 1), (1, 2, 1)) == ((0, 0), (0, 1), (1, 2), (2, 3))
+    assert layouts.common_factors((2, 1), (1, 2, 1)) == ((0, 0), (0, 1), (1, 2), (2, 3))
 
 
 def test_aligned_sizes_one_are_the_most_major_the_first_dimension_above_all() -> None:
@@ -444,7 +435,7 @@ ENDLESS = ArrayShape("f32", (UNBOUNDED, 3), Layout((1, 0)), (True, False))
 @pytest.mark.parametrize(
     "ask",
     [
-        strides,
+        layouts.strides,
         lambda bad: reshape_is_bitcast(FINE, bad),
         lambda bad: reshape_is_bitcast(bad, FINE),
         lambda bad: align_layouts(bad, (24,)),
@@ -465,8 +456,8 @@ def test_a_question_about_an_impossible_array_is_an_error(
 @pytest.mark.parametrize(
     "ask",
     [
-        normalize,
-        lambda bad: permute_dimensions((0, 1), bad),
+        layouts.normalize,
+        lambda bad: layouts.permute_dimensions((0, 1), bad),
         lambda bad: packs_alike(FINE, bad),
         lambda bad: carry_layout_facts(FINE, bad),
     ],
@@ -478,9 +469,9 @@ def test_an_order_with_a_dimension_twice_is_an_error(ask: Callable[[ArrayShape],
 
 def test_numbers_that_are_no_permutation_are_an_error() -> None:
     with pytest.raises(ValueError, match=r"\[0, 0\] does not name each of 2 dimensions once"):
-        inverse((0, 0))
+        layouts.inverse((0, 0))
     with pytest.raises(ValueError, match=r"\[0\] does not name each of 2 dimensions once"):
-        permute((8, 3), (0,))
+        layouts.permute((8, 3), (0,))
 
 
 def test_sizes_without_a_common_product_are_an_error() -> None:

@@ -11,12 +11,8 @@ from hypothesis import strategies as st
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.shape import ArrayShape
-from hlo_lint.kernels.autotuning.cublaslt_fission import (
-    RESULT,
-    BackendSwitch,
-    SwitchOutcome,
-    predict,
-)
+from hlo_lint.kernels.autotuning import cublaslt_fission
+from hlo_lint.kernels.autotuning.cublaslt_fission import BackendSwitch, SwitchOutcome, predict
 from tests.conftest import FIXTURES
 
 FLIPS = FIXTURES / "flips"
@@ -159,7 +155,9 @@ def test_work_after_the_dot_takes_the_result_reshape_in() -> None:
         "\n}\n\nENTRY", "\n  ROOT n = f32[2,8,128,32]{3,2,1,0} negate(d)\n}\n\nENTRY"
     )
     (flip,) = predict(parse_file(busy).modules[0])
-    assert [reshaped.alone for reshaped in flip.reshapes if reshaped.what == RESULT] == [False]
+    assert [
+        reshaped.alone for reshaped in flip.reshapes if reshaped.what == cublaslt_fission.RESULT
+    ] == [False]
     assert flip.outcome is SwitchOutcome.SLOWS  # of the operands
 
 

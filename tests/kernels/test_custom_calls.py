@@ -22,32 +22,11 @@ from hlo_lint.hlo.parser.mlir_dictionary import MlirValue, read_dictionary, spel
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.parser.strings import c_escape, c_unescape, mlir_escape, mlir_unescape
 from hlo_lint.hlo.wire import Reader
-from hlo_lint.kernels.custom_calls import (
-    GemmConfig,
-    MosaicCall,
-    PallasTritonCall,
-    PayloadError,
-    TritonCall,
-    decode_payload,
-    encode_payload,
-    render_payload,
-    triton,
-)
+from hlo_lint.kernels import custom_calls
+from hlo_lint.kernels.custom_calls import PayloadError, decode_payload, encode_payload, triton
 from hlo_lint.kernels.custom_calls.carrier import content_of
 from hlo_lint.kernels.custom_calls.gemm import DotDimensions
 from hlo_lint.kernels.custom_calls.mosaic import MosaicDescriptor, read_module
-from hlo_lint.kernels.custom_calls.triton import (
-    Array,
-    AutotunedKernelCall,
-    InputOutputAlias,
-    KernelCall,
-    Scalar,
-    TensorDescriptor,
-    decode_triton,
-    decompressed,
-    with_aliases,
-    with_tensor_strides,
-)
 from hlo_lint.text.source import decode as text_of
 from tests.conftest import DUMPS, FIXTURES, ROOT, completed
 
@@ -81,20 +60,20 @@ def carrier_of(case: str) -> Instruction:
     return found
 
 
-def call_of(case: str) -> TritonCall:
+def call_of(case: str) -> custom_calls.TritonCall:
     payload = decode_payload(carrier_of(case))
-    assert isinstance(payload, TritonCall)
+    assert isinstance(payload, custom_calls.TritonCall)
     return payload
 
 
-def plain_of(case: str) -> KernelCall:
+def plain_of(case: str) -> triton.KernelCall:
     call = call_of(case).call
-    assert isinstance(call, KernelCall)
+    assert isinstance(call, triton.KernelCall)
     return call
 
 
-def aliases_of(call: TritonCall) -> tuple[InputOutputAlias, ...]:
-    assert isinstance(call.call, AutotunedKernelCall)
+def aliases_of(call: custom_calls.TritonCall) -> tuple[triton.InputOutputAlias, ...]:
+    assert isinstance(call.call, triton.AutotunedKernelCall)
     return call.call.input_output_aliases
 
 
@@ -125,7 +104,7 @@ def test_a_tuned_call_lists_what_it_saves(case: str, aliases: list[tuple[int, in
 
 def test_a_call_says_its_kernel_and_parameters() -> None:
     call = plain_of("partial_ffi")
-    assert call.parameters == (Array(0, 16),) * 3
+    assert call.parameters == (triton.Array(0, 16),) * 3
     assert (call.kernel.kernel_name, call.kernel.num_warps) == ("add_128", 4)
     assert (call.kernel.compute_capability, call.kernel.num_ctas) == (90, 1)
     assert "st.global.f32" in call.kernel.ptx
@@ -134,31 +113,31 @@ def test_a_call_says_its_kernel_and_parameters() -> None:
 @pytest.mark.parametrize("carrier", ["ffi", "legacy"])
 def test_a_tensor_descriptor_has_its_strides_in_elements(carrier: str) -> None:
     call = plain_of(f"descriptor_degenerate_{carrier}")
-    assert call.parameters[0] == TensorDescriptor(
+    assert call.parameters[0] == triton.TensorDescriptor(
         elem_type=9, swizzle=3, shape=(32, 1, 128), strides=(128, 1, 1), block_shape=(1, 1, 64),
         oob_fill=0,
     )  # fmt: skip
-    assert call.parameters[3:5] == (Scalar("i32", 128), Scalar("i64", 128))
+    assert call.parameters[3:5] == (triton.Scalar("i32", 128), triton.Scalar("i64", 128))
     assert call.pointers == (0, 7)
 
 
 def test_a_pallas_kernel_says_its_grid_and_its_code() -> None:
     payload = decode_payload(carrier_of("pallas_triton"))
-    assert isinstance(payload, PallasTritonCall)
+    assert isinstance(payload, custom_calls.PallasTritonCall)
     assert (payload.name, payload.grid, payload.num_warps) == ("add", (8, 1, 1), 4)
     assert payload.ir.startswith(b"ML\xefR")
 
 
 def test_a_mosaic_kernel_keeps_its_bytecode() -> None:
     payload = decode_payload(carrier_of("mosaic"))
-    assert isinstance(payload, MosaicCall)
+    assert isinstance(payload, custom_calls.MosaicCall)
     assert payload.module.startswith(b"ML\xefR")
 
 
 def test_a_gemm_says_its_dimensions() -> None:
     path = next((DUMPS / "gpu-jax0.11.2" / "cublaslt_fission").glob("*gpu_after_opt*ions.txt"))
     payloads = map(decode_payload, instructions(text_in(path)))
-    (gemm,) = (one for one in payloads if isinstance(one, GemmConfig))
+    (gemm,) = (one for one in payloads if isinstance(one, custom_calls.GemmConfig))
     assert (gemm.target, gemm.alpha, gemm.beta) == ("__cublas$lt$matmul", 1, 0)
     assert gemm.dimensions == DotDimensions((0,), (1,), (0,), (2,))
 
@@ -186,7 +165,7 @@ def test_a_message_written_again_is_the_same_bytes(case: str) -> None:
     again = triton.with_message(call, wire.serialize(Reader(call.message).fields()))
     assert again.message == call.message
     text = encode_payload(carrier_of(case), again)
-    assert decode_triton(call.target, content_of(text)).message == call.message
+    assert triton.decode_triton(call.target, content_of(text)).message == call.message
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -204,37 +183,37 @@ def test_escapes_are_those_of_xla(case: str) -> None:
 @pytest.mark.parametrize("which", ["right", "wrong", "none"])
 def test_a_list_of_aliases_is_replaced_and_nothing_else(which: str, carrier: str) -> None:
     right, case = call_of(f"add_right_{carrier}"), f"add_{which}_{carrier}"
-    changed = with_aliases(call_of(case), [InputOutputAlias(1, 2, 4096)])
+    changed = triton.with_aliases(call_of(case), [triton.InputOutputAlias(1, 2, 4096)])
     assert changed.message == right.message
     text = encode_payload(carrier_of(case), changed)
-    assert decode_triton(changed.target, content_of(text)) == changed
+    assert triton.decode_triton(changed.target, content_of(text)) == changed
 
 
 def test_aliases_can_be_several_or_none() -> None:
-    wanted = (InputOutputAlias(0, 3, 1 << 40), InputOutputAlias(1, 2, 8))
-    changed = with_aliases(call_of("add_right_ffi"), wanted)
+    wanted = (triton.InputOutputAlias(0, 3, 1 << 40), triton.InputOutputAlias(1, 2, 8))
+    changed = triton.with_aliases(call_of("add_right_ffi"), wanted)
     assert aliases_of(changed) == wanted
-    assert aliases_of(with_aliases(changed, [])) == ()
+    assert aliases_of(triton.with_aliases(changed, [])) == ()
 
 
 def test_a_call_that_is_not_autotuned_takes_no_aliases() -> None:
     with pytest.raises(PayloadError, match="only an autotuned call"):
-        with_aliases(call_of("partial_ffi"), [])
+        triton.with_aliases(call_of("partial_ffi"), [])
 
 
 @pytest.mark.parametrize("carrier", ["ffi", "legacy"])
 def test_strides_change_in_the_descriptor_and_after_it(carrier: str) -> None:
     call = call_of(f"descriptor_degenerate_{carrier}")
-    changed = with_tensor_strides(call, {(0, 0): (128, 128, 1)})
+    changed = triton.with_tensor_strides(call, {(0, 0): (128, 128, 1)})
     assert changed.message == call_of("descriptor_dense_ffi").message
-    assert isinstance(changed.call, KernelCall)
-    assert changed.call.parameters[4:7] == tuple(Scalar("i64", n) for n in (128, 128, 1))
+    assert isinstance(changed.call, triton.KernelCall)
+    assert changed.call.parameters[4:7] == tuple(triton.Scalar("i64", n) for n in (128, 128, 1))
 
 
 @pytest.mark.parametrize("place", [(0, 1), (1, 0), (0, 99)])
 def test_strides_want_a_descriptor(place: tuple[int, int]) -> None:
     with pytest.raises(PayloadError, match="is not a tensor descriptor with 3 strides"):
-        with_tensor_strides(call_of("descriptor_dense_ffi"), {place: (1, 1, 1)})
+        triton.with_tensor_strides(call_of("descriptor_dense_ffi"), {place: (1, 1, 1)})
 
 
 def test_unknown_fields_survive_in_their_place() -> None:
@@ -243,7 +222,9 @@ def test_unknown_fields_survive_in_their_place() -> None:
     later, last = wire.delimited(99, b"of a later release"), wire.varint_field(1000, 7)
     inside = wire.delimited(2, wire.bytes_of(first) + later.raw)
     message = wire.serialize([later, inside, *rest, last])
-    changed = with_aliases(replace(call, message=message), [InputOutputAlias(1, 2, 4096)])
+    changed = triton.with_aliases(
+        replace(call, message=message), [triton.InputOutputAlias(1, 2, 4096)]
+    )
     expected = call_of("add_right_legacy")
     assert changed.call == expected.call
     fields = Reader(changed.message).fields()
@@ -309,11 +290,11 @@ def test_a_dictionary_may_come_in_quotes_and_goes_back_into_them() -> None:
     target = 'custom_call_target="triton_kernel_call_ffi"'
     instruction = custom_call(f", {target}, backend_config={quoted}")
     call = decode_payload(instruction)
-    assert isinstance(call, TritonCall)
+    assert isinstance(call, custom_calls.TritonCall)
     assert call == call_of("add_wrong_ffi")
-    changed = encode_payload(instruction, with_aliases(call, []))
+    changed = encode_payload(instruction, triton.with_aliases(call, []))
     assert changed.startswith('"{opaque = \\"x')
-    assert decode_triton(call.target, content_of(changed)) == with_aliases(call, [])
+    assert triton.decode_triton(call.target, content_of(changed)) == triton.with_aliases(call, [])
 
 
 # ---- dictionaries
@@ -489,8 +470,10 @@ def test_a_broken_call_says_what_is_wrong(attributes: str, says: str) -> None:
 
 def test_a_payload_that_grows_beyond_its_bound_is_not_expanded() -> None:
     with pytest.raises(PayloadError, match="a decompression bomb, or not a kernel"):
-        decompressed(zlib.compress(bytes(triton.ANY_EXPANSION + 1)))
-    assert len(decompressed(zlib.compress(bytes(triton.ANY_EXPANSION)))) == triton.ANY_EXPANSION
+        triton.decompressed(zlib.compress(bytes(triton.ANY_EXPANSION + 1)))
+    assert (
+        len(triton.decompressed(zlib.compress(bytes(triton.ANY_EXPANSION)))) == triton.ANY_EXPANSION
+    )
 
 
 @every_case
@@ -501,11 +484,11 @@ def test_a_damaged_message_is_a_call_or_a_payload_error(data: st.DataObject) -> 
         message[data.draw(st.integers(0, len(message) - 1))] = data.draw(st.integers(0, 255))
     del message[data.draw(st.integers(1, len(message))) :]
     try:
-        call = decode_triton("triton_kernel_call", opaque(bytes(message)))
+        call = triton.decode_triton("triton_kernel_call", opaque(bytes(message)))
     except PayloadError:
         return
     assert call.pointer_count >= 0
-    assert render_payload(call)
+    assert custom_calls.render_payload(call)
 
 
 # ---- as a person reads it
@@ -519,7 +502,7 @@ def test_a_damaged_message_is_a_call_or_a_payload_error(data: st.DataObject) -> 
     ],
 )
 def test_a_call_is_shown_with_its_fields(case: str, words: str) -> None:
-    assert words in render_payload(call_of(case))
+    assert words in custom_calls.render_payload(call_of(case))
 
 
 # ---- MLIR
@@ -532,7 +515,7 @@ def test_a_call_is_shown_with_its_fields(case: str, words: str) -> None:
 )
 def test_the_descriptors_of_a_mosaic_kernel_are_read_by_mlir() -> None:
     payload = decode_payload(carrier_of("mosaic"))
-    assert isinstance(payload, MosaicCall)
+    assert isinstance(payload, custom_calls.MosaicCall)
     module = read_module(payload.module)
     descriptor = MosaicDescriptor(
         elem_type=5, rank=4, shape=(8, 2, 8, 64), strides=(1024, 64, 128, 1), swizzle_bytes=128,

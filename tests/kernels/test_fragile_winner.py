@@ -7,17 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hlo_lint.dumps.artefacts.autotune import Autotuning, read_autotuning
-from hlo_lint.kernels.autotuning.fragile_winner import (
-    SCRATCH_WINDOW,
-    SURE,
-    Contest,
-    Fragile,
-    changed_winners,
-    chosen,
-    contest_of,
-    fragile,
-    subject_of,
-)
+from hlo_lint.kernels.autotuning import fragile_winner
+from hlo_lint.kernels.autotuning.fragile_winner import SCRATCH_WINDOW, changed_winners, fragile
 from hlo_lint.rules.registry import find_rule
 from tests.conftest import FIXTURES, present
 
@@ -44,17 +35,17 @@ def timed(**backends: list[int]) -> Autotuning:
     )
 
 
-def contest(**backends: list[int]) -> Contest:
+def contest(**backends: list[int]) -> fragile_winner.Contest:
     (tuned,) = timed(**backends).instructions
-    return present(contest_of(tuned))
+    return present(fragile_winner.contest_of(tuned))
 
 
 def no_contest(**backends: list[int]) -> bool:
     (tuned,) = timed(**backends).instructions
-    return contest_of(tuned) is None
+    return fragile_winner.contest_of(tuned) is None
 
 
-def one_fragile(**backends: list[int]) -> Fragile:
+def one_fragile(**backends: list[int]) -> fragile_winner.Fragile:
     (found,) = fragile(timed(**backends))
     return found
 
@@ -99,7 +90,10 @@ def test_the_place_is_the_record_of_the_instruction() -> None:
 
 def test_an_old_log_has_a_name_and_no_fingerprint() -> None:
     first = fragile(log("old.textproto"))[0]
-    assert (subject_of(first.tuned), first.tuned.fingerprint) == ("%loop_add_fusion", "")
+    assert (fragile_winner.subject_of(first.tuned), first.tuned.fingerprint) == (
+        "%loop_add_fusion",
+        "",
+    )
 
 
 def test_an_instruction_without_a_name_is_told_by_its_fingerprint() -> None:
@@ -108,7 +102,9 @@ def test_an_instruction_without_a_name_is_told_by_its_fingerprint() -> None:
         "config_profiles { config { backend: A } run_time { nanos: 32 } } "
         "config_profiles { config { backend: B } run_time { nanos: 32 } } }"
     )
-    assert [subject_of(each.tuned) for each in fragile(read)] == ["(hlo_fingerprint f)"]
+    assert [fragile_winner.subject_of(each.tuned) for each in fragile(read)] == [
+        "(hlo_fingerprint f)"
+    ]
 
 
 def test_a_tie_is_fragile_and_said_to_be_one() -> None:
@@ -116,7 +112,7 @@ def test_a_tie_is_fragile_and_said_to_be_one() -> None:
 
 
 def test_a_lead_is_sure_from_the_threshold_on() -> None:
-    enough = round(10_000 * SURE)
+    enough = round(10_000 * fragile_winner.SURE)
     assert fragile(timed(A=[10_000], B=[enough])) == ()
     assert one_fragile(A=[10_000], B=[enough - 1]).contest.margin == enough - 10_001
 
@@ -147,7 +143,7 @@ def test_of_two_rivals_the_likelier_to_win_is_named() -> None:
 )
 def test_less_scratch_wins_within_the_window(cublaslt: int, says: str) -> None:
     (tuned,) = timed(CUBLASLT=[cublaslt], TRITON=[8100, 8000]).instructions
-    won = present(chosen(tuned))
+    won = present(fragile_winner.chosen(tuned))
     assert won.backend == says
     assert won.nanoseconds == (8000 if says == "TRITON" else cublaslt)
 
@@ -239,5 +235,5 @@ def test_names_alike_within_an_old_log_are_other_instructions() -> None:
 
 def test_the_rule_has_the_lead_that_was_fitted_and_takes_another() -> None:
     rule = find_rule("fragile-autotuner-winner")
-    assert rule.options()["lasting-lead"].default == SURE
+    assert rule.options()["lasting-lead"].default == fragile_winner.SURE
     assert len(fragile(log("new.textproto"), 1.0)) < len(fragile(log("new.textproto")))

@@ -13,29 +13,14 @@ from typing import Any
 
 import numpy
 
+from hlo_lint.hlo.attributes import devices as device_lists
+from hlo_lint.hlo.attributes import sharding as shardings
 from hlo_lint.hlo.attributes.cursor import unescape
-from hlo_lint.hlo.attributes.devices import (
-    AxisRef,
-    DeviceOrder,
-    Iota,
-    IotaReplicaGroups,
-    Mesh,
-    MeshReplicaGroups,
-    ReplicaGroupList,
-    ReplicaGroups,
-)
 from hlo_lint.hlo.attributes.metadata import OpMetadata
 from hlo_lint.hlo.attributes.origin import Origin, OriginalArray, OriginTree
 from hlo_lint.hlo.attributes.plain import Alias, Donor, Tolerance
 from hlo_lint.hlo.attributes.reading import read_attribute
 from hlo_lint.hlo.attributes.shapes import ProgramShape, TypedLiteral
-from hlo_lint.hlo.attributes.sharding import (
-    Domain,
-    NamedSharding,
-    Sharding,
-    TiledSharding,
-    TupleSharding,
-)
 from hlo_lint.hlo.attributes.windows import ConvolutionDimensionNumbers, Window
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.parser.literals import Elided, LiteralValue, numpy_dtype
@@ -114,20 +99,20 @@ def _dim_labels(value: ConvolutionDimensionNumbers) -> Fields:
     return {"convolution_dimension_numbers": found}
 
 
-def _iota(order: Iota) -> Fields:
+def _iota(order: device_lists.Iota) -> Fields:
     return {"reshape_dims": order.dims, "transpose_perm": order.permutation}
 
 
-def _mesh(mesh: Mesh) -> Fields:
+def _mesh(mesh: device_lists.Mesh) -> Fields:
     found: Fields = {"axes": [{"name": axis.name, "size": axis.size} for axis in mesh.axes]}
-    if isinstance(mesh.order, Iota):
+    if isinstance(mesh.order, device_lists.Iota):
         found["iota"] = _iota(mesh.order)
     elif mesh.order is not None:
         found["device_ids"] = mesh.order
     return found
 
 
-def _axes(mesh: Mesh, axes: tuple[AxisRef, ...]) -> list[Fields]:
+def _axes(mesh: device_lists.Mesh, axes: tuple[device_lists.AxisRef, ...]) -> list[Fields]:
     names = [axis.name for axis in mesh.axes]
     found = []
     for axis in axes:
@@ -138,12 +123,12 @@ def _axes(mesh: Mesh, axes: tuple[AxisRef, ...]) -> list[Fields]:
     return found
 
 
-def _replica_groups(value: ReplicaGroups) -> Fields:
+def _replica_groups(value: device_lists.ReplicaGroups) -> Fields:
     match value:
-        case ReplicaGroupList(groups):
+        case device_lists.ReplicaGroupList(groups):
             found = [{"replica_ids": group} for group in groups]
             return {"collective_device_list": {"replica_groups": found}}
-        case IotaReplicaGroups(count, size, order):
+        case device_lists.IotaReplicaGroups(count, size, order):
             return {
                 "iota_collective_device_list": {
                     "num_replica_groups": count,
@@ -152,17 +137,17 @@ def _replica_groups(value: ReplicaGroups) -> Fields:
                     "iota_transpose_perm": order.permutation,
                 }
             }
-        case MeshReplicaGroups(mesh, axes):
+        case device_lists.MeshReplicaGroups(mesh, axes):
             axis_fields = _axes(mesh, axes)
             return {"mesh_axes_replica_group_list": {"mesh": _mesh(mesh), "axes": axis_fields}}
 
 
-def sharding(value: Sharding) -> Fields:
+def sharding(value: shardings.Sharding) -> Fields:
     """A sharding as an `OpSharding`."""
     match value:
-        case TupleSharding(elements):
+        case shardings.TupleSharding(elements):
             return {"type": "tuple", "tuple_shardings": [sharding(each) for each in elements]}
-        case NamedSharding(mesh=mesh):
+        case shardings.NamedSharding(mesh=mesh):
             return {
                 "type": "replicated",
                 "named_sharding": {
@@ -178,11 +163,11 @@ def sharding(value: Sharding) -> Fields:
                     "metadata": [metadata(each) for each in value.metadata],
                 },
             }
-        case TiledSharding():
+        case shardings.TiledSharding():
             return _tiled(value)
 
 
-def _tiled(value: TiledSharding) -> Fields:
+def _tiled(value: shardings.TiledSharding) -> Fields:
     assert value.type in SHARDING_TYPES
     found: Fields = {
         "type": value.type,
@@ -201,13 +186,13 @@ def _tiled(value: TiledSharding) -> Fields:
     return found
 
 
-def _tile_devices(order: DeviceOrder) -> Fields:
-    if isinstance(order, Iota):
+def _tile_devices(order: device_lists.DeviceOrder) -> Fields:
+    if isinstance(order, device_lists.Iota):
         return {"iota_reshape_dims": order.dims, "iota_transpose_perm": order.permutation}
     return {"tile_assignment_devices": order}
 
 
-def _domain(value: Domain) -> Fields:
+def _domain(value: shardings.Domain) -> Fields:
     # HloDomainInstruction writes its exit as the entry, and the reverse.
     return {
         "domain_entry_sharding": sharding(value.exit),

@@ -24,19 +24,8 @@ from typing import Any, NamedTuple
 
 from jaxlib import _hlo  # type: ignore[attr-defined]
 
-from tests.oracle.schema import (
-    GRAPH,
-    INSTRUCTION,
-    METADATA,
-    MODULE,
-    Message,
-    decode,
-    integer,
-    integers,
-    literal_bytes,
-    read,
-    text,
-)
+from tests.oracle import schema
+from tests.oracle.schema import GRAPH, METADATA, Message, decode, integer, integers, read, text
 
 _complaint = re.compile(r"was parsing (\d+:\d+): error: (.*)").search
 
@@ -124,7 +113,7 @@ def _fields(key: tuple[tuple[int, tuple[Any, ...]], ...]) -> dict[str, Any]:
         elif field == 57:
             found["operand_shapes_with_layout"] = [numbers(value) for value in values]
         else:
-            name, decoder = INSTRUCTION.get(field, (f"field {field}", str))
+            name, decoder = schema.INSTRUCTION.get(field, (f"field {field}", str))
             value = decoder(list(values))
             if value:
                 found[name] = value
@@ -139,7 +128,7 @@ def literal(data: bytes) -> dict[str, Any]:
         return {"parts": [literal(part) for part in message.get(10, ())]}
     if "dims" not in shape:
         return {"kind": shape["kind"]}
-    return {"kind": shape["kind"], "dims": shape["dims"], "bytes": literal_bytes(data).hex()}
+    return {"kind": shape["kind"], "dims": shape["dims"], "bytes": schema.literal_bytes(data).hex()}
 
 
 def _stacks(proto: Message) -> Any:
@@ -300,7 +289,7 @@ def graph(hlo: str, told: _Told) -> dict[str, Any]:
         "header": {
             **{
                 name: decoder(proto[field])
-                for field, (name, decoder) in MODULE.items()
+                for field, (name, decoder) in schema.MODULE.items()
                 if field in proto
             },
             "parameters": [numbers(data) for data in program.get(1, ())],

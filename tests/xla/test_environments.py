@@ -15,15 +15,8 @@ from pathlib import Path
 import pytest
 
 from hlo_lint.text.errors import CaptureError, UsageError
-from hlo_lint.xla.environments import (
-    INSTALLED,
-    Platform,
-    environment_of,
-    interpreter_at,
-    python_between,
-    run_installer,
-    with_packages,
-)
+from hlo_lint.xla import environments
+from hlo_lint.xla.environments import Platform, environment_of, interpreter_at, python_between
 from tests.conftest import completed, written
 
 
@@ -52,7 +45,7 @@ def test_for_the_cpu_any_environment_of_a_release_will_do(cache: Path, platform:
     folder = platform.folder("0.11.1")
     assert folder.parent == cache
     folder.mkdir(parents=True)
-    (folder / INSTALLED).touch()
+    (folder / environments.INSTALLED).touch()
     found = environment_of("0.11.1", platform=Platform.CPU)
     assert (found.path, found.jax) == (folder / "bin" / "python", "0.11.1")
 
@@ -98,7 +91,7 @@ def test_packages_lie_beside_an_environment_that_stays(tmp_path: Path, cache: Pa
     here = interpreter_at(sys.executable)
     wheel = wheel_of("tinybeside", tmp_path)
     announced: list[str] = []
-    beside = with_packages(here, [str(wheel)], announced.append)
+    beside = environments.with_packages(here, [str(wheel)], announced.append)
     assert beside.path.is_relative_to(cache)
     assert (beside.jax, beside.has_gpu_compiler) == (here.jax, here.has_gpu_compiler)
     code = "import jax, tinybeside; print(jax.__file__)"
@@ -107,7 +100,7 @@ def test_packages_lie_beside_an_environment_that_stays(tmp_path: Path, cache: Pa
     assert subprocess.run([here.path, "-c", code], capture_output=True).returncode == 1
     assert announced[0] == f"installing {wheel} beside jax {here.jax}, once …"
     with pytest.raises(UsageError, match="--with -e: give a package"):
-        with_packages(here, ["-e"], announced.append)
+        environments.with_packages(here, ["-e"], announced.append)
 
 
 @pytest.mark.slow
@@ -122,9 +115,9 @@ def test_what_is_downloaded_is_announced_with_its_size(tmp_path: Path) -> None:
         pip = [sys.executable, "-m", "pip", "--isolated", "--no-cache-dir", "install"]
         command = [*pip, "--no-index", "--find-links", page, "--target", str(tmp_path / "out")]
         try:
-            run_installer("0.11.2", [*command, "tiny"], announced.append)
+            environments.run_installer("0.11.2", [*command, "tiny"], announced.append)
             with pytest.raises(CaptureError, match=r"jax 0\.11\.2: .*No matching distribution"):
-                run_installer("0.11.2", [*command, "huge"], announced.append)
+                environments.run_installer("0.11.2", [*command, "huge"], announced.append)
         finally:
             server.shutdown()
     downloading, unpacking = announced

@@ -3,20 +3,9 @@
 from __future__ import annotations
 
 from hlo_lint.engine.reduce.draft import Draft, swept
+from hlo_lint.engine.reduce.transformations import instructions, parameters
 from hlo_lint.engine.reduce.transformations.attributes import DropAttributes, DropHeader, Rename
 from hlo_lint.engine.reduce.transformations.base import Anchor, Transformation
-from hlo_lint.engine.reduce.transformations.instructions import (
-    ForwardElement,
-    InlineCallee,
-    MergeValues,
-    ZeroOut,
-)
-from hlo_lint.engine.reduce.transformations.parameters import (
-    CutOperands,
-    DropCalleeParameters,
-    DropLoopState,
-    DropOutputs,
-)
 from hlo_lint.engine.reduce.transformations.shapes import ShrinkDimensions
 from hlo_lint.engine.reduce.transformations.slices import KeepSlice
 from hlo_lint.hlo.parser.module import parse_file
@@ -76,7 +65,7 @@ def test_operands_become_parameters_and_what_they_read_goes() -> None:
   %a = f32[4] negate(%p)
   ROOT %r = f32[4] add(%a, %q)
 """)
-    assert changed(text, CutOperands()) == main_of("""
+    assert changed(text, parameters.CutOperands()) == main_of("""
   %q = f32[4] parameter(0)
   %a = f32[4] parameter(1)
   ROOT %r = f32[4] add(%a, %q)
@@ -89,7 +78,7 @@ def test_a_value_with_the_shape_of_another_gives_way_to_it() -> None:
   %q = f32[4] parameter(1)
   ROOT %r = f32[4] add(%p, %q)
 """)
-    assert changed(text, MergeValues(), only=1) == main_of("""
+    assert changed(text, instructions.MergeValues(), only=1) == main_of("""
   %p = f32[4] parameter(0)
   ROOT %r = f32[4] add(%p, %p)
 """)
@@ -104,21 +93,21 @@ ENTRY %main {
   ROOT %r = (f32[4], f32[4]) tuple(%a, %q)
 }
 """
-    assert changed(text, DropOutputs(), only=1) == main_of("""
+    assert changed(text, parameters.DropOutputs(), only=1) == main_of("""
   %p = f32[4] parameter(0)
   ROOT %a = f32[4] negate(%p)
 """)
 
 
 def test_loop_state_goes_in_the_loop_and_around_it() -> None:
-    after = changed(LOOP, DropLoopState(), only=2)
+    after = changed(LOOP, parameters.DropLoopState(), only=2)
     assert "f32[9]" not in after.replace("%w = f32[9] constant({...})", "")
     assert "%start = (s32[], f32[4]) tuple(%z, %p)" in after
     assert "ROOT %r = (s32[], f32[4]) tuple(%j, %y)" in after
 
 
 def test_a_loop_gives_way_to_one_turn() -> None:
-    after = changed(LOOP, InlineCallee())
+    after = changed(LOOP, instructions.InlineCallee())
     assert "while" not in after
     assert "%y.2 = f32[4] negate(%x.2)" in after
     assert after.count("{\n") == 1
@@ -176,7 +165,7 @@ ENTRY %main {
 
 
 def test_a_parameter_that_a_fusion_does_not_read_goes_with_its_operand() -> None:
-    after = changed(FUSION, DropCalleeParameters())
+    after = changed(FUSION, parameters.DropCalleeParameters())
     assert "%b = f32[4] parameter(0)" in after
     assert "fusion(%q)" in after
     assert "%p" not in after
@@ -189,14 +178,14 @@ def test_elements_of_a_tuple_that_is_made_here_are_read_directly() -> None:
   %e = f32[4] get-tuple-element(%t), index=1
   ROOT %r = f32[4] negate(%e)
 """)
-    assert changed(text, ForwardElement()) == main_of("""
+    assert changed(text, instructions.ForwardElement()) == main_of("""
   %p = f32[4] parameter(0)
   ROOT %r = f32[4] negate(%p)
 """)
 
 
 def test_instructions_of_a_fusion_become_constants() -> None:
-    assert "ROOT %r = f32[4] constant({...})" in changed(FUSION, ZeroOut())
+    assert "ROOT %r = f32[4] constant({...})" in changed(FUSION, instructions.ZeroOut())
 
 
 def test_attributes_that_the_opcode_needs_stay() -> None:
@@ -227,4 +216,4 @@ def test_what_was_unused_before_a_change_stays() -> None:
   %a = f32[4] cosine(%p)
   ROOT %r = f32[4] tanh(%a)
 """)
-    assert "%dead" in changed(text, CutOperands(), only=1)
+    assert "%dead" in changed(text, parameters.CutOperands(), only=1)

@@ -7,22 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hlo_lint.engine.values.compare import (
-    EXACT,
-    PART,
-    Bound,
-    LargestDifference,
-    array_difference,
-    largest_error,
-    result_difference,
-    where_finite,
-)
+from hlo_lint.engine.values import compare
+from hlo_lint.engine.values.compare import EXACT, PART, Bound, largest_error, result_difference
 from tests.conftest import present
 
 
 def difference(
     before: Any, after: Any, dtype: str = "f4", bound: Bound = EXACT
-) -> LargestDifference | None:
+) -> compare.LargestDifference | None:
     """The difference of two results of one array."""
     return result_difference([np.array(before, dtype)], [np.array(after, dtype)], bound)
 
@@ -113,12 +105,14 @@ def test_large_arrays_are_compared_part_by_part() -> None:
     before[0, 0] = 1e6
     after = before.copy()
     after[1, 7] = -0.0
-    sign = present(array_difference(before, after, EXACT))
+    sign = present(compare.array_difference(before, after, EXACT))
     assert (sign.index, sign.error, sign.count) == ((1, 7), 0, 1)
     after[2, 5:8] = 1e-3
     after[2, 6] = 2e-3
-    assert array_difference(before, after, Bound(of_largest=1e-6)) is None  # of the first part
-    found = present(array_difference(before, after, EXACT))
+    assert (
+        compare.array_difference(before, after, Bound(of_largest=1e-6)) is None
+    )  # of the first part
+    found = present(compare.array_difference(before, after, EXACT))
     assert (found.index, found.count, found.region) == ((2, 6), 3, ((2, 2), (5, 7)))
     after[0, 0] = np.inf
     assert largest_error([after], [before]) == np.float32(2e-3)
@@ -128,5 +122,5 @@ def test_numbers_that_overflow_on_both_sides_are_not_compared_in_f64() -> None:
     inf, nan = np.inf, np.nan
     native = [[np.array([1, inf, nan, inf, nan], "f4")], [np.array([1, inf, nan, -inf, 2], "f4")]]
     wide = [[np.array([1, 2e93, 3e93, 4e93, 5.0])], [np.array([9, 8e93, 7e93, 6e93, 2.0])]]
-    (theirs,) = where_finite(native, wide)
+    (theirs,) = compare.where_finite(native, wide)
     assert theirs.tolist() == [9, 2e93, 3e93, 6e93, 2]
