@@ -24,19 +24,9 @@ ENTRY e {
 MAX_MODULES = 127
 MAX_MODULES_OF_A_HIT = 103
 LATE = (
-    *(
-        "concurrent",
-        "ctypes",
-        "html",
-        "importlib.resources",
-        "jax",
-        "jinja2",
-        "json",
-        "lark",
-        "multiprocessing",
-    ),
-    *("networkx", "numpy", "pathspec", "pickle", "pkgutil", "rich", "shutil", "sqlite3"),
-    *("subprocess", "tempfile", "tomllib", "xml"),
+    *"concurrent ctypes html importlib.resources jax jinja2 json lark multiprocessing".split(),
+    *"networkx numpy pathspec pickle pkgutil rich shutil sqlite3 subprocess tempfile".split(),
+    *("tomllib", "xml"),
 )
 """Modules that no plain check needs."""
 CHECK = """\

@@ -25,6 +25,7 @@ from hlo_lint.engine.values.run import ArrayValue, NoValue, arrays_of, first_non
 from hlo_lint.xla.cpu import JUDGE, XlaCpu
 from hlo_lint_hunt.generate import drawn_module
 from tests.conftest import DUMPS, present
+from tests.texts import counted
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +42,7 @@ class Run:
 
     def value(self, body: str, *inputs: Any, **options: Any) -> ArrayValue:
         """The value of an entry of these lines, after computations that stand before `ENTRY`."""
-        module = parse(f"HloModule m\n{body}" if "ENTRY" in body else f"ENTRY e {{ {body} }}")
+        module = parse(body if "ENTRY" in body else f"ENTRY e {{ {body} }}")
         (value,) = values_of(module, list(map(np.asarray, inputs)), xla=self.xla, **options)
         return value
 
@@ -54,7 +55,7 @@ class Run:
 
     def watched(self, text: str, names: str, *inputs: Any) -> list[Any]:
         """The values of instructions, as lists."""
-        module = parse(f"HloModule m\n{text}")
+        module = parse(text)
         instructions = [instruction_of(module, name) for name in names.split()]
         values = values_of(module, list(map(np.asarray, inputs)), instructions, xla=self.xla)
         return [array.tolist() for value in values for array in arrays_of(value)]
@@ -113,58 +114,38 @@ def test_negative_and_interior_padding(run: Run) -> None:
     assert run.array(lines.format(1, "-3_-3_1"), x).tolist() == [9]
 
 
-COUNT_TO_SEVEN = """
-inside { t = (s32[], f32[2]) parameter(0)
-  i = s32[] get-tuple-element(t), index=0
-  n = s32[] constant(7)
-  ROOT c = pred[] compare(i, n), direction=LT }
-step { t = (s32[], f32[2]) parameter(0)
-  i = s32[] get-tuple-element(t), index=0
-  x = f32[2] get-tuple-element(t), index=1
-  one = s32[] constant(1)
-  next = s32[] add(i, one)
-  doubled = f32[2] add(x, x)
-  ROOT u = (s32[], f32[2]) tuple(next, doubled) }
-ENTRY e { x = f32[2] parameter(0)
-  zero = s32[] constant(0)
-  t = (s32[], f32[2]) tuple(zero, x)
-  ROOT w = (s32[], f32[2]) while(t), condition=inside, body=step }
-"""
+COUNT_TO_SEVEN = counted(
+    {"x": "f32[2]"},
+    "doubled = f32[2] add(x, x)",
+    "doubled",
+    "  x = f32[2] parameter(0)\n  ROOT w = LOOP(x)",
+    7,
+)
 
 
 def test_of_an_instruction_in_a_loop_the_last_value_is_given(run: Run) -> None:
     count, x = run.arrays(COUNT_TO_SEVEN, [1, 2])
     assert (int(count), x.tolist()) == (7, [128, 256])
     # The condition runs once more after the last iteration.
-    values = run.watched(COUNT_TO_SEVEN, "next doubled c", [1, 2])
+    values = run.watched(COUNT_TO_SEVEN, "next doubled less", [1, 2])
     assert values == [7, [128, 256], False]
 
 
-LOG_IN_A_LOOP = """
-inside { t = (s32[], f32[2], f32[2]) parameter(0)
-  i = s32[] get-tuple-element(t), index=0
-  n = s32[] constant(7)
-  ROOT c = pred[] compare(i, n), direction=LT }
-step { t = (s32[], f32[2], f32[2]) parameter(0)
-  i = s32[] get-tuple-element(t), index=0
-  x = f32[2] get-tuple-element(t), index=1
-  old = f32[2] get-tuple-element(t), index=2
-  one = s32[] constant(1)
-  next = s32[] add(i, one)
-  less = f32[2] subtract(x, old)
-  log = f32[2] log(less)
-  ROOT u = (s32[], f32[2], f32[2]) tuple(next, log, old) }
-ENTRY e { x = f32[2] parameter(0)
-  one = f32[2] constant({1, 1})
-  zero = s32[] constant(0)
-  t = (s32[], f32[2], f32[2]) tuple(zero, x, one)
-  w = (s32[], f32[2], f32[2]) while(t), condition=inside, body=step
-  ROOT r = f32[2] get-tuple-element(w), index=1 }
-"""
+LOG_IN_A_LOOP = counted(
+    {"x": "f32[2]", "old": "f32[2]"},
+    "difference = f32[2] subtract(x, old)\n  log = f32[2] log(difference)",
+    "log, old",
+    """
+  x = f32[2] parameter(0)
+  ones = f32[2] constant({1, 1})
+  w = LOOP(x, ones)
+  ROOT r = f32[2] get-tuple-element(w), index=1""",
+    7,
+)
 
 
 def test_the_first_nan_of_a_loop_is_that_of_any_iteration(run: Run) -> None:
-    found = first_non_finite(parse(f"HloModule m{LOG_IN_A_LOOP}"), [np.array([9, 3])], xla=run.xla)
+    found = first_non_finite(parse(LOG_IN_A_LOOP), [np.array([9, 3])], xla=run.xla)
     assert found is not None
     # log(8) = 2.08, log(1.08) = 0.08; log(2) = 0.69, which one more than is no logarithm of
     values = [np.round(array.astype(float), 2).tolist() for array in arrays_of(found[1])]

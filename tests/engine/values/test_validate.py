@@ -763,50 +763,33 @@ SENT = of_two_devices(f"""
   p = f32[4] get-tuple-element(d), index=0
   ROOT s = f32[4] subtract(p, n)
 """)
-LOOP_OF_TRANSFERS = f"""HloModule m, num_partitions=2
-
-b {{
-  a = (s32[], f32[4], (f32[4], u32[], token[])) parameter(0)
-  i = s32[] get-tuple-element(a), index=0
-  x = f32[4] get-tuple-element(a), index=1
-  r = (f32[4], u32[], token[]) get-tuple-element(a), index=2
+LOOP_OF_TRANSFERS = counted(
+    {"x": "f32[4]", "r": "(f32[4], u32[], token[])"},
+    f"""
   d = (f32[4], token[]) recv-done(r), channel_id=1
   y = f32[4] get-tuple-element(d), index=0
   w = f32[4] subtract(y, x)
-  o = s32[] constant(1)
-  j = s32[] add(i, o)
-  t = token[] after-all()
-  k = (f32[4], u32[], token[]) recv(t), channel_id=1, {PAIRS}
-  q = (f32[4], u32[], token[]) send(w, t), channel_id=1, {PAIRS}
-  ROOT u = (s32[], f32[4], (f32[4], u32[], token[])) tuple(j, w, k)
-}}
-
-c {{
-  a = (s32[], f32[4], (f32[4], u32[], token[])) parameter(0)
-  i = s32[] get-tuple-element(a), index=0
-  n = s32[] constant(1)
-  ROOT l = pred[] compare(i, n), direction=LT
-}}
-
-ENTRY e {{
+  o = token[] after-all()
+  k = (f32[4], u32[], token[]) recv(o), channel_id=1, {PAIRS}
+  q = (f32[4], u32[], token[]) send(w, o), channel_id=1, {PAIRS}""",
+    "w, k",
+    f"""
   x = f32[4] parameter(0)
   n = f32[4] negate(x)
-  z = s32[] constant(0)
-  t = token[] after-all()
-  k = (f32[4], u32[], token[]) recv(t), channel_id=1, {PAIRS}
-  q = (f32[4], u32[], token[]) send(n, t), channel_id=1, {PAIRS}
-  u = (s32[], f32[4], (f32[4], u32[], token[])) tuple(z, n, k)
-  v = (s32[], f32[4], (f32[4], u32[], token[])) while(u), condition=c, body=b
-  ROOT w = f32[4] get-tuple-element(v), index=1
-}}
-"""
+  o = token[] after-all()
+  k = (f32[4], u32[], token[]) recv(o), channel_id=1, {PAIRS}
+  q = (f32[4], u32[], token[]) send(n, o), channel_id=1, {PAIRS}
+  v = LOOP(n, k)
+  ROOT w = f32[4] get-tuple-element(v), index=1""",
+    1,
+).replace(" m", " m, num_partitions=2", 1)
 
 
 @pytest.mark.parametrize("sent", [SENT, LOOP_OF_TRANSFERS], ids=["at once", "in the next round"])
 def test_a_send_and_its_receive_are_a_permute(xla: XlaCpu, sent: str) -> None:
     validation = validate_dumps("m", run_of([PERMUTED, sent]), xla)
     assert (validation.compared, validation.changes) == (1, [])
-    wrong = sent.replace("send(n, t)", "send(x, t)")
+    wrong = sent.replace("send(n, ", "send(x, ")
     assert changed(validate_dumps("m", run_of([PERMUTED, wrong]), xla)) == ["after_pass1"]
 
 
