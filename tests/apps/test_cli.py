@@ -122,6 +122,12 @@ def underlined(text: str) -> list[str]:
 
 
 @pytest.fixture
+def loose() -> Path:
+    """A file whose reshape moves bytes."""
+    return write("loose.hlo")
+
+
+@pytest.fixture
 def named(crash: Path) -> Path:
     """The dump that the finding of the crash names."""
     return next(crash.glob(f"{NAMED}*"))
@@ -145,15 +151,13 @@ def test_every_fixture_dump_exits_as_its_manifest_says(case: Path) -> None:
     assert ran.status == (1 if counted else 0)
 
 
-def test_one_missing_path_among_others_exits_2_and_nothing_is_fixed() -> None:
-    path = write("loose.hlo")
+def test_one_missing_path_among_others_exits_2_and_nothing_is_fixed(loose: Path) -> None:
     assert run("fix", "loose.hlo", "nowhere").status == 2
-    assert path.read_text() == LOOSE
+    assert loose.read_text() == LOOSE
 
 
 @pytest.mark.parametrize("name", ["algsimp", "hlo_normalization"])
-def test_any_pass_and_pipeline_of_a_release_may_come_next(name: str) -> None:
-    write("loose.hlo")
+def test_any_pass_and_pipeline_of_a_release_may_come_next(name: str, loose: Path) -> None:
     assert run("check", "--before", name, "loose.hlo").status == 0
 
 
@@ -174,8 +178,7 @@ def test_any_pass_and_pipeline_of_a_release_may_come_next(name: str) -> None:
     ],
     ids=lambda words: words[:40],
 )  # fmt: skip
-def test_wrong_use_exits_2_and_says_so(words: str, says: str) -> None:
-    write("loose.hlo")
+def test_wrong_use_exits_2_and_says_so(words: str, says: str, loose: Path) -> None:
     ran = run(*words.split())
     assert (ran.status, ran.out) == (2, "")
     assert "Error: " in ran.errors
@@ -284,8 +287,7 @@ def test_where_there_is_no_terminal_a_slow_step_is_a_line(
     assert capsys.readouterr().err == "slow …\n"
 
 
-def test_a_terminal_gets_colours_unless_no_color_is_set() -> None:
-    write("loose.hlo")
+def test_a_terminal_gets_colours_unless_no_color_is_set(loose: Path) -> None:
     assert "\x1b[1;33m" in on_terminal("check", "loose.hlo")
     assert "\x1b[1;33m" not in on_terminal("check", "loose.hlo", NO_COLOR="1")
 
@@ -322,8 +324,7 @@ def test_the_json_of_a_clean_run_is_the_same_object_without_findings() -> None:
 # Loose files, several modules, text that cannot be read
 
 
-def test_a_loose_file_is_a_warning_that_says_when_it_is_fatal() -> None:
-    write("loose.hlo")
+def test_a_loose_file_is_a_warning_that_says_when_it_is_fatal(loose: Path) -> None:
     (found,) = check_json("loose.hlo").findings
     assert found["severity"] == "warning"
     notes = " ".join(found["notes"])
@@ -391,10 +392,9 @@ def test_rules_are_chosen_by_name_family_and_list(args: tuple[str, ...], rules: 
     assert ran.status == bool(rules)
 
 
-def test_fix_leaves_what_a_rule_that_was_not_chosen_would_mend() -> None:
-    path = write("loose.hlo")
+def test_fix_leaves_what_a_rule_that_was_not_chosen_would_mend(loose: Path) -> None:
     assert run("fix", "--select", "form", "loose.hlo").status == 0
-    assert path.read_text() == LOOSE
+    assert loose.read_text() == LOOSE
 
 
 def test_rules_lists_each_rule_with_its_family_also_as_json() -> None:
@@ -535,8 +535,7 @@ def test_a_directory_whose_hlo_is_excluded_is_no_error() -> None:
     assert "all HLO in it is excluded" in ran.out
 
 
-def test_what_cannot_be_written_exits_2_and_leaves_nothing_behind() -> None:
-    write("loose.hlo")
+def test_what_cannot_be_written_exits_2_and_leaves_nothing_behind(loose: Path) -> None:
     write("plain")
     before = snapshot(Path())
     assert run("fix", "loose.hlo", "-o", "plain/out.hlo").status == 2
@@ -588,10 +587,9 @@ def test_the_form_is_as_asked_for_or_fits_the_next_pass(args: tuple[str, ...], o
     assert [word for word in ("copy(", "transpose(") if word in text] == [opcode]
 
 
-def test_for_one_file_out_is_a_file() -> None:
-    path = write("loose.hlo")
+def test_for_one_file_out_is_a_file(loose: Path) -> None:
     assert run("fix", "loose.hlo", "-o", "new/out.hlo").status == 0
-    assert path.read_text() == LOOSE
+    assert loose.read_text() == LOOSE
     assert "transpose(" in Path("new/out.hlo").read_text()
 
 
@@ -683,8 +681,7 @@ def test_a_proto_is_never_overwritten_with_text() -> None:
 # What is asked for besides
 
 
-def test_the_report_goes_to_a_file_where_one_is_named() -> None:
-    write("loose.hlo")
+def test_the_report_goes_to_a_file_where_one_is_named(loose: Path) -> None:
     ran = run("check", "-o", "out/report.json", "--output-format", "json", "loose.hlo")
     assert (ran.status, ran.output) == (1, b"")
     written = Path("out/report.json").read_bytes()
@@ -769,8 +766,7 @@ def test_what_is_piped_and_fixed_has_its_name_too() -> None:
 # Colours
 
 
-def test_colours_are_forced_and_forbidden() -> None:
-    write("loose.hlo")
+def test_colours_are_forced_and_forbidden(loose: Path) -> None:
     assert b"\x1b[" in run("check", "--color", "always", "loose.hlo", NO_COLOR="1").output
     assert "\x1b" not in on_terminal("check", "--color", "never", "loose.hlo")
     write("noise.txt", bytes(range(256)) * 20)
@@ -802,8 +798,7 @@ def test_what_may_change_a_value_is_mended_only_on_request_and_said_to_be_there(
     assert snapshot(Path("d")) != before
 
 
-def test_a_fix_may_count_as_a_finding() -> None:
-    write("loose.hlo")
+def test_a_fix_may_count_as_a_finding(loose: Path) -> None:
     assert run("fix", "--exit-non-zero-on-fix", *NEXT, "loose.hlo").status == 1
     assert run("fix", "--exit-non-zero-on-fix", *NEXT, "loose.hlo").status == 0
 
@@ -843,8 +838,7 @@ def test_an_unknown_name_gets_a_hint(words: tuple[str, ...], hint: str) -> None:
 # Watching
 
 
-def test_a_watched_file_is_checked_again_when_it_changes(tmp_path: Path) -> None:
-    path = write("loose.hlo")
+def test_a_watched_file_is_checked_again_when_it_changes(tmp_path: Path, loose: Path) -> None:
     settings = write("hlo_lint.toml", "")
     program = "from hlo_lint.apps.cli.program import main; main()"
     options = ("check", "--watch", "--output-format", "concise", ".")
@@ -860,7 +854,7 @@ def test_a_watched_file_is_checked_again_when_it_changes(tmp_path: Path) -> None
         said = watching.stdout.readline()
         assert said.startswith("loose.hlo:5:39: warning[reshape-moves-data]")
         assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
-        path.write_text(f"// a line more\n{LOOSE}")
+        loose.write_text(f"// a line more\n{LOOSE}")
         assert watching.stdout.readline().startswith("loose.hlo:6:39: ")
         assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
         settings.write_text('select = "layout"')
@@ -869,14 +863,13 @@ def test_a_watched_file_is_checked_again_when_it_changes(tmp_path: Path) -> None
         settings.write_text('severity = { layout = "error" }')
         assert watching.stdout.readline().startswith("loose.hlo:6:39: error[")
         assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
-        path.write_text(CLEAN)
+        loose.write_text(CLEAN)
         assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
         watching.send_signal(signal.SIGINT)
         assert watching.wait(10) == 0
 
 
-def test_a_report_among_the_files_that_are_watched_is_no_change() -> None:
-    write("loose.hlo")
+def test_a_report_among_the_files_that_are_watched_is_no_change(loose: Path) -> None:
     with started(
         command("check", "--watch", "-o", "report.txt", "."),
         stderr=subprocess.PIPE,
