@@ -62,7 +62,9 @@ ENTRY e {{
 
 
 def entry(text: str) -> str:
-    """A module whose entry has these instructions; the last is the root."""
+    """A module whose entry has these instructions, the root last; `all(1)` is an array of ones."""
+    filled = r"\1_of = \2[] constant(\4)\n\1 = \2\3 broadcast(\1_of), dimensions={}"
+    text = re.sub(r"(\w+) = (\w+)(\[.+\]) all\((.+)\)", filled, text)
     *lines, root = re.split(r"\n(?= *\w+ = )", text.strip("\n"))
     return TEXT.format(lines="\n".join([*lines, f"ROOT {root.strip()}"]))
 
@@ -129,8 +131,7 @@ ABC = "a = f32[8] parameter(0)\nb = f32[8] parameter(1)\nc = f32[8] parameter(2)
 WRONG = {
     "a number far away": """
         p = s32[8] parameter(0)
-        k = s32[] constant(123456)
-        c = s32[8] broadcast(k), dimensions={}
+        c = s32[8] all(123456)
         e = pred[8] compare(p, c), direction=EQ
         n = s32[8] negate(p)
         r = s32[8] select(e, n, p) -> r = s32[8] copy(p)""",
@@ -186,19 +187,16 @@ WRONG = {
     "a difference that vanishes in f64": """
         p = f32[8] parameter(0)
         e = f32[8] exponential(p)
-        k = f32[] constant(1)
-        ones = f32[8] broadcast(k), dimensions={}
+        ones = f32[8] all(1)
         r = f32[8] exponential-minus-one(p) -> r = f32[8] subtract(e, ones)""",
     "the sign of a zero": """
         p = f32[8] parameter(0)
-        k = f32[] constant(0)
-        zeros = f32[8] broadcast(k), dimensions={}
+        zeros = f32[8] all(0)
         r = f32[8] negate(p) -> r = f32[8] subtract(zeros, p)""",
     "a mask that keeps NaNs": """
         p = f32[8] parameter(0)
         c = pred[8] parameter(1)
-        k = f32[] constant(0)
-        zeros = f32[8] broadcast(k), dimensions={}
+        zeros = f32[8] all(0)
         m = f32[8] convert(c)
         r = f32[8] select(c, p, zeros) -> r = f32[8] multiply(m, p)""",
     "a clamp before a conversion": """
@@ -267,11 +265,9 @@ WRONG = {
     "a bound of many quotients": """
         p = bf16[512,512] parameter(0)
         q = bf16[] parameter(1)
-        k = bf16[] constant(448)
-        l = bf16[] constant(-448)
         qs = bf16[512,512] broadcast(q), dimensions={}
-        ks = bf16[512,512] broadcast(k), dimensions={}
-        ls = bf16[512,512] broadcast(l), dimensions={}
+        ks = bf16[512,512] all(448)
+        ls = bf16[512,512] all(-448)
         d = bf16[512,512] divide(p, qs)
         c = bf16[512,512] clamp(ls, d, ks)
         m = bf16[512,512] maximum(ls, d)
@@ -280,8 +276,7 @@ WRONG = {
         p = f32[512,512] parameter(0)
         i = f32[] constant(-inf)
         m = f32[512] reduce(p, i), dimensions={1}, to_apply=most32
-        k = f32[] constant(12345)
-        ks = f32[512] broadcast(k), dimensions={}
+        ks = f32[512] all(12345)
         e = pred[512] compare(m, ks), direction=EQ
         n = f32[512] negate(m)
         r = f32[512] select(e, n, m) -> r = f32[512] copy(m)""",
@@ -307,8 +302,7 @@ WRONG = {
         p = f16[4,32] parameter(0)
         q = f16[32,8] parameter(1)
         d = f32[4,8] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-        k = f32[] constant(1e+36)
-        ks = f32[4,8] broadcast(k), dimensions={}
+        ks = f32[4,8] all(1e+36)
         m = f32[4,8] multiply(d, ks)
         v = f32[4,8] divide(m, ks)
         r = f16[4,8] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
@@ -320,8 +314,7 @@ WRONG = {
         d = f32[256,256] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
         i = f32[256,256] sine(d)
         s = f32[256,256] add(a, i)
-        k = f32[] constant(1e+36)
-        ks = f32[256,256] broadcast(k), dimensions={}
+        ks = f32[256,256] all(1e+36)
         m = f32[256,256] multiply(s, ks)
         r = f32[256,256] copy(s) -> r = f32[256,256] divide(m, ks)""",
     "a large product of matrices that overflows": """
@@ -329,8 +322,7 @@ WRONG = {
         q = f32[512,512] parameter(1)
         t = f32[512,512] tanh(p)
         d = f32[512,512] dot(t, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-        k = f32[] constant(1e+36)
-        ks = f32[512,512] broadcast(k), dimensions={}
+        ks = f32[512,512] all(1e+36)
         m = f32[512,512] multiply(d, ks)
         r = f32[512,512] copy(d) -> r = f32[512,512] divide(m, ks)""",
     "the root of a square beside a logarithm of an exponential": """
@@ -379,10 +371,8 @@ RIGHT = {
     "a total order by bits, which the comparison expander writes": """
         a = f32[8] parameter(0)
         b = f32[8] parameter(1)
-        k = s32[] constant(0)
-        m = s32[] constant(2147483647)
-        ks = s32[8] broadcast(k), dimensions={}
-        ms = s32[8] broadcast(m), dimensions={}
+        ks = s32[8] all(0)
+        ms = s32[8] all(2147483647)
         x = s32[8] bitcast-convert(a)
         y = s32[8] bitcast-convert(b)
         u = s32[8] xor(ms, x)
@@ -407,8 +397,7 @@ RIGHT = {
     "a mask that loses NaNs": """
         p = f32[8] parameter(0)
         c = pred[8] parameter(1)
-        k = f32[] constant(0)
-        zeros = f32[8] broadcast(k), dimensions={}
+        zeros = f32[8] all(0)
         m = f32[8] convert(c)
         r = f32[8] multiply(m, p) -> r = f32[8] select(c, p, zeros)""",
     "a product rounded once": """
