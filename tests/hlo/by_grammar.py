@@ -196,14 +196,11 @@ def named(tree: Tree[Token]) -> shardings.NamedSharding:
         elif kind in ("replicated", "unreduced", "manual"):
             parts[kind] = axes(trees(part)[0])
         reduction = next((word for word in leaves if word in ("sum", "max", "min")), reduction)
+    replicated, unreduced, manual = (
+        parts.get(kind, ()) for kind in ("replicated", "unreduced", "manual")
+    )
     return shardings.NamedSharding(
-        mesh,
-        dimensions,
-        parts.get("replicated", ()),
-        parts.get("unreduced", ()),
-        parts.get("manual", ()),
-        reduction,
-        metadata_of(tree),
+        mesh, dimensions, replicated, unreduced, manual, reduction, metadata_of(tree)
     )
 
 

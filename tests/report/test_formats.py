@@ -68,21 +68,17 @@ def evil(crash: Report) -> Report:
     (finding,) = crash.findings
     assert finding.fix is not None
     (edit,) = finding.fix.edits
+    fields = "message module computation instruction excerpt pipeline op_name"
+    named: dict[str, Any] = dict.fromkeys(fields.split(), EVIL)
     found = replace(
         finding,
-        message=EVIL,
+        **named,
         path=f"{EVIL}.txt",
-        module=EVIL,
-        computation=EVIL,
-        instruction=EVIL,
         introduced_by=PassRef(EVIL, EVIL, 7, EVIL),
         resolved_by=PassRef(EVIL, EVIL, None, EVIL),
         origin=SourceLine(EVIL, 3, EVIL),
         notes=(EVIL, EVIL),
         fix=finding.fix._replace(title=EVIL, edits=(edit._replace(text=EVIL),)),
-        excerpt=EVIL,
-        pipeline=EVIL,
-        op_name=EVIL,
     )
     severities = (replace(found, severity=severity) for severity in Severity)
     skipped = tuple(each._replace(path=EVIL, reason=EVIL) for each in crash.skipped)
