@@ -271,15 +271,12 @@ KEPT = "// hlo-lint: allow mixed-float-operands -- for ü"
 @pytest.mark.parametrize(
     "lines",
     [
-        ["@a  KEPT"],
-        ["@a, metadata={}  KEPT"],
-        ["  KEPT", "@a"],
+        ["@a  KEPT"], ["@a, metadata={}  KEPT"], ["  KEPT", "@a"],
         ["  a = f32[4,2,3]{0,1,2}", "    KEPT", "    reshape(p)"],
-        ["  a = f32[4,2,3]{0,1,2}", "    reshape(p KEPT", "    )"],
-        ["@a", "  KEPT"],
+        ["  a = f32[4,2,3]{0,1,2}", "    reshape(p KEPT", "    )"], ["@a", "  KEPT"],
         ["  a = f32[4,2,3]{0,1,2} /* hlo-lint: allow bad-sharding -- x */ reshape(p) KEPT"],
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
 def test_comments_survive_a_fix_byte_for_byte(lines: list[str], newline: str) -> None:
     text = module(*lines).replace("KEPT", KEPT).replace("\n", newline)
@@ -295,18 +292,16 @@ def test_comments_survive_a_fix_byte_for_byte(lines: list[str], newline: str) ->
 
 
 ALLOWED = [
-    Allowance(RESHAPE, "why"),
-    Allowance("layout", "why"),
+    Allowance(RESHAPE, "why"), Allowance("layout", "why"),
     Allowance(RESHAPE, "why", module="jit_batched_dot"),
     Allowance(RESHAPE, "why", module="jit_*", op_name="jit(*)/dot_general"),
-    Allowance(RESHAPE, "why", computation="main"),
-    Allowance(RESHAPE, "why", computation="main.1"),
+    Allowance(RESHAPE, "why", computation="main"), Allowance(RESHAPE, "why", computation="main.1"),
     Allowance(RESHAPE, "why", path="*.0030.*"),
     Allowance(RESHAPE, "why", path="cublaslt_fission_crash/*"),
     Allowance(RESHAPE, "why", path="cublaslt_fission_crash/"),
     Allowance(RESHAPE, "why", path="gpu-*/cublaslt_fission_crash"),
     Allowance(RESHAPE, "why", path=f"{CRASH}/*"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("allowance", ALLOWED, ids=str)

@@ -450,18 +450,15 @@ def test_a_malformed_shape_says_what_is_expected(message: str, text: str) -> Non
         ("f32[8,3", "a shape's brackets never close", 7),
         ("f32[8]{0:T(2", "a shape's brackets never close", 12),
         ("(f32[8], (s32[])", "a shape's brackets never close", 16),
-        ("(f32[8],)", "expected a shape", 8),
-        ("(,f32[8])", "expected a shape", 1),
+        ("(f32[8],)", "expected a shape", 8), ("(,f32[8])", "expected a shape", 1),
         ("(f32[8] s32[])", "nothing may follow a shape", 8),
         ("((f32[8]) s32[])", "nothing may follow a shape", 10),
-        ("(f32[8])x", "nothing may follow a shape", 8),
-        ("(f32[8], f32[x])", "expected a size", 13),
-        ("(f32[8]})", "nothing may follow a shape", 7),
-        ("(f32[8], /* ", "expected a shape", 9),
+        ("(f32[8])x", "nothing may follow a shape", 8), ("(f32[8], f32[x])", "expected a size", 13),
+        ("(f32[8]})", "nothing may follow a shape", 7), ("(f32[8], /* ", "expected a shape", 9),
         (f"f32[{'9' * 5000}]", "a number does not fit", 4),
         ("(" * 5000, f"tuples nest deeper than {MAX_DEPTH}", MAX_DEPTH),
     ],
-)
+)  # fmt: skip
 def test_a_shape_error_points_at_its_place(text: str, message: str, offset: int) -> None:
     error = shape_error(text)
     assert (error.message, error.text, error.offset) == (message, text, offset)

@@ -314,21 +314,17 @@ READ_BY_0_10 = {"{devices=[2,1]<=[3]}", "[2,4]<=[4]"}
 """Of these only 0.11 counts the devices."""
 
 HOLDERS = {
-    "sharding": f"{CALL}, sharding=%s",
-    "replica_groups": f"{REDUCE}, replica_groups=%s",
-    "window": f"{CALL}, window=%s",
-    "dim_labels": f"{CALL}, window={{size=1x1}}, dim_labels=%s",
+    "sharding": f"{CALL}, sharding=%s", "replica_groups": f"{REDUCE}, replica_groups=%s",
+    "window": f"{CALL}, window=%s", "dim_labels": f"{CALL}, window={{size=1x1}}, dim_labels=%s",
     "source_target_pairs": "f32[4,8] collective-permute(a), source_target_pairs=%s",
-    "padding": "f32[4,8] pad(a, s), padding=%s",
-    "slice": "f32[4,8] slice(a), slice=%s",
+    "padding": "f32[4,8] pad(a, s), padding=%s", "slice": "f32[4,8] slice(a), slice=%s",
     "result_accuracy": "f32[4,8] cosine(a), result_accuracy=%s",
-    "statistics": f"{CALL}, statistics=%s",
-    "origin": f"{CALL}, origin=%s",
+    "statistics": f"{CALL}, statistics=%s", "origin": f"{CALL}, origin=%s",
     "operand_layout_constraints": f"{CALL}, operand_layout_constraints=%s",
     "dimensions": "f32[4,8] broadcast(v), dimensions=%s",
     "channel_id": f"{REDUCE}, replica_groups={{}}, channel_id=%s",
     "use_global_device_ids": f"{REDUCE}, replica_groups={{}}, use_global_device_ids=%s",
-}
+}  # fmt: skip
 
 
 @cache

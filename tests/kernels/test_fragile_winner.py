@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hlo_lint.dumps.artefacts.autotune import Autotuning, read_autotuning
 from hlo_lint.kernels.autotuning import fragile_winner
-from hlo_lint.kernels.autotuning.fragile_winner import SCRATCH_WINDOW, changed_winners, fragile
+from hlo_lint.kernels.autotuning.fragile_winner import changed_winners, fragile, subject_of
 from hlo_lint.rules.registry import find_rule
 from tests.conftest import FIXTURES, present
 
@@ -90,10 +90,7 @@ def test_the_place_is_the_record_of_the_instruction() -> None:
 
 def test_an_old_log_has_a_name_and_no_fingerprint() -> None:
     first = fragile(log("old.textproto"))[0]
-    assert (fragile_winner.subject_of(first.tuned), first.tuned.fingerprint) == (
-        "%loop_add_fusion",
-        "",
-    )
+    assert (subject_of(first.tuned), first.tuned.fingerprint) == ("%loop_add_fusion", "")
 
 
 def test_an_instruction_without_a_name_is_told_by_its_fingerprint() -> None:
@@ -102,9 +99,7 @@ def test_an_instruction_without_a_name_is_told_by_its_fingerprint() -> None:
         "config_profiles { config { backend: A } run_time { nanos: 32 } } "
         "config_profiles { config { backend: B } run_time { nanos: 32 } } }"
     )
-    assert [fragile_winner.subject_of(each.tuned) for each in fragile(read)] == [
-        "(hlo_fingerprint f)"
-    ]
+    assert [subject_of(each.tuned) for each in fragile(read)] == ["(hlo_fingerprint f)"]
 
 
 def test_a_tie_is_fragile_and_said_to_be_one() -> None:
@@ -139,7 +134,11 @@ def test_of_two_rivals_the_likelier_to_win_is_named() -> None:
 
 @pytest.mark.parametrize(
     ("cublaslt", "says"),
-    [(8000, "TRITON"), (8000 - SCRATCH_WINDOW, "TRITON"), (7999 - SCRATCH_WINDOW, "CUBLASLT")],
+    [
+        (8000, "TRITON"),
+        (8000 - fragile_winner.SCRATCH_WINDOW, "TRITON"),
+        (7999 - fragile_winner.SCRATCH_WINDOW, "CUBLASLT"),
+    ],
 )
 def test_less_scratch_wins_within_the_window(cublaslt: int, says: str) -> None:
     (tuned,) = timed(CUBLASLT=[cublaslt], TRITON=[8100, 8000]).instructions
@@ -161,7 +160,10 @@ def test_both_are_fragile_near_the_edge_of_the_window_and_told_why(
 ) -> None:
     found = one_fragile(TRITON=[triton], CUBLASLT=[cublaslt])
     assert (found.contest.winner.backend, found.contest.margin) == (winner, margin)
-    assert f"(TRITON needs less scratch, which XLA counts as {SCRATCH_WINDOW} ns)" in found.reason
+    assert (
+        f"(TRITON needs less scratch, which XLA counts as {fragile_winner.SCRATCH_WINDOW} ns)"
+        in found.reason
+    )
 
 
 def test_no_scratch_is_told_of_where_it_made_no_difference() -> None:
@@ -177,7 +179,7 @@ def test_a_flip_of_the_shortest_time_alone_is_none() -> None:
     ("backend", "says"), [("CUBLASLT_FISSION", True), ("CUBLASLT", True), ("CUDNN", False)]
 )
 def test_fewer_algorithms_are_advised_where_cublaslt_is_in_it(backend: str, says: bool) -> None:
-    rival = 4032 - (SCRATCH_WINDOW if says else 0)
+    rival = 4032 - (fragile_winner.SCRATCH_WINDOW if says else 0)
     advice = " ".join(one_fragile(TRITON=[4000], **{backend: [rival]}).advice)
     assert ("--xla_gpu_blas_max_algorithms=1" in advice) == says
     assert "--xla_gpu_load_autotune_results_from=" in advice

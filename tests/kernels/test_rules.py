@@ -106,14 +106,12 @@ SIZE = 4096
     [
         ([(1, 2, SIZE)], []),
         ([(2, 1, SIZE)], []),  # the two buffers are one when the program runs
-        ([(1, 1, SIZE)], []),
-        ([(2, 2, SIZE)], []),
-        ([(0, 1, SIZE), (1, 2, 2 * SIZE)], []),
+        ([(1, 1, SIZE)], []), ([(2, 2, SIZE)], []), ([(0, 1, SIZE), (1, 2, 2 * SIZE)], []),
         ([(1, 2, SIZE - 4)], ["autotuned-aliases-differ"]),
         ([(0, 2, SIZE)], ["autotuned-aliases-differ"]),
         ([(1, 2, SIZE), (1, 3, SIZE)], ["autotuned-aliases-differ"]),  # there is no buffer 3
     ],
-)
+)  # fmt: skip
 def test_equal_addresses_are_saved(pairs: list[tuple[int, int, int]], found: list[str]) -> None:
     (path,) = (PAYLOADS / "add_right_legacy").glob("*_gpu_after_optimizations.txt")
     module = hlo_lint.parse(path.read_text())

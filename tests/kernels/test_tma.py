@@ -51,17 +51,10 @@ def said(descriptor: Descriptor, consumer: Consumer = Consumer.CUDA) -> list[str
 
 
 HEALTHY = Descriptor(
-    BFLOAT16,
-    rank=3,
-    global_dims=(128, 57, 8),
-    global_strides=(256, 14592),
-    box_dims=(64, 128, 1),
-    element_strides=(1, 1, 1),
-    swizzle=3,
-    l2_promotion=2,
-    address=0x7F4C49E08800,
+    BFLOAT16, rank=3, global_dims=(128, 57, 8), global_strides=(256, 14592), box_dims=(64, 128, 1),
+    element_strides=(1, 1, 1), swizzle=3, l2_promotion=2, address=0x7F4C49E08800,
     descriptor_address=0x7FFD054484C0,
-)
+)  # fmt: skip
 PACKED = replace(
     HEALTHY, element=U4_16, global_strides=(64, 3648), box_dims=(128, 128, 1), swizzle=0
 )
@@ -634,12 +627,10 @@ def test_a_descriptor_that_each_pass_prints_is_read_once() -> None:
         PLAIN.replace("layout = [2, 1, 0]", "layout = [2, 1, 1]"),
         PLAIN.replace("layout = [2, 1, 0]", "layout = [1, 0]"),
         PLAIN.replace("tile_shape = [64, 1, 64]", "tile_shape = [64, 1]"),
-        PLAIN.replace("128]", "9" * 5000 + "]"),
-        PLAIN[:-1],
-        SWIZZLED.replace("128b", "96b"),
+        PLAIN.replace("128]", "9" * 5000 + "]"), PLAIN[:-1], SWIZZLED.replace("128b", "96b"),
         MESSAGE[:-1],
     ],
-)
+)  # fmt: skip
 def test_what_is_no_descriptor_of_xla_is_left_out(text: str) -> None:
     assert list(read_descriptors(text)) == []
 
