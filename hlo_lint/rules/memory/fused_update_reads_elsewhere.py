@@ -19,46 +19,46 @@ from hlo_lint.rules.evidence import WrongValues
 
 _PROGRAM = """
 f {{
-  x = f32[16]{{0}} parameter(0)
+  x = f32[16] parameter(0)
   i = s32[] parameter(1)
   one = s32[] constant(1)
   next = s32[] add(i, one)
-  d = f32[8]{{0}} dynamic-slice(x, i), dynamic_slice_sizes={{8}}
-  n = f32[8]{{0}} negate(d)
-  ROOT u = f32[16]{{0}} dynamic-update-slice(x, n, {index})
+  d = f32[8] dynamic-slice(x, i), dynamic_slice_sizes={{8}}
+  n = f32[8] negate(d)
+  ROOT u = f32[16] dynamic-update-slice(x, n, {index})
 }}
-ROOT r = f32[16]{{0}} fusion(f32[16]{{0}} p, s32[] i), kind=kLoop, calls=f  // error
+ROOT r = f32[16] fusion(f32[16] p, s32[] i), kind=kLoop, calls=f  // error
 """
 _BITCAST = """
 f {{
   zero = s32[] constant(0)
-  y = f32[4,1,16]{{2,1,0}} bitcast(f32[4,16]{{1,0}} x)
-  d = f32[4,1,2]{{2,1,0}} dynamic-slice(y, {row}, s32[] i, i), dynamic_slice_sizes={{4,1,2}}
-  n = f32[4,1,2]{{2,1,0}} negate(d)
-  b = f32[4,2]{{1,0}} bitcast(n)
+  y = f32[4,1,16] bitcast(f32[4,16] x)
+  d = f32[4,1,2] dynamic-slice(y, {row}, s32[] i, i), dynamic_slice_sizes={{4,1,2}}
+  n = f32[4,1,2] negate(d)
+  b = f32[4,2] bitcast(n)
   also = s32[] constant(0)
-  ROOT u = f32[4,16]{{1,0}} dynamic-update-slice(x, b, also, i)
+  ROOT u = f32[4,16] dynamic-update-slice(x, b, also, i)
 }}
-ROOT r = f32[4,16]{{1,0}} fusion(f32[4,16]{{1,0}} p, s32[] i), kind=kLoop, calls=f  // error
+ROOT r = f32[4,16] fusion(f32[4,16] p, s32[] i), kind=kLoop, calls=f  // error
 """
 _CONSTANT = """
 f {{
   zero = s32[] constant(0)
-  d = f32[16,2]{{1,0}} slice(f32[16,4]{{1,0}} x), slice={{[0:16], [{columns}]}}
-  n = f32[16,2]{{1,0}} negate(d)
-  ROOT u = f32[16,4]{{1,0}} dynamic-update-slice(x, n, zero, zero)
+  d = f32[16,2] slice(f32[16,4] x), slice={{[0:16], [{columns}]}}
+  n = f32[16,2] negate(d)
+  ROOT u = f32[16,4] dynamic-update-slice(x, n, zero, zero)
 }}
-ROOT r = f32[16,4]{{1,0}} fusion(f32[16,4]{{1,0}} p), kind=kLoop, calls=f  // error
+ROOT r = f32[16,4] fusion(f32[16,4] p), kind=kLoop, calls=f  // error
 """
 _TWICE = """
 f {{
-  x = f32[16]{{0}} parameter(0)
-  v = f32[1]{{0}} parameter(1)
+  x = f32[16] parameter(0)
+  v = f32[1] parameter(1)
   i = s32[] parameter(2)
-  y = f32[16]{{0}} parameter(3)
-  u = f32[16]{{0}} dynamic-update-slice(x, v, i)
-  w = f32[16]{{0}} dynamic-update-slice({other}, v, i)
-  ROOT t = (f32[16]{{0}}, f32[16]{{0}}) tuple(u, w)
+  y = f32[16] parameter(3)
+  u = f32[16] dynamic-update-slice(x, v, i)
+  w = f32[16] dynamic-update-slice({other}, v, i)
+  ROOT t = (f32[16], f32[16]) tuple(u, w)
 }}
 ROOT r = (f32[16], f32[16]) fusion(f32[16] p, f32[1] v, s32[] i, f32[16] q), kind=kLoop, \
 calls=f  // error

@@ -15,72 +15,70 @@ from hlo_lint.rules.findings import Finding, Severity
 _COPIED: Final = "after_removing_unnecessary_copies"
 _PROGRAM = """
 HloModule m, is_scheduled=true
-x = f32[8]{{0}} negate(f32[8]{{0}} p)
+x = f32[8] negate(f32[8] p)
 {first}
 {second}
-ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple(d, y)
+ROOT t = (f32[8], f32[8]) tuple(d, y)
 """
-_UPDATE = "d = f32[8]{0} dynamic-update-slice(x, f32[4]{0} u, s32[] i)  // error"
-_READ = "y = f32[8]{0} sine(x)"
+_UPDATE = "d = f32[8] dynamic-update-slice(x, f32[4] u, s32[] i)  // error"
+_READ = "y = f32[8] sine(x)"
 _UNSCHEDULED = """
-x = f32[8]{0} negate(f32[8]{0} p)
-d = f32[8]{0} custom-call(x), custom_call_target="in_place", \
+x = f32[8] negate(f32[8] p)
+d = f32[8] custom-call(x), custom_call_target="in_place", \
 output_to_operand_aliasing={{}: (0, {})}  // error
-y = f32[8]{0} add(x, d)
-ROOT t = (f32[8]{0}, f32[8]{0}) tuple(d, y)
+y = f32[8] add(x, d)
+ROOT t = (f32[8], f32[8]) tuple(d, y)
 """
 _LOOP = """
 HloModule m, is_scheduled=true
 body {{
-  x = f32[8]{{0}} get-tuple-element((f32[8]{{0}}, f32[8]{{0}}) b), index=0
-  y = f32[8]{{0}} get-tuple-element(b), index=1
-  n = f32[8]{{0}} negate(x)
-  ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple({given}){mark}
+  x = f32[8] get-tuple-element((f32[8], f32[8]) b), index=0
+  y = f32[8] get-tuple-element(b), index=1
+  n = f32[8] negate(x)
+  ROOT t = (f32[8], f32[8]) tuple({given}){mark}
 }}
-condition {{
-  ROOT goes-on = pred[] custom-call((f32[8]{{0}}, f32[8]{{0}}) c), custom_call_target="goes_on"
-}}
-k = f32[8]{{0}} copy(f32[8]{{0}} p)
-first = (f32[8]{{0}}, f32[8]{{0}}) tuple({init}, f32[8]{{0}} q)
-ROOT w = (f32[8]{{0}}, f32[8]{{0}}) while(first), condition=condition, body=body{at_loop}
+condition {{ ROOT goes-on = pred[] custom-call((f32[8], f32[8]) c), custom_call_target="goes_on" }}
+k = f32[8] copy(f32[8] p)
+first = (f32[8], f32[8]) tuple({init}, f32[8] q)
+ROOT w = (f32[8], f32[8]) while(first), condition=condition, body=body{at_loop}
 """
 _GIVEN = """
 HloModule m, is_scheduled=true, input_output_alias={{ {{}}: (0, {{}}, may-alias) }}
-p = f32[8]{{0}} parameter(0)
-q = f32[8]{{0}} parameter(1)
-c = f32[8]{{0}} copy(q)
-ROOT t = f32[8]{{0}} bitcast({result})  // error
+p = f32[8] parameter(0)
+q = f32[8] parameter(1)
+c = f32[8] copy(q)
+ROOT t = f32[8] bitcast({result})  // error
 """
 _FUSED = """
 HloModule m, is_scheduled=true
 f {{
-  n = f32[8]{{0}} negate(f32[8]{{0}} a)
-  w = f32[8]{{0}} dynamic-update-slice({updated}, f32[4]{{0}} v, s32[] j)
-  ROOT r = (f32[8]{{0}}, f32[8]{{0}}) tuple(n, w)
+  n = f32[8] negate(f32[8] a)
+  w = f32[8] dynamic-update-slice({updated}, f32[4] v, s32[] j)
+  ROOT r = (f32[8], f32[8]) tuple(n, w)
 }}
-x = f32[8]{{0}} negate(f32[8]{{0}} p)
-d = (f32[8]{{0}}, f32[8]{{0}}) fusion(x, f32[4]{{0}} u, s32[] i), kind=kLoop, calls=f  // error
-y = f32[8]{{0}} sine(x)
-ROOT t = ((f32[8]{{0}}, f32[8]{{0}}), f32[8]{{0}}) tuple(d, y)
+x = f32[8] negate(f32[8] p)
+d = (f32[8], f32[8]) fusion(x, f32[4] u, s32[] i), kind=kLoop, calls=f  // error
+y = f32[8] sine(x)
+ROOT t = ((f32[8], f32[8]), f32[8]) tuple(d, y)
 """
 _IN_FLIGHT = """
 HloModule m, is_scheduled=true
-x = f32[8]{{0}} negate(f32[8]{{0}} p)
-s = (f32[8]{{0:S(5)}}, f32[8]{{0}}, u32[]) copy-start(x)
+x = f32[8] negate(f32[8] p)
+s = (f32[8]{{0:S(5)}}, f32[8], u32[]) copy-start(x)
 {first}
 {second}
-ROOT t = (f32[8]{{0}}, f32[8]{{0:S(5)}}) tuple(d, c)
+ROOT t = (f32[8], f32[8]{{0:S(5)}}) tuple(d, c)
 """
 _BRANCHES = """
 HloModule m, is_scheduled=true
-twice {{ ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple(f32[8]{{0}} a, a) }}
+twice {{ ROOT t = (f32[8], f32[8]) tuple(f32[8] a, a) }}
 again {{
-  n = f32[8]{{0}} negate(f32[8]{{0}} b)
-  c = f32[8]{{0}} {opcode}(n)  // error
-  ROOT u = (f32[8]{{0}}, f32[8]{{0}}) tuple(n, c)
+  n = f32[8] negate(f32[8] b)
+  c = f32[8] {opcode}(n)  // error
+  ROOT u = (f32[8], f32[8]) tuple(n, c)
 }}
-k = f32[8]{{0}} copy(f32[8]{{0}} p)
-ROOT r = (f32[8]{{0}}, f32[8]{{0}}) conditional(pred[] is-one, k, k), true_computation=twice, \
+k = f32[8] copy(f32[8] p)
+ROOT r = (f32[8], f32[8]) conditional(pred[] is-one, k, k), true_computation=twice, \
 false_computation=again
 """
 _COPY_DONE = "c = f32[8]{0:S(5)} copy-done(s)"

@@ -54,26 +54,20 @@ class IndexClaimUntrue(Rule):
     examples = (
         Bad.entry(_SCATTER.format(indices="{{1}, {1}, {2}}", claim="unique_indices")),
         Bad.entry(_SCATTER.format(indices="{{4}, {1}, {2}}", claim="indices_are_sorted")),
-        Bad.step(
-            """
+        Bad.step("""
             add { ROOT c = f32[] add(f32[] a, f32[] b) }
               ROOT s = f32[8] scatter(f32[8] p, s32[3,1] i, f32[3] u), to_apply=add,  // error
                   update_window_dims={}, inserted_window_dims={0}, index_vector_dim=1,
             -     scatter_dims_to_operand_dims={0}
             +     scatter_dims_to_operand_dims={0}, unique_indices=true
-            """,
-            by="scatter-simplifier",
-        ),
-        Good.step(
-            """
+        """),
+        Good.step("""
             add { ROOT c = f32[] add(f32[] a, f32[] b) }
             - ROOT s = f32[8] scatter(f32[8] p, s32[3,1] i, f32[3] u), to_apply=add,
             + ROOT t = f32[8] scatter(f32[8] p, s32[3,1] i, f32[3] u), to_apply=add,
                   update_window_dims={}, inserted_window_dims={0}, index_vector_dim=1,
                   scatter_dims_to_operand_dims={0}, unique_indices=true
-            """,
-            by="scatter-simplifier",
-        ),
+        """),
         Good.entry(_SCATTER.format(indices="{{4}, {1}, {2}}", claim="unique_indices")),
         Good.entry(_SCATTER.format(indices="{{1}, {1}, {2}}", claim="indices_are_sorted")),
     )
