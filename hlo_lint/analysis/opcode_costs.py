@@ -287,8 +287,7 @@ def library_cost(call: Instruction) -> Cost:
         gemm = config.get("gemm_backend_config", config)
         dims = gemm.get("dot_dimension_numbers") if isinstance(gemm, Mapping) else None
         listed = dims.get("lhs_contracting_dimensions") if isinstance(dims, Mapping) else None
-        # JSON has numbers of 64 bits as strings.
-        contracted = _numbers(listed if isinstance(listed, list) else ())
+        contracted = _numbers(listed if isinstance(listed, list) else ())  # JSON has int64 as text
         if contracted and max(contracted) < left.rank:
             flops = 2 * results[0].elements * prod(left.dims[number] for number in contracted)
     elif target.startswith("__cudnn$conv"):

@@ -162,8 +162,7 @@ class _Side:
             numbered: the positions of the instructions; all if None. Others are unchanged.
             earlier: the values before the pass, by name; None for the computation before it.
         """
-        # A pass may rename the entry.
-        where = "" if computation is self._module.entry else computation.name
+        where = "" if computation is self._module.entry else computation.name  # entries get renamed
         rows = computation.rows
         constants: set[str] = set()
 
