@@ -34,7 +34,6 @@ ALLOWED = {
     "engine/values/lowering/lower.py _in_order": "calls a function of its name",
     "engine/values/replay.py _start": "each step is one operand up",
     "kernels/autotuning/cublaslt_fission.py _only_renamed": "each step is one user down",
-    "analysis/loops.py _passed_on": "each step is one operand up",
     "rules/memory/start_without_done.py _lone": "each step is one operand up",
     "engine/values/lowering/graph.py assembled": "as deep as a shape",
     "engine/values/lowering/bounded.py collected": "as deep as a shape",

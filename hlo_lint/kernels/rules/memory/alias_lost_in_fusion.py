@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hlo_lint.analysis.buffers import source_of
+from hlo_lint.analysis.buffers import operand_position, origins
 from hlo_lint.analysis.rewrite import Rewrite
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.kernels.aliases import alias_is_lost, aliased_results, fusion_index, need_of_alias
@@ -105,8 +105,12 @@ class AliasLostInFusion(Rule):
         pairs = []
         for call in (call for fusion, call in fused_calls(module) if fusion is instruction):
             for result, number in aliased_results(call):
-                index, source = fusion_index(call, result), source_of(call.operand(number))
-                if index is not None and source is not None and source.opcode == "parameter":
+                index, operand = fusion_index(call, result), operand_position(call, number, ())
+                if index is None or operand is None:
+                    continue
+                *_, (source, part) = origins(*operand, ("get-tuple-element", "bitcast"))
+                # The proof of a fix knows no aliases of parts of a parameter.
+                if source.opcode == "parameter" and not part:
                     place = ",".join(map(str, index))
                     pairs.append(f"{{{place}}}: ({source.operands_text.strip()}, {{}})")
         if not pairs:
