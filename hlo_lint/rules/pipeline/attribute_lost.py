@@ -168,21 +168,6 @@ class AttributeLost(Rule):
               ROOT n = f32[8] negate(x)
         """),
         Bad.step("""
-            HloModule m, num_partitions=2
-            - x = f32[8] collective-permute(f32[8] p), channel_id=1,
-            -     source_target_pairs={{0,1},{1,0}},
-            -     frontend_attributes={_xla_send_recv_validation="{{0,2},{1,3}}"}
-            + b = f32[8] collective-permute(f32[8] p), channel_id=1,  // error
-            +     source_target_pairs={{1,0}},
-            +     frontend_attributes={_xla_send_recv_validation="{{0,2}}"}
-            + f = f32[8] collective-permute(p), channel_id=2, source_target_pairs={{0,1}},
-            +     frontend_attributes={_xla_send_recv_validation="{{0,2}}"}
-            + d = u32[] partition-id()
-            + t = pred[] convert(d)
-            + x = f32[8] select(t, f, b)
-              ROOT n = f32[8] negate(x)
-        """),
-        Bad.step("""
             - k = f32[8] negate(f32[8] p)
             - ROOT c = f32[8] custom-call(k), custom_call_target="t",
             -     output_to_operand_aliasing={{}: (0, {})}
@@ -250,6 +235,21 @@ class AttributeLost(Rule):
             + s.1 = (pred[64], s32[64]) sort(pred[64] p, s32[64] q),  // error
             +     dimensions={0}, to_apply=c
             + ROOT i = s32[64] get-tuple-element(s.1), index=1
+        """),
+        Bad.step("""
+            HloModule m, num_partitions=2
+            - x = f32[8] collective-permute(f32[8] p), channel_id=1,
+            -     source_target_pairs={{0,1},{1,0}},
+            -     frontend_attributes={_xla_send_recv_validation="{{0,2},{1,3}}"}
+            + b = f32[8] collective-permute(f32[8] p), channel_id=1,  // error
+            +     source_target_pairs={{1,0}},
+            +     frontend_attributes={_xla_send_recv_validation="{{0,2}}"}
+            + f = f32[8] collective-permute(p), channel_id=2, source_target_pairs={{0,1}},
+            +     frontend_attributes={_xla_send_recv_validation="{{0,2}}"}
+            + d = u32[] partition-id()
+            + t = pred[] convert(d)
+            + x = f32[8] select(t, f, b)
+              ROOT n = f32[8] negate(x)
         """),
     )
 
