@@ -104,6 +104,9 @@ def calls_of(function: Callable[[], object]) -> int:
     return calls
 
 
+PIPES: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+
+
 @contextmanager
 def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
     """A process that is over after the block, whatever happens there, and that obeys signals.

@@ -23,7 +23,7 @@ from hlo_lint.apps.testing import write_example
 from hlo_lint.dumps.directory import FIXED
 from hlo_lint.rules.base import Bad
 from hlo_lint.rules.registry import all_rules, find_rule
-from tests.conftest import DUMPS, FIXTURES, ROOT, present, started
+from tests.conftest import DUMPS, FIXTURES, PIPES, ROOT, present, started
 from tests.forks import forked
 from tests.texts import CLEAN, LOOSE, entry
 
@@ -842,13 +842,8 @@ def test_a_watched_file_is_checked_again_when_it_changes(tmp_path: Path, loose: 
     settings = write("hlo_lint.toml", "")
     program = "from hlo_lint.apps.cli.program import main; main()"
     options = ("check", "--watch", "--output-format", "concise", ".")
-    with started(
-        [sys.executable, "-W", "error", "-c", program, *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment(PYTHONUNBUFFERED="1"),
-        text=True,
-    ) as watching:
+    begun = [sys.executable, "-W", "error", "-c", program, *options]
+    with started(begun, env=environment(PYTHONUNBUFFERED="1"), **PIPES) as watching:
         assert watching.stdout is not None
         assert watching.stderr is not None
         said = watching.stdout.readline()

@@ -18,7 +18,7 @@ from hlo_lint.apps.cli.xla_flags import dumped_to, knows_emitters, quoted
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.engine.values.given import read_inputs
 from hlo_lint.text.errors import UsageError
-from tests.conftest import completed, present, started
+from tests.conftest import PIPES, completed, present, started
 
 PROGRAM = """\
 import os, sys
@@ -93,13 +93,8 @@ def test_a_program_runs_and_its_dumps_are_checked_validated_and_drawn() -> None:
 
 @pytest.mark.slow
 def test_ctrl_c_ends_the_program_and_what_it_dumped_is_checked() -> None:
-    with started(
-        [*EXEC, sys.executable, "model.py", "hang"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as process:
+    command = [*EXEC, sys.executable, "model.py", "hang"]
+    with started(command, start_new_session=True, **PIPES) as process:
         while present(process.stdout).readline() != "compiled\n":
             assert process.poll() is None
         os.killpg(process.pid, signal.SIGINT)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.faults import MODULE
-from tests.conftest import CRASH, DUMPS, ROOT, completed, new_folder, started
+from tests.conftest import CRASH, DUMPS, PIPES, ROOT, completed, new_folder, started
 from tests.texts import counted
 
 pytestmark = [
@@ -25,7 +25,6 @@ pytestmark = [
 ]
 
 CLI = (sys.executable, "-m", "hlo_lint")
-PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
 SEVERAL = str(DUMPS / "gpu-jax0.10.2")
 
 
@@ -120,9 +119,7 @@ def test_a_signal_ends_the_workers_too(name: str, tmp_path: Path) -> None:
         "from hlo_lint.apps.cli.program import main; main()"
     )
     command = [sys.executable, "-c", code, "check", "-j", "2", "--no-cache", SEVERAL]
-    with started(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+    with started(command, env=environment, **PIPES) as process:
         while len(processes_with(mark)) < 3:
             assert process.poll() is None
             time.sleep(0.05)

@@ -16,7 +16,7 @@ from hlo_lint.text.errors import UsageError
 from hlo_lint.xla import limits
 from hlo_lint.xla.child import Child, ChildDied, ChildError, Forks, Pool
 from hlo_lint.xla.limits import MEMORY, SECONDS, ChildLimits
-from tests.conftest import ROOT, present, started
+from tests.conftest import PIPES, ROOT, present, started
 from tests.xla import called
 
 pytestmark = pytest.mark.slow
@@ -97,13 +97,9 @@ with Child(limits=ChildLimits(60), setup=called.about, forks={forks!r}) as child
     print(child.call(called.about)[0]["process"], child._process and child._process.pid, flush=True)
     child.call(called.sleep, seconds=60)
 """
-    with started(
-        [sys.executable, "-c", code],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        text=True,
-    ) as parent:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    pipes = PIPES | {"stderr": subprocess.DEVNULL}
+    with started([sys.executable, "-c", code], env=environment, **pipes) as parent:
         try:
             children = {int(word) for word in present(parent.stdout).readline().split()} - {0}
             assert children
