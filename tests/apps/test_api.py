@@ -386,11 +386,9 @@ def test_a_stack_frame_is_followed_to_its_callers() -> None:
     path = next(CRASH.glob("*.0030.*"))
     frames = hlo_lint.parse(path.read_bytes(), path).stack_frames
     assert [(frame.file, frame.line, frame.function) for frame in frames.stack(4)] == [
-        ("programs.py", 40, "batched_dot"),
-        ("compile_for_gpu.py", 48, "compile_for_gpu"),
-        ("programs.py", 95, "compile_program"),
-        ("programs.py", 111, "<module>"),
-    ]
+        ("programs.py", 40, "batched_dot"), ("compile_for_gpu.py", 48, "compile_for_gpu"),
+        ("programs.py", 95, "compile_program"), ("programs.py", 111, "<module>"),
+    ]  # fmt: skip
     assert frames.stack(99) == ()
 
 

@@ -432,11 +432,9 @@ def test_the_outline_is_modules_computations_instructions(editor: Editor) -> Non
     assert (module.name, module.kind) == ("m", types.SymbolKind.Module)
     names = [(each.name, each.detail) for each in module.children or ()]
     assert names == [
-        ("add", "3 instructions"),
-        ("body", "2 instructions"),
-        ("condition", "2 instructions"),
+        ("add", "3 instructions"), ("body", "2 instructions"), ("condition", "2 instructions"),
         ("main", "ENTRY"),
-    ]
+    ]  # fmt: skip
     main = (module.children or ())[-1]
     assert [(each.name, each.detail) for each in main.children or ()][3:] == [
         ("total", "f32[8]{0} reduce"),

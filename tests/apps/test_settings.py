@@ -68,12 +68,11 @@ def names(rules: Iterable[Rule]) -> set[str]:
         (["x/hlo_lint.toml"], ["x/y/a.hlo", "x/z/a.hlo"], "x/hlo_lint.toml"),
         (["x/y/hlo_lint.toml"], ["x/y/a.hlo", "x/z/a.hlo"], None),
         (["x/hlo_lint.toml"], ["x"], "x/hlo_lint.toml"),
-        (["hlo_lint.toml"], ["/"], "hlo_lint.toml"),
-        (["hlo_lint.toml"], [], "hlo_lint.toml"),
+        (["hlo_lint.toml"], ["/"], "hlo_lint.toml"), (["hlo_lint.toml"], [], "hlo_lint.toml"),
         ([], ["a.hlo"], None),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_the_nearest_file_above_all_paths_holds_else_that_of_the_working_directory(
     files: list[str], paths: list[str], wanted: str | None, tmp_path: Path
 ) -> None:
@@ -560,16 +559,14 @@ def test_a_pyproject_whose_table_is_none_is_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "keys", "place"),
     [
-        ("a = 1\n[b]\n'c d' = 2\n", ("b", "c d"), (3, 1)),
-        ("b.c = 1\n", ("b", "c"), (1, 1)),
-        ("[b]\n  c = 1\n", ("b", "c"), (2, 3)),
-        ("[ b . 'c' ]\nd = 1\n", ("b", "c", "d"), (2, 1)),
+        ("a = 1\n[b]\n'c d' = 2\n", ("b", "c d"), (3, 1)), ("b.c = 1\n", ("b", "c"), (1, 1)),
+        ("[b]\n  c = 1\n", ("b", "c"), (2, 3)), ("[ b . 'c' ]\nd = 1\n", ("b", "c", "d"), (2, 1)),
         ("[b]\nx = 1\n[b.c]\ny = 1\n", ("b", "c"), (3, 1)),
         ("[[a]]\nb = 1\n[[a]]\nb = 2\n", ("a", 1, "b"), (4, 1)),
         ("é = 1\r\n[b]\r\nc = { d = 1, e = 2 }\r\n", ("b", "c", "e"), (3, 14)),
         ("a = 1\n", ("z",), (1, 1)),
     ],
-)
+)  # fmt: skip
 def test_a_key_has_a_place(text: str, keys: tuple[str | int, ...], place: tuple[int, int]) -> None:
     assert locate(text, keys) == place
 

@@ -100,16 +100,11 @@ def programs(tmp_path: Path) -> Path:
 def dumped(folder: Path, program: str, to: str, *words: str, **variables: str) -> str:
     """The output of a program whose dumps go to a folder."""
     flags = f"--xla_dump_to={to} --xla_dump_hlo_pass_re=.*"
-    done = subprocess.run(
-        [sys.executable, program, *words],
-        cwd=folder,
-        env={**os.environ, "XLA_FLAGS": flags, **variables},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=True,
+    command = [sys.executable, program, *words]
+    environment = {**os.environ, "XLA_FLAGS": flags, **variables}
+    return subprocess.check_output(
+        command, cwd=folder, env=environment, stderr=subprocess.STDOUT, text=True
     )
-    return done.stdout
 
 
 def test_a_crash() -> None:

@@ -100,11 +100,9 @@ def test_a_page_shows_what_it_speaks_of(kept: tuple[Bad | Good, ...], said: str)
 def test_typed_operands_are_the_parameters_of_an_entry() -> None:
     example = Good.entry("n = f32[8] negate(f32[8] p)\nROOT t = (f32[8], f32[]) tuple(n, f32[] q)")
     assert example.source.splitlines()[3:-1] == [
-        "  p = f32[8] parameter(0)",
-        "  q = f32[] parameter(1)",
-        "  n = f32[8] negate(p)",
+        "  p = f32[8] parameter(0)", "  q = f32[] parameter(1)", "  n = f32[8] negate(p)",
         "  ROOT t = (f32[8], f32[]) tuple(n, q)",
-    ]
+    ]  # fmt: skip
 
 
 def test_the_header_and_a_continued_line_may_stand_in_an_entry() -> None:

@@ -65,12 +65,10 @@ def stages_of(compilation: Compilation) -> Iterator[tuple[str, Stage]]:
         (ATTENTION, "scheduled", True, "after pipeline-start"),
         (ATTENTION, "mixed_precision", True, "none"),
         (ATTENTION, "final", True, "sm_9.0a_gpu_after_optimizations"),
-        (MLP, "layouts", True, "after layout-assignment"),
-        (MLP, "normalized", True, "none"),
-        (MLP, "host_memory", False, "none"),
-        (PROTO, "layouts", True, "cpu_after_optimizations"),
+        (MLP, "layouts", True, "after layout-assignment"), (MLP, "normalized", True, "none"),
+        (MLP, "host_memory", False, "none"), (PROTO, "layouts", True, "cpu_after_optimizations"),
     ],
-)
+)  # fmt: skip
 def test_a_stage_begins_at_its_pass(case: Path, field: str, value: object, first: str) -> None:
     assert first_with(case, field, value) == first
 
@@ -78,12 +76,11 @@ def test_a_stage_begins_at_its_pass(case: Path, field: str, value: object, first
 @pytest.mark.parametrize(
     ("case", "backend", "release"),
     [
-        (ATTENTION, "gpu", "gpu-jax0.11.2"),
-        (HELPERS, "gpu", "gpu-jax0.10.2"),
+        (ATTENTION, "gpu", "gpu-jax0.11.2"), (HELPERS, "gpu", "gpu-jax0.10.2"),
         (MLP, "cpu", "cpu-jax0.10.2"),
         (PROTO, "cpu", None),  # both releases of XLA:CPU write files of these names
     ],
-)
+)  # fmt: skip
 def test_every_dump_of_a_run_has_its_release(case: Path, backend: str, release: str | None) -> None:
     told = {
         (stage.backend, stage.release) for _, stage in stages_of(open_dump(case).compilations[0])
@@ -230,13 +227,11 @@ def rules_found(text: str, **given: Any) -> list[str]:
 @pytest.mark.parametrize(
     ("stage", "rules"),
     [
-        ("", [MOVES_RULE]),
-        ("pre-layout", []),
-        ("gpu pre-layout", [MIXED_RULE]),
+        ("", [MOVES_RULE]), ("pre-layout", []), ("gpu pre-layout", [MIXED_RULE]),
         ("tpu post-layout", [MOVES_RULE]),
         ("gpu post-layout allow_mixed_precision=true", [MOVES_RULE]),
     ],
-)
+)  # fmt: skip
 def test_a_stage_is_stated_by_the_caller_or_in_the_text(stage: str, rules: list[str]) -> None:
     if stage:
         assert rules_found(MIXED, stage=stage) == rules

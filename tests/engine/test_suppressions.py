@@ -20,13 +20,7 @@ import hlo_lint
 from hlo_lint import Allowance, DumpError, FixResult, Report, UsageError
 from hlo_lint.engine.findings import SuppressedBy
 from hlo_lint.engine.fingerprints import IDENTITY_DIGITS
-from hlo_lint.engine.suppressions.baseline import (
-    Baseline,
-    BaselineEntry,
-    read_baseline,
-    updated_baseline,
-    write_baseline,
-)
+from hlo_lint.engine.suppressions import baseline as baselines
 from hlo_lint.report.formats import FORMATS, render
 from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT, completed, new_folder, present, written
 from tests.renumbering import another_run
@@ -128,14 +122,11 @@ HOSTILE = "// hlo-lint: allow-file layout -- said by a name"
 @pytest.mark.parametrize(
     "line",
     [
-        f'@a, metadata={{op_name="{HOSTILE}"}}',
-        f'@a, metadata={{op_name="\\" {HOSTILE}"}}',
-        f'@a, metadata={{op_name="x\n{HOSTILE}\n"}}',
-        f"@a, frontend_attributes={{x='{HOSTILE}'}}",
-        f"@a  // to say {HOSTILE}",
-        f"@a  /* see {HOSTILE} */",
+        f'@a, metadata={{op_name="{HOSTILE}"}}', f'@a, metadata={{op_name="\\" {HOSTILE}"}}',
+        f'@a, metadata={{op_name="x\n{HOSTILE}\n"}}', f"@a, frontend_attributes={{x='{HOSTILE}'}}",
+        f"@a  // to say {HOSTILE}", f"@a  /* see {HOSTILE} */",
     ],
-)
+)  # fmt: skip
 def test_what_is_no_comment_of_ours_allows_nothing(line: str) -> None:
     report = hlo_lint.lint(module(line), [RESHAPE, UNUSED])
     assert (told(report), report.allowed) == (["a"], ())
@@ -373,8 +364,8 @@ def unused(tmp_path: Path) -> Report:
     folder = new_folder(tmp_path / "dump")
     lines = ["@a  // hlo-lint: allow layout -- ü", "@b  /* ü */ // hlo-lint: allow speed -- why"]
     (folder / "a.hlo").write_text(module(*lines), "utf-8")
-    entry = BaselineEntry("0" * IDENTITY_DIGITS, RESHAPE, "m", "said \x1b", 2, "why", 7)
-    write_baseline(Baseline(tmp_path / "b.json", (entry,)))
+    entry = baselines.BaselineEntry("0" * IDENTITY_DIGITS, RESHAPE, "m", "said \x1b", 2, "why", 7)
+    baselines.write_baseline(baselines.Baseline(tmp_path / "b.json", (entry,)))
     allowance = Allowance("bad-sharding", "why", stated_in="hlo_lint.toml", line=3)
     return hlo_lint.lint(folder, allow=[allowance], baseline=tmp_path / "b.json")
 
@@ -434,8 +425,8 @@ def test_what_is_allowed_keeps_its_fingerprint_and_that_of_the_others() -> None:
 
 
 def baseline_of(target: Path | str, path: Path, *, reason: str = "") -> Path:
-    updated = updated_baseline(Baseline(path), hlo_lint.lint(target).findings)
-    write_baseline(updated.baseline)
+    updated = baselines.updated_baseline(baselines.Baseline(path), hlo_lint.lint(target).findings)
+    baselines.write_baseline(updated.baseline)
     if reason:
         text = path.read_text("utf-8")
         path.write_text(text.replace('"count"', f'"reason": "{reason}", "count"'), "utf-8")
@@ -466,7 +457,7 @@ def test_a_baseline_of_a_folder_leaves_nothing(folder: str, tmp_path: Path) -> N
 
 def test_one_more_of_a_kind_than_the_baseline_lists_is_told(tmp_path: Path) -> None:
     listed = baseline_of(module("@a", "@b"), tmp_path / "b.json")
-    (entry,) = read_baseline(listed).entries
+    (entry,) = baselines.read_baseline(listed).entries
     assert entry.count == 2
     report = hlo_lint.lint(module("@a", "@b", "@c"), baseline=listed)
     assert (told(report), len(report.allowed)) == (["c"], 2)
@@ -503,7 +494,7 @@ def test_a_baseline_reads_well_in_a_diff(tmp_path: Path) -> None:
     listed = json.loads(text)["findings"]
     assert listed == sorted(listed, key=lambda each: (each["rule"], each["module"]))
     assert all(list(each)[:4] == ["fingerprint", "rule", "module", "message"] for each in listed)
-    write_baseline(read_baseline(path))
+    baselines.write_baseline(baselines.read_baseline(path))
     assert path.read_text("utf-8") == text
 
 
@@ -529,7 +520,7 @@ def test_a_baseline_reads_well_in_a_diff(tmp_path: Path) -> None:
 def test_what_is_no_baseline_is_refused_at_its_place(text: str, said: str, tmp_path: Path) -> None:
     path = written(tmp_path / "b.json", text, "utf-8")
     with pytest.raises(DumpError) as caught:
-        read_baseline(path)
+        baselines.read_baseline(path)
     assert str(caught.value).startswith(str(path))
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -540,16 +531,16 @@ def test_a_baseline_that_is_not_there_says_how_to_write_one(tmp_path: Path) -> N
         hlo_lint.lint(CRASH, baseline=tmp_path / "none.json")
     (tmp_path / "bytes.json").write_bytes(b"\xff")
     with pytest.raises(DumpError, match="UTF-8"):
-        read_baseline(tmp_path / "bytes.json")
+        baselines.read_baseline(tmp_path / "bytes.json")
 
 
 def test_entries_of_rules_that_did_not_run_stay() -> None:
-    entry = BaselineEntry("0" * IDENTITY_DIGITS, RESHAPE, "m", "said", 2, "why")
-    baseline = Baseline(Path("b"), (entry,))
+    entry = baselines.BaselineEntry("0" * IDENTITY_DIGITS, RESHAPE, "m", "said", 2, "why")
+    baseline = baselines.Baseline(Path("b"), (entry,))
     for prune in (True, False):
-        assert updated_baseline(baseline, (), {RESHAPE}, prune=prune) == (baseline, 0, 0)
-        empty = Baseline(Path("b"))
-        assert updated_baseline(baseline, (), prune=prune) == (empty, 0, 2)
+        assert baselines.updated_baseline(baseline, (), {RESHAPE}, prune=prune) == (baseline, 0, 0)
+        empty = baselines.Baseline(Path("b"))
+        assert baselines.updated_baseline(baseline, (), prune=prune) == (empty, 0, 2)
 
 
 # The command
@@ -588,7 +579,7 @@ def test_the_command_writes_compares_and_prunes(tmp_path: Path) -> None:
     path = tmp_path / "b.json"
     path.write_text(path.read_text().replace('"count": 1', '"count": 1, "reason": "old"'))
     assert check("--write-baseline", "b.json").stdout.endswith("1 new, 0 gone\n")
-    (entry,) = read_baseline(path).entries
+    (entry,) = baselines.read_baseline(path).entries
     assert (entry.count, entry.reason) == (2, "old")
 
     two.unlink()
@@ -596,7 +587,7 @@ def test_the_command_writes_compares_and_prunes(tmp_path: Path) -> None:
     assert "warning[unused-allowance]: a finding of the baseline is gone 1 of 2 times" in gone
     pruned = check("--prune-baseline", "b.json")
     assert (pruned.returncode, pruned.stdout) == (0, "b.json: 1 finding, 1 gone\n")
-    (entry,) = read_baseline(path).entries
+    (entry,) = baselines.read_baseline(path).entries
     assert (entry.count, entry.reason) == (1, "old")
 
     (tmp_path / "hlo_lint.toml").write_text('baseline = "ours.json"\n')

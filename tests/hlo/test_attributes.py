@@ -287,8 +287,7 @@ def test_stack_frames_are_read_as_loosely_as_xla_reads_them() -> None:
 @pytest.mark.parametrize(
     ("text", "groups"),
     [
-        ("{{0,2},{1,3}}", ((0, 2), (1, 3))),
-        ("[2,4]<=[8]", ((0, 1, 2, 3), (4, 5, 6, 7))),
+        ("{{0,2},{1,3}}", ((0, 2), (1, 3))), ("[2,4]<=[8]", ((0, 1, 2, 3), (4, 5, 6, 7))),
         ("[4,2]<=[2,4]T(1,0)", ((0, 4), (1, 5), (2, 6), (3, 7))),
         ("[2,4]<=[2,2,2]T(2,0,1)", ((0, 2, 4, 6), (1, 3, 5, 7))),
         ("mesh['x'=2,'y'=4] {'x'}", ((0, 4), (1, 5), (2, 6), (3, 7))),
@@ -300,10 +299,9 @@ def test_stack_frames_are_read_as_loosely_as_xla_reads_them() -> None:
         ("mesh['x'=2,'y'=4] {'y':(1)2,'x'}", ((0, 4, 2, 6), (1, 5, 3, 7))),
         ("mesh['x'=2,'y'=2], device_ids=(0,1,3,2) {'x'}", ((0, 3), (1, 2))),
         ("mesh['x'=2,'y'=2], device_ids=([2,2]T(1,0)) {'y'}", ((0, 2), (1, 3))),
-        ("mesh['x'=4] {}", ((0,), (1,), (2,), (3,))),
-        ("mesh['x'=0] {'x'}", ()),
+        ("mesh['x'=4] {}", ((0,), (1,), (2,), (3,))), ("mesh['x'=0] {'x'}", ()),
     ],
-)
+)  # fmt: skip
 def test_groups_of_all_forms_list_devices(text: str, groups: tuple[tuple[int, ...], ...]) -> None:
     found = read_attribute("replica_groups", text)
     assert isinstance(found, ReplicaGroupList | devices.IotaReplicaGroups | MeshReplicaGroups)
@@ -452,10 +450,8 @@ def test_a_malformed_value_says_what_was_expected(name: str, message: str, text:
             *("a layout needs as many numbers as the shape has dimensions", 1),
         ),
         (
-            "result_accuracy",
-            "{mode}",
-            "expected {mode=highest} or {tolerance={atol=0,rtol=0.1,ulps=2}}",
-            1,
+            "result_accuracy", "{mode}",
+            "expected {mode=highest} or {tolerance={atol=0,rtol=0.1,ulps=2}}", 1,
         ),
         ("operand_precision", "high", "expected names in braces, like {%a, %b}", 0),
         ("direction", "{LT}", "expected a word", 0),
@@ -463,7 +459,7 @@ def test_a_malformed_value_says_what_was_expected(name: str, message: str, text:
         ("literal", "4", "expected a shape and a value, like s32[2]{0} {1, 2}", 0),
         ("domain", "{replicated}", 'expected kind="sharding", entry={…}, exit={…}', 1),
     ],
-)
+)  # fmt: skip
 def test_an_error_points_at_its_place(name: str, text: str, message: str, offset: int) -> None:
     with pytest.raises(AttributeSyntaxError) as raised:
         read_attribute(name, text)

@@ -10,17 +10,15 @@ from tests.texts import entry
 @pytest.mark.parametrize(
     ("attributes", "name", "rank", "dimensions"),
     [
-        (", dimensions={1,0}", "dimensions", 2, (1, 0)),
-        (", dimensions={}", "dimensions", 0, ()),
+        (", dimensions={1,0}", "dimensions", 2, (1, 0)), (", dimensions={}", "dimensions", 0, ()),
         (", iota_dimension=1", "iota_dimension", 2, (1,)),
         (", iota_dimension=2", "iota_dimension", 2, None),
         (", dimensions={-1}", "dimensions", 2, None),
         (", dimensions={18446744073709551616}", "dimensions", 2, None),
         (", dimensions={x}", "dimensions", 2, None),
-        (", dimensions={{0},{1}}", "dimensions", 2, None),
-        ("", "dimensions", 2, None),
+        (", dimensions={{0},{1}}", "dimensions", 2, None), ("", "dimensions", 2, None),
     ],
-)
+)  # fmt: skip
 def test_dimensions_that_the_array_lacks_are_none(
     attributes: str, name: str, rank: int, dimensions: tuple[int, ...] | None
 ) -> None:

@@ -57,14 +57,12 @@ def _graph(text: str) -> object:
 
     return [
         (
-            module.name,
-            module.header,
-            module.problems,
+            module.name, module.header, module.problems,
             [contents(computation) for computation in module.computations],
             [module.offset(number) for number in range(len(module.computations))],
         )
         for module in parse_file(text).modules
-    ]
+    ]  # fmt: skip
 
 
 def _one_by_one(text: str) -> object:

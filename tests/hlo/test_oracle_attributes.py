@@ -92,11 +92,10 @@ GROUPS = [
     "mesh['x'=2,'y'=2], device_ids=(0,1,3,2) {'x'}",
 ]  # fmt: skip
 WINDOWS = [
-    "{size=3x3}",
-    "{size=3x3 stride=2x1}",
+    "{size=3x3}", "{size=3x3 stride=2x1}",
     "{size=3x3 stride=2x1 pad=1_1x0_-2 lhs_dilate=2x2 rhs_dilate=3x1 rhs_reversal=1x0}",
     "{rhs_dilate=3x1\n size=3x3}",
-]
+]  # fmt: skip
 
 INSTRUCTIONS = [
     *(f"{CALL}, sharding={sharding}" for sharding in SHARDINGS),

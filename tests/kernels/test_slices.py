@@ -186,13 +186,11 @@ def test_a_kernel_that_cannot_be_followed_is_unknown() -> None:
 @pytest.mark.parametrize(
     ("descriptor", "factor", "agrees"),
     [
-        ((0, 16, 32), 0, True),
-        ((0, 0, 32), 0, False),
-        ((0, 16, 16), 0, False),
+        ((0, 16, 32), 0, True), ((0, 0, 32), 0, False), ((0, 16, 16), 0, False),
         ((0, 16, 32), 3, False),  # the outer loop moves the slice, too
         ((1, 16, 48), 3, False),
     ],
-)
+)  # fmt: skip
 def test_a_descriptor_is_compared_through_the_nest(
     descriptor: tuple[int, int, int], factor: int, agrees: bool
 ) -> None:

@@ -428,12 +428,10 @@ def test_a_damaged_log_says_what_is_missing_and_reads_the_rest() -> None:
     text = text_of("damaged.txt")
     found = read_log(text)
     assert [damaged.message for damaged in found.unreadable] == [
-        "a TMA descriptor without globalStrides",
-        "expected 3 numbers in boxDim, got 2",
-        "expected 4 numbers in Shape, got 2",
-        "a number out of range in globalDim",
+        "a TMA descriptor without globalStrides", "expected 3 numbers in boxDim, got 2",
+        "expected 4 numbers in Shape, got 2", "a number out of range in globalDim",
         "a TMA descriptor without format",
-    ]
+    ]  # fmt: skip
     assert [text[start:end] for _, start, end in found.unreadable][1:3] == ["(64,12", "100 57"]
     assert len(found.descriptors) == 1
 

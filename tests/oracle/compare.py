@@ -146,16 +146,13 @@ def our_nodes(computation: Computation) -> list[Node]:
     parameters = {each: number for number, each in enumerate(computation.parameters)}
     return [
         Node(
-            instruction.name,
-            instruction == root,
-            instruction.opcode,
-            [(operand.name, operand.shape_index) for operand in instruction.operands],
-            sorted(user.name for user in instruction.users),
-            sorted(instruction.called_computations),
-            parameters.get(instruction, 0),
+            each.name, each == root, each.opcode,
+            [(operand.name, operand.shape_index) for operand in each.operands],
+            sorted(user.name for user in each.users),
+            sorted(each.called_computations), parameters.get(each, 0),
         )
-        for instruction in computation.instructions
-    ]
+        for each in computation.instructions
+    ]  # fmt: skip
 
 
 def xla_graph(module: Module, xla: XlaModule, settled: Settled) -> dict[str, list[Node]]:

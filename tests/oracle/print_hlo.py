@@ -11,12 +11,10 @@ import sys
 from jaxlib import _hlo  # type: ignore[attr-defined]
 
 STYLES: dict[str, dict[str, bool]] = {
-    "long": {},
-    "short": {},
-    "no-percent": {"print_percent": False},
+    "long": {}, "short": {}, "no-percent": {"print_percent": False},
     "typed-operands": {"print_operand_shape": True},
     "without metadata": {"print_metadata": False, "print_control_dependencies": False},
-}
+}  # fmt: skip
 
 
 def printed(hlo: str) -> dict[str, str]:

@@ -188,10 +188,9 @@ RAGGED_DOT: Table = {
 }
 GATHER: Table = {
     **numbered("offset_dims collapsed_slice_dims start_index_map", ints),
-    4: ("index_vector_dim", one),
-    5: ("operand_batching_dims", ints),
+    4: ("index_vector_dim", one), 5: ("operand_batching_dims", ints),
     6: ("start_indices_batching_dims", ints),
-}
+}  # fmt: skip
 SCATTER: Table = {
     **numbered("update_window_dims inserted_window_dims scatter_dims_to_operand_dims", ints),
     4: ("index_vector_dim", one),
@@ -217,12 +216,10 @@ AXIS: Table = {
 NAMED_SHARDING: Table = {
     2: ("mesh", message(MESH)),
     3: ("dim_shardings", messages({1: ("axes", messages(AXIS)), 2: ("is_closed", flag)})),
-    4: ("replicated_axes", messages(AXIS)),
-    5: ("unreduced_axes", messages(AXIS)),
-    7: ("manual_axes", messages(AXIS)),
-    8: ("reduction_op", word("", "max", "min")),
+    4: ("replicated_axes", messages(AXIS)), 5: ("unreduced_axes", messages(AXIS)),
+    7: ("manual_axes", messages(AXIS)), 8: ("reduction_op", word("", "max", "min")),
     6: ("metadata", messages(METADATA)),
-}
+}  # fmt: skip
 SHARDING_TYPES = ("replicated", "maximal", "tuple", "tiled", "manual", "unknown", "unreduced")
 SHARDING: Table = {
     1: ("type", word(*SHARDING_TYPES)), 3: ("tile_assignment_dimensions", ints),
@@ -315,9 +312,7 @@ INSTRUCTION: Table = {
         "triangular_solve_options",
         message(
             {
-                1: ("left_side", flag),
-                2: ("lower", flag),
-                3: ("unit_diagonal", flag),
+                1: ("left_side", flag), 2: ("lower", flag), 3: ("unit_diagonal", flag),
                 4: ("transpose_a", word("", "NO_TRANSPOSE", "TRANSPOSE", "ADJOINT")),
             }
         ),
@@ -393,18 +388,16 @@ INSTRUCTION: Table = {
     97: ("conv_kind", word("", "fprop", "dgrad", "wgrad")),
     100: ("has_dynamic_root", flag),
     102: ("comparison_order", string),
-}
+}  # fmt: skip
 """The fields of an `HloInstructionProto` less the graph, name, shape, ids and metadata."""
 GRAPH = frozenset({1, 2, 3, 7, 9, 13, 35, 36, 37, 38, 98, 101})
 """Fields of an `HloInstructionProto` that are the graph itself, metadata, and configurations of
 operands, which are kept as text."""
 
 ALIAS_ENTRY: Table = {
-    1: ("output_shape_index", ints),
-    2: ("parameter_number", one),
-    3: ("parameter_shape_index", ints),
-    4: ("kind", word("", "may-alias", "must-alias")),
-}
+    1: ("output_shape_index", ints), 2: ("parameter_number", one),
+    3: ("parameter_shape_index", ints), 4: ("kind", word("", "may-alias", "must-alias")),
+}  # fmt: skip
 DONOR_ENTRY: Table = {1: ("parameter_number", one), 2: ("parameter_shape_index", ints)}
 MODULE: Table = {
     8: ("input_output_alias", message({1: ("entries", messages(ALIAS_ENTRY))})),

@@ -458,11 +458,8 @@ def test_a_clean_report_is_one_test_that_passes(clean: Report) -> None:
 def test_junit_reads_whatever_a_dump_says(evil: Report) -> None:
     found, _ = suites(evil)
     assert [(case.is_passed, case.is_skipped) for case in found] == [
-        (False, False),
-        (False, False),
-        (True, False),
-        (False, True),
-    ]
+        (False, False), (False, False), (True, False), (False, True),
+    ]  # fmt: skip
 
 
 # reviewdog

@@ -75,14 +75,9 @@ ENTRY e {{
 )
 def test_a_maximum_in_an_operands_type_is_exact(opcode: str, source: str, loses: bool) -> None:
     nodes = Nodes()
+    facts = {"opcode": opcode, "source": source, "first": "0" if opcode == "add" else "-inf"}
     ours, theirs = (
-        FOLDS.format(
-            dtype=dtype,
-            opcode=opcode,
-            source=source,
-            first="0" if opcode == "add" else "-inf",
-            operand="x" if dtype == source else "y",
-        )
+        FOLDS.format(dtype=dtype, operand="x" if dtype == source else "y", **facts)
         for dtype in ("f32", "bf16")
     )
     before, after = (Lowering(hlo_lint.parse(text), nodes).program() for text in (ours, theirs))

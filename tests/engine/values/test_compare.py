@@ -41,23 +41,19 @@ TINY = Bound(relative=1e-9)
 @pytest.mark.parametrize(
     ("before", "after", "dtype", "bound", "is_forgiven"),
     [
-        ([1000], [1000.5], "f4", NEAR, True),
-        ([1000], [1002], "f4", NEAR, False),
+        ([1000], [1000.5], "f4", NEAR, True), ([1000], [1002], "f4", NEAR, False),
         ([1000], [1001], "i4", NEAR, False),
         # A share of the largest element forgives cancellation.
         ([1e6, 1e-6], [1e6, 3e-6], "f8", TINY, False),
         ([1e6, 1e-6], [1e6, 3e-6], "f8", Bound(relative=1e-9, of_largest=1e-11), True),
         # A lost sign of zero is a difference bit for bit alone.
-        ([0.0], [-0.0], "f4", EXACT, False),
-        ([0.0], [-0.0], "f4", TINY, True),
+        ([0.0], [-0.0], "f4", EXACT, False), ([0.0], [-0.0], "f4", TINY, True),
         # A NaN on one side and another shape are infinite differences.
-        ([1], [np.nan], "f4", WIDE, False),
-        ([1], [1, 2], "f4", WIDE, False),
+        ([1], [np.nan], "f4", WIDE, False), ([1], [1, 2], "f4", WIDE, False),
         # Wide integers are compared exactly.
-        ([2**62], [2**62 + 1], "i8", EXACT, False),
-        ([2**63], [2**63], "u8", EXACT, True),
+        ([2**62], [2**62 + 1], "i8", EXACT, False), ([2**63], [2**63], "u8", EXACT, True),
     ],
-)
+)  # fmt: skip
 def test_a_bound_forgives_rounding_of_floats_only(
     before: Any, after: Any, dtype: str, bound: Bound, is_forgiven: bool
 ) -> None:

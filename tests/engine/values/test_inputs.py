@@ -32,11 +32,8 @@ def test_a_seed_gives_the_same_values_and_another_seed_others() -> None:
 def test_leaves_of_tuples_have_values_in_order() -> None:
     inputs = inputs_of(hlo_lint.parse(LOOKUP))
     assert [(each.dtype.name, each.shape) for each in inputs] == [
-        ("float32", (1000, 8)),
-        ("int32", (64,)),
-        ("bool", (3,)),
-        ("int32", ()),
-    ]
+        ("float32", (1000, 8)), ("int32", (64,)), ("bool", (3,)), ("int32", ()),
+    ]  # fmt: skip
 
 
 def test_an_index_covers_what_it_indexes_and_other_integers_are_small() -> None:

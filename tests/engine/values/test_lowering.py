@@ -333,12 +333,10 @@ def test_calls_of_tpus_factor_and_invert_matrices(target: str, operation: str) -
 @pytest.mark.parametrize(
     "operation",
     [
-        "reshape({})",
-        "transpose({}), dimensions={{1,0}}",
-        "reverse({}), dimensions={{0}}",
+        "reshape({})", "transpose({}), dimensions={{1,0}}", "reverse({}), dimensions={{0}}",
         "slice({}), slice={{[0:4], [0:4]}}",
     ],
-)
+)  # fmt: skip
 def test_tpus_round_as_they_move(operation: str) -> None:
     rounded, first = (operation.format(name) for name in ("x", "n"))
     parts = "  x = f32[4,4] parameter(0)\n"
