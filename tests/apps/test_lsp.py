@@ -72,6 +72,7 @@ ENTRY e {
 """
 SECOND = FIRST.replace("first", "second").replace("negate", "abs")
 SHORT = f"{FIRST}\n// -----\n\n{SECOND}"
+CODECS = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}
 NO_EDGE = (types.Position(0, 0), types.Position(0, 0))
 
 
@@ -100,8 +101,7 @@ def edited(text: str, edit: types.WorkspaceEdit | None, encoding: str = "utf-16"
     else:
         (listed,) = present(edit.changes).values()
         edits = list(listed)
-    codec = {"utf-8": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le"}[encoding]
-    unit = {"utf-8": 1, "utf-16": 2, "utf-32": 4}[encoding]
+    codec, unit = CODECS[encoding]
     lines = text.split("\n")
     starts = [sum(len(line) + 1 for line in lines[:number]) for number in range(len(lines))]
 
@@ -387,9 +387,8 @@ def test_an_edit_is_in_the_code_units_of_the_client(encoding: str, end: str) -> 
     assert not hlo_lint.lint(fixed).findings
     line = text.split("\n")[told.range.start.line]
     prefix = line[: line.index("(%get-tuple-element") + 1]
-    size = {"utf-8": 1, "utf-16": 2, "utf-32": 4}[encoding]
-    codec = {"utf-8": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le"}[encoding]
-    assert told.range.start.character == len(prefix.encode(codec)) // size
+    codec, unit = CODECS[encoding]
+    assert told.range.start.character == len(prefix.encode(codec)) // unit
     editor.close()
 
 

@@ -74,12 +74,9 @@ PACKED_80 = replace(PACKED, global_strides=(80, 3648))
 SIZE_8, SIZE_16 = map(element_type_of_size, (8, 16))
 MAX_SIZE = replace(
     HEALTHY,
-    rank=5,
-    global_dims=(1 << 32, 1, 1, 1, 1),
-    global_strides=((1 << 40) - 16,) * 4,
-    box_dims=(64, 256, 256, 8, 8),
-    element_strides=(1, 8, 8, 8, 8),
-)
+    rank=5, global_dims=(1 << 32, 1, 1, 1, 1), global_strides=((1 << 40) - 16,) * 4,
+    box_dims=(64, 256, 256, 8, 8), element_strides=(1, 8, 8, 8, 8),
+)  # fmt: skip
 
 CUDA, XLA, JAXLIB, MOSAIC = Consumer.CUDA, Consumer.XLA, Consumer.JAXLIB, Consumer.MOSAIC
 Example = tuple[Consumer, Descriptor, str, Descriptor]

@@ -119,13 +119,11 @@ class Oracle:
         return found
 
     def _ask(self, texts: Sequence[str]) -> tuple[list[str], int, str]:
+        command = [self.python, "-P", "-m", "tests.oracle.read_hlo"]
+        env = {**os.environ, "PYTHONPATH": str(_ROOT)}
+        data = json.dumps([as_utf8(text) for text in texts]).encode()
         child = subprocess.run(
-            [self.python, "-P", "-m", "tests.oracle.read_hlo"],
-            env={**os.environ, "PYTHONPATH": str(_ROOT)},
-            input=json.dumps([as_utf8(text) for text in texts]).encode(),
-            capture_output=True,
-            timeout=_PATIENCE_IN_SECONDS,
-            check=False,
+            command, env=env, input=data, capture_output=True, timeout=_PATIENCE_IN_SECONDS
         )
         whole, _, _ = child.stdout.decode().rpartition("\n")
         return whole.splitlines(), child.returncode, child.stderr.decode(errors="replace")
