@@ -51,13 +51,8 @@ def damaged_modules(draw: st.DrawFn) -> str:
 
 
 def _sample(count: int) -> settings:
-    return settings(
-        max_examples=CASES or count,
-        derandomize=not CASES,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
+    every = list(HealthCheck)
+    return settings(max_examples=CASES or count, derandomize=not CASES, suppress_health_check=every)
 
 
 @given(strategies.modules())
