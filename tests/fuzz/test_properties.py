@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hlo_lint
@@ -51,8 +51,7 @@ def damaged_modules(draw: st.DrawFn) -> str:
 
 
 def _sample(count: int) -> settings:
-    every = list(HealthCheck)
-    return settings(max_examples=CASES or count, derandomize=not CASES, suppress_health_check=every)
+    return settings(max_examples=CASES or count, derandomize=not CASES)
 
 
 @given(strategies.modules())
