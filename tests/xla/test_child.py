@@ -142,6 +142,8 @@ def test_a_pool_has_a_child_for_each_thread_at_a_time() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system forks no process")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+# jax, if another test has imported it here, warns of its threads.
+@pytest.mark.filterwarnings("ignore:os.fork")
 def test_a_fork_of_a_process_that_has_a_child_has_its_own() -> None:
     def ask() -> int:
         with pool.one() as child:
