@@ -138,7 +138,7 @@ def _parsed(text: str, piece: RefusedByXla, release: str) -> str:
 def _run(text: str, piece: RefusedByXla, release: str) -> str:
     needs_jaxlib(release)
     command = [sys.executable, "-m", "tests.oracle.run_hlo"]
-    seconds = 20 if piece.says == NO_END else 200
+    seconds = 8 if piece.says == NO_END else 200
     # A sort that reads past its array seldom meets memory that it may read.
     for _ in range(3):
         try:
