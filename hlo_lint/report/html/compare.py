@@ -17,6 +17,7 @@ def render_comparisons(comparisons: Sequence[CostComparison], paths: tuple[str, 
     environment.filters["shown"] = lambda value: shown(str(value))
     style = page_file("page.css")
     page: str = environment.get_template("compare.html").render(
+        title=" and ".join(map(shown, paths)),
         paths=paths,
         version=__version__,
         style=style,
