@@ -5,7 +5,7 @@ The result equals that of `Checker.check_dump`, but compilations of equal conten
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, starmap
 from pathlib import Path
@@ -123,8 +123,9 @@ def _digests(
     compilations: Sequence[Compilation], executor: Executor, *, needs_all: bool
 ) -> dict[int, bytes | None]:
     """The digests of the content of all compilations, or only of those that may be equal."""
-    alike = chain.from_iterable(groups_of_equal_size(compilations))
-    positions = range(len(compilations)) if needs_all else sorted(alike)
+    positions: Iterable[int] = range(len(compilations))
+    if not needs_all:
+        positions = sorted(chain.from_iterable(groups_of_equal_size(compilations)))
     to_read = {position: compilations[position] for position in positions}
     if _is_for_here(to_read, executor, PARALLEL_MIN_BYTES):
         return {
