@@ -218,7 +218,7 @@ def unpacked(archive: Path) -> Path:
     import tarfile
 
     class Member(tarfile.TarInfo):
-        """A header; one that holds names is limited, since tarfile reads it at once."""
+        """A tar header. tarfile reads a header of long names whole, so its size is limited."""
 
         def _proc_member(self, members: tarfile.TarFile) -> tarfile.TarInfo:
             is_text = self.type in (b"x", b"g", b"X", b"L", b"K")  # names and other attributes

@@ -1,4 +1,4 @@
-"""Allowances of the settings, by patterns of places, for dumps that nobody edits."""
+"""Allowances in the settings: the findings that may stay, chosen by rule, name or path."""
 
 from __future__ import annotations
 
