@@ -86,9 +86,11 @@ class Search:
         if self.state is not None and self.state.exists():
             with os_errors_as(f"{self.state}"):
                 kept = decode(self.state.read_bytes())
-            current = Draft.of(parse_file(kept).modules[0], comments)
-            verdict = self._judge(current.text)
-            if not verdict.interesting:
+            modules = parse_file(kept).modules
+            if modules:
+                current = Draft.of(modules[0], comments)
+                verdict = self._judge(current.text)
+            if not modules or not verdict.interesting:
                 raise UsageError(f"{self.state} does not show the problem; remove it")
         with ThreadPoolExecutor(self.jobs) as self._pool:
             current, verdict = self._reduced(current, verdict)
